@@ -22,9 +22,9 @@ __all__ = ["backward_weights", "regret", "roofline", "solutions", "store_points"
 
 
 def roofline(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """Draw each problem by its arithmetic intensity (flop/byte) and its TFLOP/s, under the limits of the device.
+    """Draw how fast each GEMM and convolution runs (TFLOP/s) over its arithmetic intensity (flop/byte).
 
-    A problem is a GEMM or a convolution. The limits are the memory bandwidth and the peak rates of the types.
+    Lines show the limits of the device: the memory bandwidth and the peak rates of the types.
     """
     return _of_view("roofline", points, theme)
 
@@ -32,13 +32,16 @@ def roofline(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure
 def regret(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
     """Draw how much time the library's choices lose against the best known solutions.
 
-    One plot shows the distribution of the loss (regret), the other the time saved by changing the first N problems.
+    One plot shows how large the losses are, the other how much time the N most valuable changes save together.
     """
     return _of_view("regret", points, theme)
 
 
 def backward_weights(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """Draw the time of each convolution's weight gradient against the slower of the other two passes of its layer."""
+    """Draw the time of each convolution's weight gradient (W) against the other passes of its layer.
+
+    The other passes are the forward pass and the gradient of the input. The slower of the two is used.
+    """
     return _of_view("weights", points, theme)
 
 

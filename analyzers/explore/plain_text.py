@@ -15,7 +15,7 @@ from logparse.text import kernel_name
 
 
 def shown(text: object, longest: int = 120) -> str:
-    """Return ``text`` in a form that shows literally where HTML is rendered.
+    """Make a text from a log safe to show: where HTML is rendered, it appears literally.
 
     Markup characters become entities. Control and direction characters become visible. A text longer than ``longest``
     characters is shortened in its middle.
@@ -37,19 +37,22 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def solution_name(text: str) -> str:
-    """Return a solution's short name, without its library.  For a kernel, the short name is the kernel's name."""
+    """Return a short name for a solution, without its library.
+
+    For a kernel (``kernel:…``), it is the short name of the kernel.
+    """
     return kernel_name(text.partition(":")[2] or text)
 
 
 def amount(calls: float) -> str:
-    """Format a number of calls; ``unknown`` for NaN.  A number of calls per step may be a fraction."""
+    """Format a number of calls, which may have a fraction (calls per step). NaN becomes ``unknown``."""
     if math.isnan(calls):
         return "unknown"
     return f"{calls:,.0f}" if calls >= 100 or calls == round(calls) else f"{calls:.3g}"
 
 
 def of_one(unit: object) -> str:
-    """Return ``a step`` if calls and sums are per step, and "" if they are for the whole run.
+    """Return ``a step`` if numbers are per step, and an empty text if they are for the whole run.
 
     ``unit`` is a value of the column ``unit``, such as ``step`` or ``run``.
     """
@@ -57,7 +60,10 @@ def of_one(unit: object) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format a fraction (0 to 1) as percent: ``93%``, ``2.6%``, ``<0.1%``; ``unknown`` for None and NaN."""
+    """Format a fraction (0 to 1) as percent, for example ``93%``, ``2.6%`` or ``<0.1%``.
+
+    None and NaN become ``unknown``.
+    """
     if share is None or math.isnan(share):
         return "unknown"
     if 0 < share < 0.001:

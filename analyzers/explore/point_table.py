@@ -73,7 +73,7 @@ NEARBY: Mapping[str, pa.DataType] = {
     **dict.fromkeys(("low_us", "high_us"), pa.float64()),
     "times_us": pa.list_(pa.float64()),
 }
-"""Columns of the table ``nearby``, which states how long similar problems take, scaled to each problem's size.
+"""Columns of a table that states how long similar problems take, scaled to each problem's size.
 
 A problem is a GEMM or a convolution. ``told`` is a sentence, ``low_us`` and ``high_us`` are the range, and ``times_us``
 are the single times (µs).
@@ -81,9 +81,9 @@ are the single times (µs).
 
 
 def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame | None = None) -> None:
-    """Create the table ``nearby`` under the name ``table``, from rows with the columns ``NEARBY``.
+    """Create a table that states how long problems similar to each GEMM or convolution take.
 
-    It is empty without rows.
+    ``table`` is its name, and ``rows`` has the columns ``NEARBY``. Without rows the table is empty.
     """
     schema = pa.schema(NEARBY)
     made = schema.empty_table() if rows is None else pa.Table.from_pandas(rows, schema=schema, preserve_index=False)
@@ -93,12 +93,10 @@ def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame 
 
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Convert findings about problems (GEMMs or convolutions) to a table.
+    """Convert findings about GEMMs and convolutions to a table.
 
-    For each problem and file it has the finding that ``recommend`` ranks first.
-
-    The columns ``action`` (title of the first thing to do about the problem) and ``todos`` (names of all of them,
-    joined by ``|``) are still empty.
+    For each problem and file, it has the finding that ``recommend`` ranks first. The columns ``action`` (title of the
+    first thing to do about the problem) and ``todos`` (names of all of them, joined by ``|``) are still empty.
     """
 
     def as_text(override: Override) -> str:
@@ -202,7 +200,7 @@ def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: st
 
 
 def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
-    """Write times and chosen solutions of another run into the columns of ``points`` that compare two runs.
+    """Add another run to the table ``points``: its times, and the solutions that the library chose in it.
 
     ``others`` is a Parquet file that ``beside.keep`` wrote. If a problem has several rows, one per file that measured
     it, only one row gets the times.
@@ -279,10 +277,10 @@ _TRIES = f"""
       and f.run is not distinct from m.run and f.origin is not distinct from m.origin
   join solvers_ s on s.solution is not distinct from m.solution
   left join own_ o on o.file = f.file and o.solver = s.solver"""
-"""SQL of the measurements, with numbers in place of long or frequent texts.
+"""SQL of the measurements, with numbers in place of long or frequent texts, to save time.
 
-``own`` is the solver if it is the library's choice. ``rival`` is True if another solver than the library's choice was
-tried, so that the two can be compared.
+``own`` is the solution if it is the library's choice. ``rival`` is True if another solution than the library's choice
+was tried, so that the two can be compared.
 """
 
 _OWN = "run = $run"

@@ -20,10 +20,10 @@ DRAWN = 2_000
 More points could not be distinguished, and the browser would take longer than 300 ms.
 """
 ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
-"""Default order of the page's table."""
+"""SQL of the order in which the page's table is shown by default."""
 _REPICKED = "coalesce(moved = 'other pick', false) desc"
 MOVED = f"abs(coalesce(calls, 1) * (other_us - here_us)) desc nulls last, {_REPICKED}, {ORDER}"
-"""Order of the table when two runs are compared.
+"""SQL of the table's order when two runs are compared.
 
 The largest change of (time × calls) is first. Problems for which the library chose another solution follow.
 """
@@ -68,11 +68,11 @@ PRESETS: Mapping[str, Sequence[str]] = {
     "Where from": ("total_us", "calls", "operation", "dtype", "layout", "device", "file"),
     "Two runs": ("moved", "change", "here_us", "other_us", "pick_here", "pick_there", "total_us", "device"),
 }
-"""Named sets of the table's columns, in addition to the label.  The first set is selected at first."""
+"""Sets of table columns that the user can choose by name. The label is always shown. The first set is the default."""
 BESIDE = "Two runs"
 """Name of the set of columns that compares two runs. Its first columns are empty without another run."""
 COMPARED = ("here_us", "other_us", "change", "moved", "pick_here", "pick_there")
-"""Columns of the comparison with another run."""
+"""Names of the table columns that compare this run with another one."""
 SPARED = ("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick")
 """Columns that are omitted, in this order, if the window has no room for all columns of a set."""
 SCALED: Mapping[str, float] = {
@@ -92,7 +92,7 @@ TEXTS = frozenset(
 
 @dataclass(frozen=True)
 class Sample:
-    """A part of the selected problems (GEMMs or convolutions) to draw, the costliest first.
+    """Some of the selected problems (GEMMs or convolutions) to draw in a chart, the costliest first.
 
     ``total`` is the number of all selected problems.
     """
@@ -115,7 +115,7 @@ AMOUNTS: Mapping[str, str] = {
     "unit": "any_value(unit)",
     "saving_us": "sum(saving_us) filter (saving_from = 'measured')",
 }
-"""Columns that ``totals`` returns, with the SQL of each.
+"""Sums that ``totals`` returns, each with its SQL.
 
 A saving that an analyzer infers is an estimate, so it is not added to measured savings.
 """
@@ -141,10 +141,7 @@ def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """Return the sums over the selected problems: their number, calls, time and saving (``AMOUNTS``).
-
-    A problem is a GEMM or a convolution.
-    """
+    """Return sums over the selected GEMMs and convolutions: their number, calls, time and saving (``AMOUNTS``)."""
     where, parameters = chosen.where()
     columns = ", ".join(f"{sql} as {name}" for name, sql in AMOUNTS.items())
     return con.execute(f"select {columns} from points where {where}", parameters).df().iloc[0]
@@ -153,11 +150,11 @@ def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
 def groups(
     con: duckdb.DuckDBPyConnection, chosen: Selection, facets: Sequence[str] = tuple(FACETS), most: int = 8
 ) -> pd.DataFrame:
-    """Return the most common values of each filter column (facet), with the problems, calls and time of each value.
+    """Return the most common values of each filter column, with the calls and the time of their rows.
 
-    A problem is a GEMM or a convolution. The filter on a column itself is ignored when its values are counted, so that
-    the user sees the other choices. The columns are ``facet, value, problems, calls, total_us, values``. ``values`` is
-    the number of different values. At most ``most`` values of a column are returned, the longest in time first.
+    The filter on a column itself is ignored when its values are counted, so that the user sees the other choices. The
+    columns are ``facet, value, problems, calls, total_us, values``. ``facet`` is the filter column, and ``values`` is
+    the number of its different values. At most ``most`` values of a column are returned, the longest in time first.
     """
     where, parameters = replace(chosen, values={}).where()
     amounts = "count(*) as problems, sum(calls) as calls, sum(total_us) as total_us"
@@ -208,9 +205,9 @@ def sample(
 
 
 def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000) -> pd.DataFrame:
-    """Return the largest measured savings, the largest first.
+    """Return the problems with the largest measured savings, the largest first.
 
-    The columns are ``id, label, saving_us, calls, unit, total_saving_us, count``.
+    The columns are ``id, label, saving_us, calls, unit, total_saving_us, count``. The last two are over all savings.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -262,12 +259,10 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
 
 
 def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """Return the time of the selected problems (GEMMs or convolutions) by kind of work: ``kind, us, saving_us``.
-
-    The longest is first.
+    """Return the time of the selected GEMMs and convolutions by kind of work: ``kind, us, saving_us``.
 
     A kind is an operation with its direction, and the library that runs it if the files name it. ``saving_us`` is the
-    measured saving.
+    measured saving. The kind with the most time is first.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -308,7 +303,7 @@ def kernels(con: duckdb.DuckDBPyConnection, most: int, problem: str = "") -> lis
 
 
 def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
-    """Return the sum of all kernels' times (µs), and True if it is of one step (else it is of all traces)."""
+    """Return the sum of all kernels' times (µs), and True if it is for one step, False if it is for all traces."""
     ((us, per_step),) = con.execute(
         "select (select coalesce(sum(us), 0) from kernels), (select bool_or(per_step) from step)"
     ).fetchall()
@@ -316,7 +311,7 @@ def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
 
 
 def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    """Return what one step did on the GPU, its idle gaps, and the title of the step (``load/one_step.py``)."""
+    """Return the GPU's work in one step, its idle gaps, and the title of the step (``load/one_step.py``)."""
     named = "select problem, min(id) as id from points group by problem"
     found = con.execute(
         f"select w.*, coalesce(id, '') as id from works w left join ({named}) n using (problem) order by start"
@@ -328,9 +323,9 @@ def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, s
 
 @dataclass(frozen=True)
 class Nearby:
-    """How long problems similar to one problem take, scaled to its size: a sentence, and the single times (µs).
+    """How long GEMMs or convolutions similar to a given one take, scaled to its size.
 
-    A problem is a GEMM or a convolution.
+    ``told`` is a sentence, ``times_us`` are the single times (µs).
     """
 
     told: str
@@ -338,10 +333,7 @@ class Nearby:
 
 
 def nearby(con: duckdb.DuckDBPyConnection, row: pd.Series) -> Nearby | None:
-    """Return how long problems similar to the row's problem take, or None if too few of them are measured.
-
-    A problem is a GEMM or a convolution.
-    """
+    """Return how long GEMMs or convolutions similar to the row's take, or None if too few of them are measured."""
     found = con.execute("select told, times_us from nearby where problem = ?", [str(row["problem"])]).fetchall()
     return Nearby(str(found[0][0]), [float(x) for x in found[0][1]]) if found else None
 

@@ -57,17 +57,14 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 3_000_000
 TOP = 500
 PAPER = ("label", "saving_us", "total_us", "calls", "time_us", "then_us", "action", "tflops", "efficiency")
-"""Columns of the table that are printed.  All columns are too many for a page of paper."""
+"""Columns of the table that are printed. All columns are too many for a page of paper."""
 _DOWN = ("todos", "intensity", "sibling_us", "best_us")
 """Columns of ``points`` by which the report filters, in addition to the table's columns."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A report that was made: its text, the number of problems in it, and the number of all problems.
-
-    A problem is a GEMM or a convolution.
-    """
+    """A finished report: its text, the number of GEMMs and convolutions in it, and the number of all."""
 
     text: Html
     shown: int
@@ -76,7 +73,10 @@ class Report:
 
 @dataclass
 class _Run:
-    """The data about the report's run that all parts of the page need. ``parts.Known`` explains the attributes."""
+    """The data about the report's run that all parts of the page need.
+
+    ``parts.Known`` explains the attributes.
+    """
 
     verdict: PageVerdict
     run: str

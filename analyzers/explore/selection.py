@@ -27,7 +27,7 @@ FACETS: Mapping[str, str] = {
     "solver": "Fastest solution",
     "file": "File",
 }
-"""Columns of ``points`` by which the user can filter by choosing values, with their titles."""
+"""Columns by which the user can filter the GEMMs and convolutions by choosing values, with their titles."""
 
 _NONE = "–"  # Value of a facet for problems that have no value.
 _MEANING_NONE = {"direction": "none (GEMM)", "calls_from": "no log", "file": "no file"}
@@ -60,7 +60,7 @@ NUMBERS: Mapping[str, str] = {
     "here_us": "time in this run",
     "other_us": "time in the other run",
 }
-"""Columns of ``points`` that the user can limit to an interval, with their titles."""
+"""Columns that the user can limit to an interval, with their titles."""
 
 VIEWS: Mapping[str, str] = {
     "overview": "Overview",
@@ -102,7 +102,7 @@ class Selection:
     between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     search: str = ""
     problem: str = ""
-    """The ``id`` of the problem whose details are shown. It does not filter."""
+    """The ``id`` of the GEMM or convolution whose details are shown. It does not filter."""
     todo: str = ""
     """Name of a thing to do. Only the problems (GEMMs or convolutions) that it concerns are shown."""
     table: str = ""
@@ -141,7 +141,7 @@ class Selection:
         return "?" + urlencode(pairs)
 
     def where(self) -> tuple[str, list[object]]:
-        """Return the filters as an SQL condition over ``points``, and the condition's parameters."""
+        """Return the filters as an SQL condition over the table ``points``, and the condition's parameters."""
         parts, parameters = ["true"], list[object]()
         for facet, chosen in self.values.items():
             parts.append(f"{facet} in ({', '.join('?' * len(chosen))})")

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from logparse.lazy import duckdb, pd
 
 Row: TypeAlias = "pd.Series | Mapping[Hashable, Any]"
-"""A row of the table ``points``."""
+"""A row of the table ``points``, which has one row per GEMM or convolution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,9 +25,9 @@ BOXES: Mapping[str, tuple[tuple[str, float], tuple[str, float]]] = {
     "weights": (("sibling_us", 1e3), ("best_us", 1e3)),
     "compare": (("here_us", 1.0), ("other_us", 1.0)),
 }
-"""Views in which the user selects problems by drawing a box, with the columns on the x axis and the y axis.
+"""Charts in which the user selects GEMMs and convolutions by drawing a box, with the columns on the two axes.
 
-The number converts the axis to the column's unit: 1e3 if the axis is in ms and the column in µs. These charts are drawn
+The number converts an axis to the column's unit: 1e3 if the axis is in ms and the column in µs. These charts are drawn
 with WebGL.
 """
 

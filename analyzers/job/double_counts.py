@@ -42,7 +42,7 @@ _SHOWN = 4
 class _Log(NamedTuple):
     """The calls of one kind (GEMM or convolution) and one category in a log file.
 
-    * ``counted``: True if the view ``workload`` counts them.
+    * ``counted``: True if these calls are counted in the view ``workload``.
     * ``by_name``: True if the process is known only from the file's name.
     """
 

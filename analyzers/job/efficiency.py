@@ -29,17 +29,16 @@ from logparse.roofline import input_type, roofline_us
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 NEAR = 4.0
-"""Two problems (GEMMs or convolutions) are compared only if their roofline times differ by at most this factor."""
+"""Two GEMMs or convolutions are compared only if their roofline times differ by at most this factor."""
 ENOUGH = 4
-"""Smallest number of comparable problems for which the upper quartile of their efficiencies is used.
+"""Smallest number of comparable GEMMs or convolutions whose efficiencies are used to judge another one.
 
-A problem is a GEMM or a convolution.
+The upper quartile of their efficiencies is used.
 """
 WITHIN_REACH = 0.5
-"""Efficiency (fraction of the roofline) that is assumed to be possible if there are too few comparable problems.
+"""Efficiency (fraction of the roofline) that is assumed to be possible if too little is comparable.
 
-A problem is a GEMM or a convolution. Libraries reach it on problems of a usual shape. They never reach the roofline
-itself.
+Libraries reach it on GEMMs and convolutions of a usual shape. They never reach the roofline itself.
 """
 FAR = 2.0
 """A call is far from its possible time if it takes more than this many times as long."""
@@ -48,16 +47,16 @@ LEAST_US = 8.0
 
 
 def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each problem in the run's traces, its time, its roofline time, and the time that seems possible.
+    """Return, for each GEMM and convolution in the run's traces, its time and the time that seems possible.
 
-    A problem is a GEMM or a convolution. A problem without a roofline time is left out. If a problem ran on several
-    devices, the device on which it took the most time is used.
+    One without a roofline time is left out. If it ran on several devices, the device on which it took the most time is
+    used. Columns:
 
-    * ``problem, source_id, device``
+    * ``problem, source_id, device``: its text, the file, and the device.
     * ``calls``, ``total_us``, ``now_us``: calls in the traces, their time, and the mean time of a call, µs.
     * ``least_us``: the roofline time of a call, µs.
-    * ``comparable``: the number of comparable problems.
-    * ``reach``: the efficiency that is assumed to be possible.
+    * ``comparable``: the number of comparable ones.
+    * ``reach``: the efficiency that is assumed to be possible (fraction of the roofline).
     * ``within_us``: the time at that efficiency, µs.
     * ``far``: True if ``now_us`` is more than ``FAR`` times ``within_us``.
     """
@@ -80,9 +79,10 @@ _NONE = pd.DataFrame({"problem": [], "now_us": [], "within_us": [], "far": np.ze
 
 
 def _rows(calls: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
-    """Return the traced problems that have a roofline time, each with its calls summed over the traces of one device.
+    """Return the traced GEMMs and convolutions that have a roofline time, with their calls and times.
 
-    A problem is a GEMM or a convolution. Columns added: ``least_us`` (roofline time), ``group`` and ``efficiency``.
+    The calls are summed over the traces of one device. Columns added: ``least_us`` (roofline time), ``group`` and
+    ``efficiency``.
     """
     device = {str(source): _device(facts.get(str(source), {})) for source in calls["source_id"].unique()}
     known = calls.assign(device=calls["source_id"].map(device))
@@ -109,7 +109,7 @@ def _device(facts: Mapping[str, str]) -> str | None:
 
 
 def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, str]:
-    """Return the roofline time of a problem, and the name of the group of problems with which it is compared."""
+    """Return the roofline time of a GEMM or convolution, and the name of the group in which it is compared."""
     least, device = roofline_us(problem, facts), device_of(facts)
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
         return None, ""
@@ -121,11 +121,10 @@ def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, 
 
 
 def _reach(least_us: Floats, efficiency: Floats, i: int) -> tuple[int, float]:
-    """Return how many problems are comparable with problem ``i``, and the efficiency that problem ``i`` could reach.
+    """Count the GEMMs or convolutions that are comparable with number ``i``, and estimate its possible efficiency.
 
-    A problem is a GEMM or a convolution. Two problems are comparable if their ideal times differ by at most the factor
-    ``NEAR``.  The efficiency (0 to 1) is the upper quartile of the comparable problems.  It is ``WITHIN_REACH`` if
-    there are fewer than ``ENOUGH`` of them.
+    Two are comparable if their ideal times differ by at most the factor ``NEAR``. The efficiency (0 to 1) is the upper
+    quartile of the comparable ones. It is ``WITHIN_REACH`` if there are fewer than ``ENOUGH`` of them.
     """
     near = (least_us >= least_us[i] / NEAR) & (least_us <= least_us[i] * NEAR)
     near[i] = False

@@ -17,11 +17,11 @@ from logparse.libraries.torch_profiler.epilogues import FACT, GRADIENT
 from logparse.model import DEFAULT, GemmProblem, problem_from_text
 
 ACTIVATIONS: Mapping[str, str] = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu"}
-"""Activations in a trace that an epilogue can compute, each with the name of the library's activation."""
+"""Activations in a trace that the library can compute in the matrix product itself, each with the library's name."""
 BY_HAND = ("mul", "pow", "mul", "add", "mul", "tanh", "add", "mul")
-"""Operators of a GELU that a program writes out: ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+"""Operators of a GELU that a program writes out as ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
 
-The first product, with ½, may be at another place.
+The multiplication by ½ may be at another place.
 """
 
 Form: TypeAlias = Literal["", "erf", "written"]
@@ -30,7 +30,7 @@ Form: TypeAlias = Literal["", "erf", "written"]
 
 @dataclass(frozen=True)
 class Epilogue:
-    """A matrix product followed by kernels that an epilogue of the product could replace.
+    """A matrix product followed by kernels whose work the library could do in the product itself (an epilogue).
 
     * ``problem``, ``asked``: the product without the epilogue and with it.
     * ``steps``: the operations that the kernels do, in the words of the trace.
@@ -49,7 +49,7 @@ class Epilogue:
 
     @property
     def exact(self) -> bool:
-        """True if GELU is computed exactly, by erf. No epilogue does that."""
+        """True if GELU is computed exactly, by erf. No library does that in a matrix product."""
         return self.form == "erf"
 
     @property
@@ -66,15 +66,15 @@ class Epilogue:
 
     @property
     def as_run(self) -> str:
-        """Name of the solution with which a replay runs the same separate kernels as the trace."""
+        """Name of the solution with which a replay runs separate kernels, as in the trace."""
         words = [*(["unfused"] if self.adds_bias else []), *([f"gelu={self.form}"] if self.form else [])]
         return f"torch:{','.join(words)}" if words else DEFAULT.text
 
     @property
     def in_library(self) -> str:
-        """Name of the solution with which a replay uses the library's epilogue. The library's GELU uses tanh.
+        """Name of the solution with which a replay lets the library do all in the matrix product.
 
-        For a bias alone this is the library's default.
+        For a bias alone this is the library's default. The library's GELU uses tanh.
         """
         return DEFAULT.text if self.asked.activation == "none" else "torch:fused"
 
@@ -88,7 +88,10 @@ def trains(tables: Tables) -> bool:
 
 
 def epilogues(tables: Tables) -> list[Epilogue]:
-    """Return the run's matrix products that are followed by kernels that an epilogue could replace, from all traces."""
+    """Return the run's matrix products that are followed by kernels which the library could replace.
+
+    The library can do their work in the product itself (an epilogue).
+    """
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == FACT)]
     found: dict[tuple[str, tuple[str, ...]], Epilogue] = {}
     for text in sorted(rows["value"]):

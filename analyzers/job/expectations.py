@@ -20,7 +20,7 @@ from logparse.target import Facts, arch
 
 @cached_per_run
 def times(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Return the time of one call of each problem (GEMM or convolution) for which only one solution was timed.
+    """Return the time of one call of each GEMM or convolution for which only one solution was timed.
 
     Columns ``device, problem, source_id, origin, now_us``. A trace's time is preferred to a file's. Among several times
     the shortest is used. Files from an unknown device are left out.
@@ -40,7 +40,7 @@ def times(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 def _completed(facts: Facts, here: Facts) -> Facts:
-    """Add the run's CU count, arch and device to the facts of a file that lacks them.
+    """Add the run's arch, CU count and device to what a file states about its machine, if they are missing there.
 
     Nothing is added if the file states its CU count or its device, or if it is of another arch.
     """
@@ -51,9 +51,9 @@ def _completed(facts: Facts, here: Facts) -> Facts:
 
 @cached_per_run
 def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataFrame, Expected]]:
-    """Return, for each device, the problems with a single timed solution and the times that they should take.
+    """Return how long GEMMs and convolutions should take, if only one of their solutions was timed.
 
-    The rows are as in ``times``, and the expected times are in the same order.
+    For each device there are two parts: rows as in ``times``, and the expected times in the same order.
     """
     rows = times(tables, settings)
     parts = {str(name): part.reset_index(drop=True) for name, part in rows.groupby("device", sort=True)}
@@ -61,11 +61,10 @@ def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataF
 
 
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
-    """Return two times (µs) for each problem: the time of one call, and the time that it should take.
+    """Return two times (µs) for each GEMM or convolution: the time of one call, and the time that it should take.
 
-    A problem is a GEMM or a convolution. The second time may be guessed from problems of very different sizes. So use
-    the result only to order work. If a problem ran on several devices, the device with the larger difference of the two
-    times is used.
+    The second time may be guessed from very different sizes. So use the result only to order work. If something ran on
+    several devices, the device with the larger difference of the two times is used.
     """
     out: dict[str, tuple[float, float]] = {}
     for rows, found in expectations(tables, settings).values():
@@ -76,6 +75,6 @@ def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]
 
 
 def expected_problems(tables: Tables, settings: Settings) -> frozenset[str]:
-    """Return the problems (GEMMs or convolutions) for which it is known how long they should take."""
+    """Return the GEMMs and convolutions for which it is known how long they should take, as texts."""
     found = expectations(tables, settings).values()
     return frozenset(str(text) for rows, known in found for text in rows.loc[np.isfinite(known.expected_us), "problem"])

@@ -32,9 +32,10 @@ from logparse.libraries.torch_profiler.searches import SEARCH
 from logparse.model import kind_of, layer_of
 
 STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
-"""Names of facts about a trace: the number of steps that its profiler marked, and their total wall time (µs)."""
+"""Names under which two numbers about a trace are stored: how many steps its profiler marked, and their wall time (µs).
+"""
 UNTRACED_STEP_US = "untraced_step_us"
-"""Name of a fact about a trace: the wall time of a step without the profiler (µs).
+"""Name under which the wall time of a step without the profiler (µs) is stored for a trace.
 
 ``logparse capture --trace`` and ``tune`` measure it.
 """
@@ -45,7 +46,7 @@ GEMM, COPIES, SOFTMAX, OTHER = "GEMM", "transposes and copies", "softmax", "othe
 COMMUNICATION = "communication"
 CONVOLUTION = "convolution {}"
 TRANSPOSE = re.compile(r"transpose|nchwToNhwc|nhwcToNchw|NCHW2CNHW|CNHW2NCHW|tensorTransform", re.IGNORECASE)
-"""Names of kernels by which MIOpen, CK and cuDNN change the layout of a convolution's tensors."""
+"""Pattern for the names of kernels with which MIOpen, CK and cuDNN change the layout of a convolution's tensors."""
 _PASSES: Mapping[str, re.Pattern[str]] = {
     "B": BACKWARD_DATA,
     "W": BACKWARD_WEIGHTS,
@@ -106,7 +107,10 @@ class Gap:
 
     @property
     def place(self) -> str:
-        """Where the gap is, for a sentence: `` under aten::copy_ (hipMemcpyWithStream) in step[DECODE bs=32]``."""
+        """The host's activity in the gap, as text for a sentence.
+
+        For example: `` under aten::copy_ (hipMemcpyWithStream) in step[DECODE bs=32]``.
+        """
         call = f" ({self.call})" if self.call and self.operator else f" under {self.call}" if self.call else ""
         within = f" in {self.annotation}" if self.annotation else ""
         return f"{f' under {self.operator}' if self.operator else ''}{call}{within}"
@@ -143,13 +147,13 @@ _MOST = 0.5
 
 @dataclass(frozen=True)
 class GpuTime:
-    """GPU time of a run. Times in µs over all traces of the run. None means unknown.
+    """GPU time of a run, from its traces. Times in µs over all traces of the run. None means unknown.
 
     * ``parts``: work by kind, the longest first.
     * ``window_us``: the time in which the traces were recorded. The profiler slows the host, so the time of the same
       steps without the profiler is used if it is known. ``profiled`` is then False.
-    * ``busy_us``: the time of the window in which a kernel computed or a collective transferred data.
-    * ``alone_us``: the time of the window in which only collectives ran (``ranks.exposed``).
+    * ``busy_us``: the part of ``window_us`` in which a kernel computed or a collective transferred data.
+    * ``alone_us``: the part of ``window_us`` in which only collectives ran (``ranks.exposed``).
     * ``waiting_us``: the part of ``alone_us`` in which collectives waited for another rank. It is idle time, too. None
       if only one rank has traces, because its traces cannot show such waits.
     * ``before_us``: kernels launched before the traces began. They are in no kind of work.
@@ -269,12 +273,10 @@ def _gaps(facts: pd.DataFrame) -> Gaps | None:
 
 
 def gpu_us(tables: Tables) -> float | None:
-    """Return the GPU time of the run's traces (µs), but only if the calls are counted in the same traces.
+    """Return the GPU time of the run's traces (µs), but only if its calls are counted in the same traces.
 
-    Else return None.
-
-    If a log counts the calls, the two numbers do not fit together: a log counts the calls of the whole job, but a
-    trace's time covers only the traced steps. So their quotient would mean nothing.
+    If a log counts the calls, None is returned, because the two numbers do not fit together: a log counts the calls of
+    the whole job, but a trace's time covers only the traced steps. So their quotient would mean nothing.
     """
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
 
@@ -342,7 +344,7 @@ def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
 
 
 def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """Return the time of each problem's calls in each trace. ``calls`` are the calls of the run.
+    """Return the time of the calls of each GEMM and convolution in each trace. ``calls`` are the calls of the run.
 
     Columns ``source_id, problem, total_us, calls, now_us, kernel``. ``now_us`` is the mean time of a call. ``kernel``
     is the kernel that takes the most time. Helper kernels (transpose, conversion, fill) are named only if there is no
@@ -368,7 +370,7 @@ def _in_order(kernels: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sum(facts: pd.DataFrame, name: str) -> float | None:
-    """Return the sum of a fact over the files that state it, or None if no file does."""
+    """Return the sum of a named number over all files that state it, or None if no file does."""
     values = pd.to_numeric(facts.loc[facts["name"] == name, "value"], errors="coerce").dropna()
     return float(values.sum()) if len(values) else None
 
@@ -377,7 +379,8 @@ def _sum(facts: pd.DataFrame, name: str) -> float | None:
 def part_of(op: str, kernel: str, problem: str) -> str:
     """Return the kind of work of a kernel, for example ``GEMM``, ``attention`` or ``communication``.
 
-    It is found from the problem if there is one, else from the operator, else from the kernel's name.
+    It is found from the text of its GEMM or convolution if there is one, else from the operator, else from the kernel's
+    name.
     """
     if COLLECTIVES.search(op) or COLLECTIVES.search(kernel):
         return COMMUNICATION

@@ -63,7 +63,7 @@ class Ranks:
 
     @property
     def slowest(self) -> Rank:
-        """The rank that makes the others wait. It waits least itself."""
+        """The rank for which the others wait. It waits least itself."""
         return min(self.ranks, key=lambda x: (x.waiting_us, -x.compute_us))
 
     @property
@@ -73,9 +73,10 @@ class Ranks:
 
 
 def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
-    """Limit the time of exposed communication to ``room_us``. Return the limited time and its waiting time, µs.
+    """Limit the time of communication that no computation hides to ``room_us``.
 
-    The time above the limit is subtracted from the waiting time first.
+    Returns the limited time and the part of it in which ranks wait, µs. The time above the limit is subtracted from the
+    waiting time first.
     """
     shown = min(alone_us, max(room_us, 0.0))
     return shown, shown - min(alone_us - min(waiting_us, alone_us), shown)

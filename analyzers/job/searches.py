@@ -32,10 +32,10 @@ TUNING = (
 
 @dataclass(frozen=True)
 class Search:
-    """The searches for a solver of one problem (GEMM or convolution) in all traces.
+    """The searches for the fastest solver of one GEMM or convolution that ran while the job was traced.
 
-    ``calls`` are the calls that searched. ``us`` and ``naive_us`` are the times of all kernels and of the naive ones,
-    µs.
+    ``calls`` are the calls that searched, ``kernels`` the kernels that they ran. ``us`` and ``naive_us`` are the times
+    of all these kernels and of the naive ones, µs.
     """
 
     problem: Problem

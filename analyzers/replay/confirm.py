@@ -17,7 +17,7 @@ from analyzers.evidence.confirmations import Pairs
 S = TypeVar("S")
 
 DOUBTFUL = 4
-"""Number of blocks after which a solution is given up if it gained too little in every block."""
+"""Number of blocks after which a measurement is ended if the solution gained too little in every block."""
 
 
 def interleave(
@@ -31,9 +31,9 @@ def interleave(
 ) -> Pairs:
     """Time two solutions in turns (ABBA, then BAAB, and so on), and return one pair of times per block.
 
-    ``sample(solution, block)`` returns a time, µs, on that block's inputs. ``held`` runs a whole block, and runs it
-    again if the clock changed meanwhile. If the winner gains less than ``floor`` in each of the first ``DOUBTFUL``
-    blocks, the measurement ends early.
+    A block is one such group of four samples. ``sample(solution, block)`` returns a time, µs, on that block's inputs.
+    ``held`` runs a whole block, and runs it again if the clock changed meanwhile. If the winner gains less than
+    ``floor`` in each of the first ``DOUBTFUL`` blocks, the measurement ends early.
     """
     above: list[float] = []
     below: list[float] = []
@@ -50,5 +50,5 @@ def interleave(
 
 
 def refuted(pairs: Pairs, floor: float) -> bool:
-    """Return True if the winner's gain was below ``floor`` in every block of one process."""
+    """Return True if the winner was faster by less than ``floor`` (0.03 for 3 %) in every block of measurements."""
     return all(a <= b * (1 + floor) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True))

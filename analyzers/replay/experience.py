@@ -22,24 +22,22 @@ from dataclasses import dataclass, replace
 from logparse.model import ConvProblem, GemmProblem, Measurement, Problem, solution_from_text
 
 OTHER_TYPE, OTHER_LAYOUT = 4.0, 2.0
-"""Distance that a different type adds, and distance that a different layout or transposition adds.
+"""How much a different type, or a different layout or transposition, adds to the distance of two problems.
 
-For comparison: a size that differs 16-fold adds 2.
+For comparison: a size that differs 16-fold adds 2. A problem is a GEMM or a convolution.
 """
 KEPT = 32
-"""Number of most similar measured problems (GEMMs or convolutions) that are sent to a worker."""
+"""Number of similar, already measured GEMMs or convolutions that are sent to a worker as examples."""
 FASTEST = 200
-"""Number of solutions that are sent to a worker for each similar problem (GEMM or convolution), the fastest first."""
+"""Number of solutions that are sent to a worker for each similar GEMM or convolution, the fastest first."""
 _SIZE, _WINDOW = 0.5, 2.0
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The position of a problem (GEMM or convolution), by which similar problems are found.
+    """The sizes and types of a GEMM or convolution, in a form in which similar ones can be found.
 
-    Only problems of one ``operation`` are compared.
-
-    ``at`` holds weighted logarithms of the sizes.
+    Only two with the same ``operation`` are compared. ``at`` holds weighted logarithms of the sizes.
     """
 
     operation: str
@@ -49,7 +47,7 @@ class Coordinates:
 
 
 def coordinates(problem: Problem) -> Coordinates | None:
-    """Return the position of a problem for a comparison with others.
+    """Return the sizes and types of a problem in a form in which similar problems can be found.
 
     Returns None for grouped GEMMs and other operators, and if a size is unknown.
     """
@@ -82,7 +80,7 @@ def aligned(size: int) -> float:
 
 
 def distance(one: Coordinates, other: Coordinates) -> float:
-    """Return how different two problems (GEMMs or convolutions) are. Infinite if they are different operations."""
+    """Return how different two GEMMs or convolutions are. The result is infinite for different operations."""
     if one.operation != other.operation:
         return math.inf
     apart = math.dist(one.at, other.at)
@@ -99,16 +97,16 @@ def _product(values: Iterable[int | None]) -> int:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured problem with the time (µs) of each of its solutions that ran, by the solution's text.
+    """A measured GEMM or convolution with the time (µs) of each of its solutions that ran.
 
-    A problem is a GEMM or a convolution.
+    ``times_us`` has the times by the solution's text.
     """
 
     problem: Problem
     times_us: Mapping[str, float]
 
     def of(self, libraries: Set[str]) -> Measured:
-        """Return the problem (GEMM or convolution) with only those solutions that belong to ``libraries``."""
+        """Return the same measured GEMM or convolution with only those solutions that belong to ``libraries``."""
         times = {x: us for x, us in self.times_us.items() if solution_from_text(x).library in libraries}
         return replace(self, times_us=times)
 
@@ -118,17 +116,20 @@ class Measured:
 
 
 class Experience:
-    """The problems that were measured so far, from the store and from the running replay, by environment.
+    """All GEMMs and convolutions that were measured so far, with the times of their solutions.
 
-    A problem is a GEMM or a convolution. An environment is a machine with its library versions. Environments are kept
-    separate, because a name may mean another solution in another build or on another device.
+    They are from the store and from the running replay. They are kept separate for each environment (machine and
+    library versions), because a name may mean another solution in another build or on another device.
     """
 
     def __init__(self) -> None:
         self._measured: dict[str, dict[str, tuple[Coordinates, Measured]]] = {}
 
     def add(self, environment: str, problem: Problem, rows: Sequence[Measurement]) -> None:
-        """Add the measurements of a problem's solutions. If the problem is already known, its times are merged."""
+        """Add the times of a problem's solutions.
+
+        If the problem (GEMM or convolution) is already known, its times are merged.
+        """
         at = coordinates(problem)
         times = {x.solution.text: x.time_us for x in rows if x.status == "ok" and x.time_us}
         if at is None or not times:
@@ -138,10 +139,7 @@ class Experience:
         held[problem.text] = at, Measured(problem, {**before, **times})
 
     def near(self, environment: str, problem: Problem) -> tuple[Measured, ...]:
-        """Return the measured problems that are most similar to ``problem``, the most similar first.
-
-        A problem is a GEMM or a convolution.
-        """
+        """Return the measured GEMMs or convolutions that are most similar to ``problem``, the most similar first."""
         at, held = coordinates(problem), self._measured.get(environment, {})
         if at is None:
             return ()

@@ -20,17 +20,14 @@ from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.target import same_device
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
-"""Part of a call's time (0 to 1) that the best solution saves on average, if nothing is known about the problem.
+"""Part of a call's time (0 to 1) that the best solution saves on average, if nothing else is known.
 
 It is small for GEMMs, because heuristics choose well there: a few percent over many ordinary shapes. It is larger for
 weight gradients (W), because heuristics often choose badly there.
 """
 
 _LEAST_REGRET = 0.005
-"""Expected saving (0 to 1) for a problem (GEMM or convolution) that is already as fast as similar problems.
-
-No problem has less.
-"""
+"""Smallest expected saving (0 to 1). It is used for a GEMM or convolution that is already as fast as similar ones."""
 _ASSUMED_FLOPS_PER_US = 2e8  # Rates for a problem without any time. Only the order of work depends on them.
 _ASSUMED_BYTES_PER_US = 2e6
 _LEAST_US = 5.0
@@ -42,12 +39,12 @@ _SETUP_S = 0.3
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """A problem (GEMM or convolution) that the replay will measure.
+    """A GEMM or convolution that the replay will measure, with its expected saving.
 
     * ``time_us``: the best guess of the time of one call, µs.
     * ``regret``: the part of that time that may be saved (0 to 1).
-    * ``basis``: ``measured`` if the time was measured for this or a linked problem, or is from a trace. ``assumed`` if
-      it is computed from peak rates alone.
+    * ``basis``: ``measured`` if the time was measured or is from a trace. ``assumed`` if it is computed from peak rates
+      alone.
     """
 
     problem: Problem
@@ -84,9 +81,9 @@ def plan(
     ladder: int | None = None,
     solutions: int = 20,
 ) -> list[Item]:
-    """Return the problems (GEMMs or convolutions) of a run that a replay should measure, the most valuable first.
+    """Return the GEMMs and convolutions of a run that a replay should measure, the most valuable first.
 
-    The time of a problem and the expected saving are from the same sources as the findings:
+    Their times and the expected savings are from the same sources as the findings:
 
     * the library's choice and the best solution of one file, measured on the run's device (``picks.records``)
     * a slow weight gradient (``passes.backward_weights``)
@@ -134,9 +131,9 @@ def plan(
 
 
 def _asked(tables: Tables, calls: pd.Series) -> list[str]:
-    """Return the texts of the problems (GEMMs or convolutions) to measure: the called problems.
+    """Return the GEMMs and convolutions that may be measured, as texts. The run calls them.
 
-    If the run has no calls, they are the problems with times in the run's own files.
+    If the run has no calls, they are the ones with times in the run's own files.
     """
     if not len(calls):
         own = tables.measurements[tables.measurements["run"] == tables.run]
@@ -153,11 +150,11 @@ def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
 
 
 def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return each problem's time (µs) with the library's choice, and the part of that time that is known to be lost.
+    """Return the time of each GEMM or convolution (µs), and which part of it is known to be lost (0 to 1).
 
-    If the library's choice has no time, the best solution's time is returned. The numbers are from the problem itself
-    or from the closest linked problem. Times from other devices than the run's are not used. A file that states no
-    device is assumed to be from the run's device.
+    It is the time with the library's choice. If that is unknown, the best solution's time is returned. The numbers are
+    from the problem itself or from the one that most closely may mean the same call. Times from other devices than the
+    run's are not used. A file that states no device is assumed to be from the run's device.
     """
     facts, own = facts_of(tables), run_facts(tables)
     away = [x for x in tables.measurements["source_id"].unique() if same_device(facts.get(x, {}), own) is False]
@@ -175,9 +172,9 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
 
 
 def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return the measured time and the expected best time of each problem (GEMM or convolution), µs.
+    """Return the measured time and the expected best time of each GEMM or convolution, µs.
 
-    They are of the problem itself or of the closest linked problem.
+    They are of the problem itself or of the one that most closely may mean the same call.
     """
     found = guesses(tables, settings)
     if not found:

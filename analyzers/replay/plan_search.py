@@ -29,24 +29,30 @@ from logparse.model import Solution
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Near: TypeAlias = Sequence[tuple[float, Mapping[str, float]]]
-"""Similar problems that were measured: the distance of each, and the times (µs) of its solutions by text.
-
-A problem is a GEMM or a convolution.
-"""
+"""Similar GEMMs or convolutions that were measured: the distance of each, and the times (µs) of its solutions."""
 
 WORTHWHILE = 1e-3
-"""Smallest expected improvement (of the logarithm of the best time) for which another solution is tried."""
+"""Another solution is tried only if it is expected to improve the best time by at least this much.
+
+It is the expected improvement of the logarithm of the time, so 0.001 means about 0.1 %.
+"""
 _SLOW = math.log(3)
-"""Largest logarithm of time over best time. All slower solutions are treated as equally slow."""
+"""Largest ratio of a time to the best time that is distinguished, as a logarithm.
+
+All slower solutions are treated as equally slow.
+"""
 _FAR = 0.5
-"""Distance at which a similar problem's weight has fallen by a factor of e."""
+"""Distance at which the weight of a similar GEMM or convolution has fallen by a factor of e."""
 _SPREAD, _UNLIKE = 2 / 3, 2.0
 """Variance between solutions, and the difference of two solutions at which their correlation is 1/e.
 
 The difference is a root mean square of logarithms.
 """
 _OWN, _SAMPLE, _LEVEL = 1e-5, 1e-4, 4.0
-"""Three variances: of a single solution, of one sample, and of a problem's general level before its first time."""
+"""Variances of three random effects on a time (as a logarithm).
+
+They are of a single solution, of one sample, and of the general level of all times before the first is known.
+"""
 _DOUBT = 4.0
 """Degrees of freedom: the number of times after which the estimate of surprise rests half on them."""
 _OTHER_ENGINE, _OTHER_KNOB = 10.0, 1.0
@@ -54,9 +60,9 @@ _OTHER_ENGINE, _OTHER_KNOB = 10.0, 1.0
 
 
 class PlanSearch:
-    """Search for the fastest solution of one problem (GEMM or convolution) among ``offered``, without trying all.
+    """A search for the fastest of many solutions of one GEMM or convolution, without trying all.
 
-    It learns from the times of similar problems (``near``, at least one). It ends when the expected improvement of the
+    It learns from the times of similar ones (``near``, at least one). It ends when the expected improvement of the
     logarithm of the best time is below ``worthwhile``.
     """
 
@@ -105,7 +111,7 @@ class PlanSearch:
         self._variance = self._variance - self._seen[-1] ** 2
 
     def _covariance(self, number: int) -> Floats:
-        """Return the covariance of one solution with all solutions, after the times so far.
+        """Return the covariance of one solution with all solutions, given the times so far.
 
         Only one column is computed, because all pairs of thousands of solutions would be too many.
         """
@@ -142,9 +148,9 @@ def parsed(text: str) -> tuple[str, ...]:
 
 
 def _profiles(offered: Sequence[str], near: Sequence[Mapping[str, float]]) -> Floats:
-    """Return an array (solution × similar problem) that compares times.
+    """Return how fast each offered solution is (or should be) in each similar GEMM or convolution, as an array.
 
-    Each value is the logarithm of the solution's time over the best time of the similar problem.
+    Each value is the logarithm of the solution's time over the best time of the similar one.
     """
     names = list(dict.fromkeys([*offered, *(x for times_us in near for x in times_us)]))
     number = {x: i for i, x in enumerate(names)}

@@ -21,15 +21,15 @@ from logparse.model import Problem, Solution
 
 S = TypeVar("S")
 Further: TypeAlias = Callable[[Mapping[str, float | None]], Solution | None]
-"""A function that gets the times (µs) so far by text, and returns the solution to try next, or None at the end.
+"""A function that returns the solution to try next, or None at the end.
 
-A solution that did not run has the time None.
+It gets the times (µs) so far, by the solution's text. A solution that did not run has the time None.
 """
 
 NEAR = 8
-"""Number of most similar measured problems (GEMMs or convolutions) whose fastest solutions are proposed.
+"""Number of similar GEMMs or convolutions whose fastest solutions are tried.
 
-If a library has fewer measured problems, all its solutions are tried.
+If fewer similar ones were measured with a library, all its solutions are tried.
 """
 FIRST = 4
 """Number of solutions that are proposed before any is timed, including the library's own choice."""

@@ -164,7 +164,7 @@ class _Racing(Generic[S]):
                 self._drop(solution, "slower half")
 
     def _decided(self) -> str:
-        """Return why the race may end. The text is empty while a saving above the threshold is possible."""
+        """Return why no more samples are needed. The text is empty while a saving above the threshold is possible."""
         noise, worth = self._noise(), 1 - self.rules.threshold
         pick_high = self._bounds(self.pick, noise)[1]
         rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]

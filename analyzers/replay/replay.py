@@ -101,9 +101,9 @@ class ReplayStep:
 class ReplayReport:
     """The result of a whole replay.
 
-    * ``confirmations``: for each problem with a confirmed or refuted winner, by the problem's text.
-    * ``kept``: texts of the problems whose gain is still confirmed after correction for many tests.
-    * ``resume``: True if the next replay with the same options skips the problems that were measured.
+    * ``confirmations``: the result for each GEMM or convolution whose winner was measured again, by its text.
+    * ``kept``: texts of the GEMMs and convolutions whose gain is still confirmed after correction for many tests.
+    * ``resume``: True if the next replay with the same options skips what was measured.
     """
 
     run: str
@@ -232,10 +232,7 @@ def history(store: Store) -> History:
 
 
 def experience_of(history: History) -> Experience:
-    """Return the problems that earlier replays measured, as examples for the choice of solutions.
-
-    A problem is a GEMM or a convolution.
-    """
+    """Return what earlier replays measured, as examples for the choice of solutions."""
     experience = Experience()
     for environment, problems in history.races.items():
         for text, rows in problems.items():
@@ -244,7 +241,7 @@ def experience_of(history: History) -> Experience:
 
 
 def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
-    """Return the fastest measurement for each environment, problem (GEMM or convolution) and solution."""
+    """Return the fastest measurement for each environment, GEMM or convolution, and solution."""
     out: dict[str, dict[str, dict[str, Measurement]]] = {}
     keys = ["environment", "problem", "solution"]
     fastest = rows.sort_values("time_us", kind="stable").drop_duplicates(keys)

@@ -39,7 +39,7 @@ class Method:
     """
     floor: float = 0.03
     turns: int = 6
-    """Number of samples of each solution that a proposed change (action) would use.
+    """Number of samples of each solution, if the solutions are timed for proposed changes of the job.
 
     The smallest and the largest of six samples enclose the median with a probability of 97 %.
     """
@@ -55,10 +55,10 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The times of all solutions of one problem (GEMM or convolution).
+    """The times of all solutions of one GEMM or convolution.
 
     ``rows`` are in the order in which the library offered the solutions, its own choice first. ``hosts`` are times that
-    the host took to enqueue calls (origin ``HOST``).
+    the host took to enqueue calls.
     """
 
     problem: Problem

@@ -25,7 +25,7 @@ from logparse.errors import LogparseError
 from logparse.model import DEFAULT, Measurement, Problem, Solution, Status
 
 Known: TypeAlias = Mapping[str, Mapping[str, Measurement]]
-"""Measurements of one environment, by problem text and solution text."""
+"""Measurements by the texts of the GEMM or convolution and of the solution. All are of one environment."""
 
 
 class MeasuringError(LogparseError):
@@ -37,9 +37,10 @@ class Limits:
     """Limits of a replay.
 
     * ``budget_s``: seconds of the whole replay (None: no limit).
-    * ``hang_s``: seconds without a message after which a worker is killed.
+    * ``hang_s``: seconds without a message after which a worker process is killed.
     * ``opening_s``: the same limit while the worker starts.
-    * ``losses``: largest number of workers that one problem may crash, and of machines that one device may lose.
+    * ``losses``: a GEMM or convolution is given up after it crashed this many workers, a device after it lost this many
+      machines.
     * ``confirmation_s``: assumed seconds to confirm a winner in one process, until one was measured.
     """
 
@@ -54,8 +55,8 @@ class Limits:
 class History:
     """Results of earlier replays, by environment (machine and library versions).
 
-    ``races`` and ``timed`` (times of proposed changes) are measurements. ``confirmed`` are confirmed pairs of
-    solutions.
+    ``races`` and ``timed`` (times of proposed changes) are measurements. ``confirmed`` are pairs of solutions whose
+    confirmation is finished.
     """
 
     races: Mapping[str, Known] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class History:
 
 @dataclass
 class _Pair:
-    """Two solutions of a problem (GEMM or convolution) to confirm, with the samples that earlier workers took."""
+    """Two solutions of a GEMM or convolution that are compared again, with the samples that earlier workers took."""
 
     task: ConfirmTask
     environment: str
@@ -105,9 +106,9 @@ Outcome: TypeAlias = Result | Confirmed
 Sink: TypeAlias = Callable[[Outcome, str], None]
 """A function that gets each result and the name of its device."""
 Propose: TypeAlias = Callable[[Problem, Mapping[str, str]], Proposal | None]
-"""A function that returns the proposal for a problem (GEMM or convolution) in an environment with these facts.
+"""A function that chooses the solutions to try for a GEMM or convolution.
 
-The proposal chooses the solutions that are tried. Without a proposal the worker tries all.
+It gets the facts about the environment, and returns a ``Proposal``. If it returns nothing, the worker tries all.
 """
 
 
@@ -141,7 +142,7 @@ class Scheduler:
     def run(
         self, problems: Sequence[Problem], workspaces: Mapping[str, int] | None = None, timed: Sequence[RaceTask] = ()
     ) -> bool:
-        """Run the tasks ``timed``, then time all solutions of each of ``problems``, in order, and confirm the winners.
+        """Run the tasks ``timed``, time the solutions of each of ``problems``, and confirm the winners.
 
         Returns False if the budget ended first. ``workspaces`` has the bytes that the job gave a problem, by its text,
         if a log states them. Raises MeasuringError if a worker ends before it has opened its backends, or if no device
@@ -328,7 +329,7 @@ class Scheduler:
             raise MeasuringError(f"no device is left to measure on: {why}")
 
     def _skip(self, slot: _Slot, why: str, status: Status = "failed") -> None:
-        """Give up a task, and record the reason for its problem (GEMM or convolution)."""
+        """Give up a task, and record the reason."""
         task, slot.task = slot.task, None
         pair, slot.pair = slot.pair, None
         if pair is not None:
@@ -340,10 +341,7 @@ class Scheduler:
             self._sink(Result(problem=task.problem, rows=tuple(rows), ended=why, facts=facts), slot.device.place.device)
 
     def _keep_losses(self) -> None:
-        """Record the failures in unfinished problems too, so that those solutions are not tried again.
-
-        A problem is a GEMM or a convolution.
-        """
+        """Record which solutions failed in unfinished tasks too, so that they are not tried again."""
         for rows in self._lost.values():
             result = Result(problem=rows[0].problem, rows=tuple(rows), ended="interrupted", facts=self._facts)
             self._sink(result, self._slots[0].device.place.device)

@@ -34,9 +34,9 @@ from logparse.target import Facts, arch
 from logparse.text import counted
 
 ONE_IN = 10
-"""One of this many problems (GEMMs or convolutions) is measured again although a record has its times."""
+"""One of this many GEMMs and convolutions is measured again although another machine's record has its times."""
 HELD = 0.03
-"""A recorded best solution is confirmed if it is slower here than the new best by at most this fraction.
+"""Another machine's best solution is confirmed if it is at most this much slower here than the best (0.03 = 3 %).
 
 The value equals the smallest gain that a confirmation reports.
 """
@@ -60,19 +60,19 @@ def take(store: Store, place: str, run: str | None) -> None:
 
 @dataclass(frozen=True)
 class Borrowed:
-    """Problems whose only times are in other machines' records, as pairs of environment key and problem text.
+    """GEMMs and convolutions whose only times are in other machines' records.
 
-    A problem is a GEMM or a convolution. ``settled`` are not measured here.
+    They are pairs of environment key and text. ``settled`` are not measured here.
     """
 
     settled: Set[tuple[str, str]] = frozenset()
     again: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """The problems (GEMMs or convolutions) that are measured again as a check, with the recorded best solution."""
+    """The ones that are measured again as a check, with the best solution according to the record."""
 
     def report(self, results: Iterable[Result]) -> list[str]:
-        """Return a line: how many problems the records answered, and how many recorded winners won again.
+        """Return a line for the user about what other machines' records have answered.
 
-        A problem is a GEMM or a convolution.
+        It states how many GEMMs and convolutions they answered, and how many recorded winners won again here.
         """
         settled, lost = 0, []
         for result in results:
@@ -95,9 +95,9 @@ class Borrowed:
 
 
 def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
-    """Remove from the known measurements the tenth of the borrowed problems that is measured again as a check.
+    """Remove a tenth of the borrowed measurements from the known ones, so that it is measured again as a check.
 
-    A problem is a GEMM or a convolution. Returns the rest, and the problems that only records of other machines have.
+    Borrowed measurements are from other machines' records. Returns the rest, and a list of all borrowed ones.
     """
     rows = store.query(
         f"""select f.value as environment, m.problem from measurements m join sources s using (source_id)
@@ -140,7 +140,7 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
 
 
 _OPERATOR = "operator "
-"""First word of a problem text that is an operator's name and arguments.
+"""First word of texts that state the name and arguments of an operator, instead of a GEMM or convolution.
 
 Such a text may name the user's own operator, so it is not exported.
 """

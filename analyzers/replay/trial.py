@@ -38,7 +38,7 @@ If its time changes, the clock changed or another program uses the device.
 
 @dataclass(frozen=True, kw_only=True)
 class RaceTask:
-    """A task for a worker: time the solutions of a problem (GEMM or convolution) against each other.
+    """A task for a worker process: time the solutions of a GEMM or convolution against each other.
 
     * ``known``: measurements of this environment by solution text. Their solutions are not measured again, except the
       library's choice and the best known solution, because new times must be compared with these two.
@@ -58,7 +58,7 @@ class RaceTask:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmTask:
-    """A task for a worker: measure the winner against the library's choice once more.
+    """A task for a worker process: measure the winner against the library's choice once more.
 
     ``turn`` numbers the processes that confirm the pair, from 0.
     """
@@ -74,7 +74,7 @@ Task: TypeAlias = RaceTask | ConfirmTask
 
 
 class WorkerContext:
-    """The opened backends of a worker, and the reference product whose time shows the device's clock."""
+    """The opened backends of a worker process, and a reference product whose time shows the device's clock."""
 
     def __init__(self, backends: Mapping[str, Backend], place: Place, method: Method, announce: Announce) -> None:
         self.backends, self.place, self.method, self.announce = backends, place, method, announce
@@ -90,11 +90,10 @@ class WorkerContext:
                 self._clock.settle()
 
     def run(self, task: Task) -> Result | Confirmed:
-        """Run a task: time the solutions of a problem, or confirm a pair.
+        """Run a task: time the solutions of a GEMM or convolution, or confirm a pair of solutions.
 
-        Each process of a confirmation uses other random data.
-
-        Raises UnsettledError if the device's clock does not become steady before a confirmation.
+        Each process of a confirmation uses other random data. Raises UnsettledError if the device's clock does not
+        become steady before a confirmation.
         """
         started = time.perf_counter()
         if isinstance(task, ConfirmTask) and self._clock is not None:
@@ -115,10 +114,9 @@ class WorkerContext:
         return max((backend.cache_bytes for backend in self.backends.values()), default=0)
 
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
-        """Choose how many sets of operands a problem gets: so many that their bytes exceed the last-level cache.
+        """Choose how many sets of operands are used: so many that their bytes exceed the last-level cache.
 
-        A problem is a GEMM or a convolution. If even the largest allowed number of sets fits the cache, the cache is
-        evicted before each sample.
+        If even the largest allowed number of sets fits the cache, the cache is evicted before each sample.
         """
         held, cache = problem.bytes, self.cache_bytes
         tf32 = self.place.tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32
@@ -151,7 +149,7 @@ class WorkerContext:
 
 
 class Trial:
-    """The measurement of one problem (GEMM or convolution): a race of its solutions, or a confirmation."""
+    """The measurement of one GEMM or convolution: a comparison of all its solutions, or a confirmation of two."""
 
     def __init__(self, context: WorkerContext, task: Task) -> None:
         self._context, self._problem, given = context, task.problem, task.workspace_bytes

@@ -24,7 +24,7 @@ from logparse.text import counted
 
 
 def plan(store: Store, options: Options) -> Answer:
-    """Return a table of the problems (GEMMs or convolutions) that the replay would measure, and how long that takes.
+    """Return a table of the GEMMs and convolutions that the replay would measure, and how long that takes.
 
     Raises InputError for a GPU that does not exist on this machine.
     """
@@ -44,11 +44,9 @@ def plan(store: Store, options: Options) -> Answer:
 
 
 def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answer:
-    """Measure the problems (GEMMs or convolutions), and show each result as it comes.
+    """Measure the GEMMs and convolutions of a run, and show each result as it comes.
 
-    The exit code is 130 if Ctrl-C ended it.
-
-    Raises InputError in the cases of ``refuse_what_cannot_run``.
+    The exit code is 130 if Ctrl-C ended it. Raises InputError in the cases of ``refuse_what_cannot_run``.
     """
 
     def take(step: ReplayStep) -> None:
@@ -108,7 +106,7 @@ def outcome_line(step: ReplayStep) -> str:
 
 
 def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
-    """Return a table with one row for each problem (GEMM or convolution) to measure, in the order of work.
+    """Return a table with one row for each GEMM or convolution to measure, in the order of work.
 
     ``cost_s`` and ``saving_us`` are estimates. ``basis`` states how ``time_us`` is known.
     """

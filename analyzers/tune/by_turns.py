@@ -26,7 +26,9 @@ from logparse.capture.run import Say
 from logparse.libraries.own import job_units
 
 PAIRS, MOST_PAIRS = 3, 4
-"""Usual and largest number of pairs of runs (one with, one without the changes) that run at the same time.
+"""Usual and largest number of pairs of runs.
+
+The two runs of a pair, without and with the changes, run at the same time.
 
 A fourth pair is run only if three pairs decide nothing. Two pairs are usually too few, because their interval is 3.6
 times as wide as the interval of three.
@@ -38,7 +40,7 @@ Three is the fewest runs whose means have a usable spread. If more than ``PAIRS`
 per pair are made.
 """
 _EARLY = 0.99
-"""Confidence of the interval with which fewer than the largest number of pairs may decide."""
+"""Confidence of the interval that ends the measurement before the largest number of pairs."""
 _MOST_S = 300.0
 """Seconds after which two pairs are enough, unless the user asked for more."""
 AT_MOST_S = 120.0

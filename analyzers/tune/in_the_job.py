@@ -40,7 +40,7 @@ from logparse.text import one_of, printable
 
 MOST_STARTS = 8
 _FRUITLESS = 2
-"""Number of starts in a row without any new result after which no further start is made."""
+"""The job is not started any more after this many starts in a row without a new result."""
 _GRACE_S, _LEAVE_S, _LOOK_S = 1.0, 15.0, 0.1
 """Three times, s.
 
@@ -253,9 +253,9 @@ def _how(returncode: int) -> str:
 
 
 def _with_end(found: Record, how: str) -> Record:
-    """Mark the change that was switched on when the process was killed as broken.
+    """If the job's process was killed, mark the change that was switched on at that moment as broken.
 
-    The record is returned unchanged if its process was not killed.
+    The record is returned unchanged if the process was not killed.
     """
     if found.over or not how or not found.on:
         return found

@@ -32,9 +32,8 @@ Side: TypeAlias = tuple[Sequence[str], Mapping[str, str]]
 _TURN_S = 0.15
 """Shortest time of the steps that are timed in one turn, s.
 
-The number of steps follows from the times of the first steps.
-
-One more step comes before the timed steps. That step is not timed, because the device was idle before it.
+The number of steps follows from the times of the first steps. One more step comes before the timed steps. That step is
+not timed, because the device was idle before it.
 """
 _MOST_TURNS = 120
 _READY_S, _SLOW_S = 120.0, 60.0
@@ -45,7 +44,7 @@ _PORT = re.compile(r"--?(master[-_]port|rdzv[-_]endpoint|port|p)(=|$)")
 
 
 Proves: TypeAlias = Callable[[Path], str]
-"""A function that tells why a job has not applied its changes, from the files that they left in a folder (marks).
+"""A function that tells why a job has not applied its changes, from files that an applied change leaves in a folder.
 
 It returns an empty text if the job has applied them.
 """
@@ -57,14 +56,11 @@ def always(marks: Path) -> str:
 
 
 class NotAppliedError(Exception):
-    """Raised if the job ran without its changes.
-
-    The text names the change that left no trace in the job, and the reason.
-    """
+    """Raised if the job ran without its changes. The text names the change that left no sign, and the reason."""
 
 
 class AloneError(Exception):
-    """Raised if the job cannot run twice at the same time. The text is the reason, as part of a sentence about "it"."""
+    """Raised if the job cannot run twice at the same time. The text is the reason, as a clause about "it"."""
 
 
 def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:

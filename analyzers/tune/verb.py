@@ -110,7 +110,7 @@ class _Again:
     * ``command``, ``environ``: how the job is run.
     * ``seconds``: time of one run, including the time to read its logs.
     * ``asked``: the changes that the run must apply.
-    * ``missing``: sentences about changes that left no trace in the run.
+    * ``missing``: sentences about changes that left no sign in the run.
     """
 
     command: Sequence[str]
@@ -164,7 +164,7 @@ class _Job:
         return f"nothing is stored yet; `{logs}` reads the logs that the job wrote so far"
 
     def captured(self) -> _Job:
-        """Run the job unchanged with logs and a profiler, and store what they show.
+        """Run the job unchanged with logs and a profiler, and store the results.
 
         A job that is too short for steady times is run once more. Then the tuning of the second run is returned, else
         this one.
@@ -191,7 +191,7 @@ class _Job:
         return job
 
     def captured_again(self, first: Units, read: list[Ingested]) -> tuple[_Job, list[Ingested]]:
-        """Run the job once more, with a trace from the middle of its steps, because it was too short for steady times.
+        """Run the job once more and trace the middle of its steps, because it was too short for steady times.
 
         The second run and its files replace the first. The first run stays if the second run fails or does fewer steps.
         """

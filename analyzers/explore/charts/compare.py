@@ -16,9 +16,9 @@ NOTHING = (
     "page with <b>--compare RUN</b> (or STORE#RUN)"
 )
 COLUMNS = ("id", "label", "here_us", "other_us", "moved", "total_us")
-"""Columns of ``points`` that this chart reads."""
+"""Columns of the table ``points`` (one row per GEMM or convolution) that this chart reads."""
 NOISE = 0.03
-"""Relative change up to which ``logparse diff`` treats a difference as noise."""
+"""Relative difference of two times up to which ``logparse diff`` treats it as noise (0.03 = 3 %)."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
 HOVER = "<b>%{text}</b><br>here %{x:,.4~r} µs, there %{y:,.4~r} µs: %{customdata[1]:+.1%}<extra></extra>"
 
@@ -32,7 +32,7 @@ def compare(
     remark: str = "",
     headed: bool = True,
 ) -> Figure:
-    """Draw the time of each problem (GEMM or convolution) in the other run against its time in this run.
+    """Draw the time of each problem (GEMM or convolution) in another run against its time in this run.
 
     A grey band shows differences up to ±``NOISE``. ``points`` needs ``here_us``, ``other_us`` and ``moved``. ``totals``
     comes from ``queries.changes``. ``headed`` is False if the page shows the text of ``verdict`` above the figure.
@@ -77,9 +77,9 @@ def compare(
 
 
 def verdict(totals: pd.Series) -> str:
-    """Return the result of a comparison as text, for example ``23.4 ms → 15.8 ms (-32.5%): 28 faster, 2 slower``.
+    """Return the result of a comparison of two runs as text.
 
-    ``totals`` comes from ``queries.changes``.
+    For example: ``23.4 ms → 15.8 ms (-32.5%): 28 faster, 2 slower``. ``totals`` comes from ``queries.changes``.
     """
     here, there = float(totals["here_us"]), float(totals["there_us"])
     change = f" ({there / here - 1:+.1%})" if here > 0 else ""

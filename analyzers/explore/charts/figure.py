@@ -62,7 +62,10 @@ class Figure:
         _merge(self.layout, settings)
 
     def update_annotations(self, selector: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        """Change the existing annotations.  With ``selector``, change only the annotations whose settings match."""
+        """Change the texts that are already in the figure.
+
+        With ``selector``, change only those whose settings match it.
+        """
         for annotation in self.layout.get("annotations", ()):
             if all(annotation.get(name) == value for name, value in (selector or {}).items()):
                 _merge(annotation, settings)

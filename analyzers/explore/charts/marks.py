@@ -24,7 +24,7 @@ It contains no text of a log. Such texts come in through ``text`` and ``customda
 
 
 class Look(NamedTuple):
-    """How the points of one kind look: name in the legend, colour, symbol."""
+    """The style of one kind of points in a chart: name in the legend, colour, symbol."""
 
     name: str
     colour: str
@@ -67,9 +67,9 @@ def add_points(
 
 
 def hover_data(points: pd.DataFrame) -> np.ndarray:
-    """Return the data of each problem for its hover text and for clicks (plotly's ``customdata``).
+    """Return the data of each point for its hover text and for clicks (plotly's ``customdata``).
 
-    A problem is a GEMM or a convolution. The columns are id, fastest solution, seconds now, seconds with the best
+    A point is a GEMM or a convolution. The columns are id, fastest solution, seconds now, seconds with the best
     solution, TFLOP/s.
     """
     numbers = np.column_stack([points["time_us"] / 1e6, points["then_us"] / 1e6, points["tflops"]]).astype("float64")
@@ -77,7 +77,7 @@ def hover_data(points: pd.DataFrame) -> np.ndarray:
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
-    """Round numbers to six digits, so that the data stay small.  A hover text shows no more digits.
+    """Round numbers to six digits, so that the data stay small. A hover text shows no more digits.
 
     Numbers that are not finite become None.
     """
@@ -89,7 +89,10 @@ def rounded(values: np.ndarray) -> np.ndarray:
 
 
 def repeated(names: pd.Series) -> np.ndarray:
-    """Make a column of texts from a log safe to show.  Each distinct text is converted once."""
+    """Make a column of texts from a log safe to show as HTML.
+
+    Each distinct text is converted only once, to save time.
+    """
     codes, distinct = pd.factorize(names, use_na_sentinel=False)
     return texts(distinct, 60)[codes]
 
@@ -100,7 +103,10 @@ def columns(rows: Iterable[Sequence[object]]) -> np.ndarray:
 
 
 def texts(values: Iterable[object], longest: int = 120) -> np.ndarray:
-    """Return labels that are safe to show, as an array, because plotly would check each label of a list."""
+    """Return labels that are safe to show as HTML.
+
+    They are in an array, because plotly would check each label of a list.
+    """
     # Taking them from the Series one by one takes six times as long.
     known = values.tolist() if isinstance(values, pd.Series) else values
     return np.array([shown(text, longest) for text in known], dtype=object)
@@ -118,7 +124,7 @@ def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> n
 
 
 def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, Look]:
-    """Choose a colour and a symbol for each of the six most frequent names.
+    """Choose a colour and a symbol for each of the six most frequent names in a chart.
 
     All other names get one common style with the key ``""``, which the legend calls ``other``.
     """

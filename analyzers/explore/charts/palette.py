@@ -160,7 +160,7 @@ def headline(figure: Figure, text: str, theme: Theme, *, lines: int) -> None:
 
 
 def note(figure: Figure, text: str, theme: Theme) -> Figure:
-    """Write a remark under the plot and its axis title, at the right. Nothing is written if the text is empty."""
+    """Write a remark under the plot and its axis title, at the right. An empty text changes nothing."""
     if not text:
         return figure
     figure.add_annotation(

@@ -23,7 +23,7 @@ COLUMNS = (
     *("id", "label", "solver", "operation", "direction", "input_type", "device", "time_us", "then_us", "total_us"),
     *("saving_us", "intensity", "tflops"),
 )
-"""Columns of ``points`` that this chart reads."""
+"""Columns of the table ``points`` (one row per GEMM or convolution) that this chart reads."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
 
 
@@ -164,7 +164,7 @@ def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: The
 
 
 _DECADES = 3.0
-"""Powers of ten of savings that the colours of the roofline distinguish."""
+"""How many powers of ten of savings the colours of the chart can show."""
 
 
 def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme, *, only: bool) -> None:

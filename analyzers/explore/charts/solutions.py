@@ -24,11 +24,11 @@ _NUMBERED = 50
 def solutions(
     tries: Sequence[Try], theme: Theme, *, pick: str | None = None, nearby_us: Sequence[float] = ()
 ) -> Figure:
-    """Draw the times of one problem's solutions, a row for each solution, the fastest on top.
+    """Draw the times of all solutions of one GEMM or convolution, a row for each solution, the fastest on top.
 
     * A row shows the single samples, else the interval that the file states, else one point.
     * ``pick`` is the solution that the library chose. It is marked.
-    * ``nearby_us`` are times of similar problems, scaled to this problem's size, µs. Their range is shaded.
+    * ``nearby_us`` are times of similar GEMMs or convolutions, scaled to this one's size, µs. Their range is shaded.
     """
     if not tries and len(nearby_us):
         return _nearby_alone(nearby_us, theme)

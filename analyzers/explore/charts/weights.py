@@ -18,7 +18,7 @@ NOTHING = (
     "direction"
 )
 COLUMNS = ("id", "label", "direction", "best", "best_us", "time_us", "sibling_us", "total_us")
-"""Columns of ``points`` that this chart reads."""
+"""Columns of the table ``points`` (one row per GEMM or convolution) that this chart reads."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
 RATIOS = (1, 3, 10, 30, 100)
 HOVER = (
@@ -30,10 +30,10 @@ HOVER = (
 def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     """Plot, for each convolution layer, how much slower its weight gradient (W) is than its other passes.
 
-    The vertical axis is the best known time of W.  The horizontal axis is the best known time of the forward pass (F)
-    or of the data gradient (B), whichever is longer.  There is one point per layer and file.
+    The vertical axis is the best known time of W. The horizontal axis is the best known time of the forward pass (F) or
+    of the data gradient (B), whichever is longer. There is one point per layer and file.
 
-    Lines show equal ratios.  The symbol shows the solver.  All three passes do the same floating-point work, so points
+    Lines show equal ratios. The symbol shows the solver. All three passes do the same floating-point work, so points
     far above the line of ratio 1 show a W that is slow.
     """
     # A problem that only a trace holds has no other time.

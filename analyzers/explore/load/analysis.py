@@ -36,7 +36,7 @@ class Analysis:
     """All results of the analyzers for one run, as the page needs them.
 
     * ``compared``: the library's choices beside the best known solutions (``picks_vs_best``).
-    * ``found``: one row for each problem with a finding or something to do.
+    * ``found``: one row for each GEMM or convolution with a finding or something to do.
     * ``nearby``: how long similar problems take, for each problem for which it is known (``NEARBY``).
     * ``headline`` and ``lines``: sentences for the top of the page.
     """
@@ -85,9 +85,9 @@ def analyse(
 
 
 def _nearby(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Return how long similar problems take, for each problem of which only one solution was timed.
+    """Return how long problems similar to a GEMM or convolution take, if only one of its solutions was timed.
 
-    A problem is a GEMM or a convolution. The times are scaled to the size of the problem.
+    The times are scaled to the size of the GEMM or convolution.
     """
     rows = []
     for device, (known, times) in expectations(tables, settings).items():
@@ -107,10 +107,10 @@ def traced(store: Store, run: str) -> GpuTime | None:
 
 
 def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
-    """Add the things to do to the table of findings: for each problem the title of the first, and the names of all.
+    """Add the things to do to the table of findings: the title of the first, and the names of all.
 
-    A problem is a GEMM or a convolution. A thing to do may concern a problem without a finding. Such a problem is added
-    as a row.
+    The table has a row for each GEMM or convolution with a finding. If a thing to do concerns one without a finding, a
+    row is added.
     """
     parts = {x.action.name: x.parts for x in result.actions}
     named: dict[str, dict[str, str]] = {}
@@ -127,9 +127,7 @@ def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
 
 
 def store_points(store: Store, run: str | None = None) -> pd.DataFrame:
-    """Return the table of a run's problems (GEMMs or convolutions), with ``recommend``'s findings.
-
-    The problem with the most time is first.
+    """Return the table of a run's GEMMs and convolutions, with ``recommend``'s findings, the most time first.
 
     ``run`` is the latest by default. ``point_table`` describes the columns.
     """

@@ -53,8 +53,8 @@ def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
 def keep(found: Diff, folder: Path) -> Path:
     """Write the comparison of two runs to a Parquet file in the folder, and return the file's path.
 
-    The columns are ``problem, here_us, other_us, moved, pick_here, pick_there``. The rows are the problems that have
-    comparable times in both runs, or a known choice of the library in both.
+    The columns are ``problem, here_us, other_us, moved, pick_here, pick_there``. The rows are the GEMMs and
+    convolutions that have comparable times in both runs, or a known choice of the library in both.
     """
     path = folder / "others.parquet"
     rows = """

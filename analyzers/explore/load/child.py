@@ -174,13 +174,13 @@ def _most_to_gain(store: Store, count: int) -> str:
 
 
 _archives: dict[str, Callable[[Path], None]] = {}
-"""Functions that write the files of a recommendation, by the folder of the reading."""
+"""Functions that write the files of a recommendation, by the folder of the process's data."""
 
 
 def _archive(job: Job) -> Iterator[tuple[str, str]]:
     """Write the recommendation's files. This is done last, because the page's headline need not wait for them.
 
-    It yields no step.
+    Like the other steps of the process it is a generator, but it yields nothing.
     """
     _archives.pop(job.folder)(Path(job.folder) / FILES)
     (Path(job.folder) / FIRST).unlink()  # A process that has the file open can still read it.

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
-"""Messages of the process that reads a store, in this order.
+"""Messages that the process sends while it reads a store for the page, in this order.
 
-* ``READY``: the table of problems can be read.
+* ``READY``: the table of GEMMs and convolutions can be read.
 * ``TRIES``: all measurements can be read.
 * ``VERDICT``: the results of the analyzers can be read.
 * ``FAILED``: reading failed, and no more data will come.
@@ -19,7 +19,8 @@ READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "do
 FILES = "overrides.zip"
 """Name of the zip file with the recommendation's files, which the user can download."""
 FIRST, JUDGED = "first.duckdb", "judged.duckdb"
-"""Names of the page's database: FIRST as read from the files alone, JUDGED with the analyzers' results."""
+"""Names of the page's database files: FIRST as read from the store's files alone, JUDGED with the analyzers' results.
+"""
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,9 @@ class TimeSplit:
 
 @dataclass(frozen=True)
 class PageVerdict:
-    """The results of the analyzers that the page and the report show, besides the table of problems.
+    """The results of the analyzers that the page and the report show, besides the table of GEMMs and convolutions.
 
-    A problem is a GEMM or a convolution. ``actions.verdict_of`` makes it.
+    ``actions.verdict_of`` makes it.
     """
 
     headline: str = ""
@@ -86,13 +87,11 @@ class PageVerdict:
     """Things to do, the most worthwhile first."""
     time: TimeSplit | None = None
     beside: tuple[tuple[str, float | None, float | None], ...] = ()
-    """Times of a step in this run and in the other run: (name, time here, time there), µs. None is unknown."""
+    """Times of a step in this run and in the other run: (name, time here, time there), µs. None means unknown."""
     objects: tuple[str, ...] = ()
-    """Texts of the problems (GEMMs or convolutions) that the run called through hipBLASLt's C++ object."""
+    """The GEMMs that the run called through hipBLASLt's C++ object, as texts."""
     changed: tuple[tuple[str, int], ...] = ()
-    """How many problems became faster, slower and so on in the other run (``analyzers/compare/diff.py``).
-
-    A problem is a GEMM or a convolution.
+    """How many GEMMs and convolutions became faster, slower and so on in the other run (``analyzers/compare/diff.py``).
     """
 
     @staticmethod

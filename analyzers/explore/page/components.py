@@ -78,8 +78,8 @@ def _run(name: str, chosen: Selection, here: bool) -> html.Element:
 def comparison(known: PageVerdict, other: str, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
     """Return the page's text on the comparison of two runs.
 
-    First come the times of both runs from their traces, then the problems (``queries.changes``). ``choice`` is True if
-    the store has another run to compare with.
+    First come the times of both runs from their traces, then the GEMMs and convolutions (``queries.changes``).
+    ``choice`` is True if the store has another run to compare with.
     """
     if not other:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
@@ -286,9 +286,10 @@ def answer(
     """Return the main part of the overview: where the time goes, and the cards of things to do.
 
     * ``time``: the time of a step by kind of work. It is shown if nothing is filtered.
-    * ``parts``: the time of the selected problems (``queries.split``), shown for a filter or a run without traces.
+    * ``parts``: the time of the selected GEMMs and convolutions (``queries.split``), shown for a filter or a run
+      without traces.
     * ``download``: URL of the files, empty without files.
-    * ``about``: names of the things to do about the selected problems. None if nothing is filtered.
+    * ``about``: names of the things to do about the selection. None if nothing is filtered.
     """
     made = _split_bar(parts, chosen) if time is None or about is not None else _time_bar(time)
     shown = [x for x in actions if about is None or x.name in about]
@@ -396,8 +397,8 @@ KERNELS = 200
 def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selection) -> list[object]:
     """Return the table of kernels with the longest times (``queries.kernels``).
 
-    A kernel of a known problem has a link to the problem. ``unit`` names the step to which the times belong, and is
-    empty if they are of the whole run.
+    A kernel of a GEMM or convolution has a link to it. ``unit`` names the step to which the times belong, and is empty
+    if they are of the whole run.
     """
     if not len(rows):
         return [html.p("This run has no trace, so no kernel is known. Next: logparse capture --trace.", class_="faint")]
@@ -435,7 +436,10 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
 
 
 def launched(rows: Sequence[KernelRow], chosen: Selection) -> list[object]:
-    """Return the list of kernels that a problem's calls launch, with a link to the timeline. Empty if none is known."""
+    """Return the list of kernels that a GEMM or convolution launches, with a link to the timeline.
+
+    Empty if none is known.
+    """
     if not len(rows):
         return []
     each = [
@@ -456,10 +460,9 @@ def detail(
     expected: str = "",
     launched: Sequence[object] = (),
 ) -> html.Element:
-    """Return the details of one problem: what to do, its numbers, every solution, its kernels, and the texts to copy.
+    """Return the details of one GEMM or convolution: what to do, its numbers, solutions, kernels, and texts to copy.
 
-    A problem is a GEMM or a convolution. ``expected`` is a sentence on the times of similar problems. ``launched`` are
-    elements on the problem's kernels.
+    ``expected`` is a sentence on the times of similar ones. ``launched`` are elements on its kernels.
     """
     estimated = row["saving_from"] == "estimated"
     numbers = [

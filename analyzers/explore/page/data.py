@@ -37,9 +37,7 @@ The rows are found by the hash of the problem's text.
 
 
 class PageData:
-    """The data of one page.
-
-    Reading the store starts at once, and requests are answered as soon as their data are there.
+    """The data of one page. Reading the store starts at once, and requests are answered as soon as data are there.
 
     The object may be used from several threads.
     """
@@ -96,10 +94,9 @@ class PageData:
         return con
 
     def tries(self, row: pd.Series) -> Sequence[Try]:
-        """Return all measurements of a problem, but only from the row's file if that file has some.
+        """Return all measurements of the GEMM or convolution in this row, but only from the row's file if it has some.
 
-        A problem is a GEMM or a convolution. If the problem itself was not measured, measurements of the problem that
-        may mean the same call are returned.
+        If it was not measured itself, measurements of the one that may mean the same call are returned.
         """
         if not self._tries.wait(30.0) or self.error:
             return ()

@@ -35,7 +35,7 @@ FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away,
 
 
 def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return everything on the page but charts, table and problem details.
+    """Return everything on the page but the charts, the table, and the details of a GEMM or convolution.
 
     The keys are the ids of the HTML elements (see ``content``). ``asked`` has ``search``: the query string of the URL,
     without parameters that change no filter.
@@ -86,10 +86,10 @@ class Known(Protocol):
 
 
 def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> dict[str, object]:
-    """Return everything on the page but charts, table and problem details, by the ids of the HTML elements.
+    """Return everything on the page but the charts, the table, and the details of a GEMM or convolution.
 
-    The entry ``filters`` is plain data, ``content`` has class names, ``empty`` the columns without values, and
-    ``names`` the names of the two runs.
+    The keys are the ids of the HTML elements. The entry ``filters`` is plain data, ``content`` has class names,
+    ``empty`` the columns without values, and ``names`` the names of the two runs.
     """
     total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
     return {
@@ -178,7 +178,10 @@ def figure_of(
 
 
 def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the details of the selected problem (``card``), and the chart of its solutions (``figure``)."""
+    """Return the details of the selected GEMM or convolution.
+
+    ``card`` are the elements, and ``figure`` is the chart of its solutions.
+    """
     chosen = _chosen(asked)
     page = pages.of(chosen)
     try:
@@ -205,9 +208,9 @@ def problem_card(
     near: queries.Nearby | None,
     theme: str,
 ) -> dict[str, object]:
-    """Build the details of one problem (``card``) and the chart of its solutions (``figure``).
+    """Build the details of one GEMM or convolution (``card``) and the chart of its solutions (``figure``).
 
-    ``kernels`` are the kernels that its calls launch. ``near`` are the times of similar problems.
+    ``kernels`` are the kernels that its calls launch. ``near`` are the times of similar ones.
     """
     pick = row["pick"] if isinstance(row["pick"], str) else None
     figure = solutions(tries, theme_of(theme), pick=pick, nearby_us=near.times_us if near else ())

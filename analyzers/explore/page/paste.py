@@ -38,9 +38,9 @@ class Paste:
 
 @dataclass(frozen=True)
 class Advice:
-    """A sentence on what to do about one problem, and two texts to copy: a bench command and an override row.
+    """A sentence on what to do about one GEMM or convolution, and two texts that the user can copy.
 
-    A problem is a GEMM or a convolution.
+    The texts are a bench command and a row of an override file.
     """
 
     sentence: str
@@ -119,9 +119,9 @@ def _override(row: Row, verdict: PageVerdict | None) -> Paste:
 
 
 def _none_proposed(row: Row) -> str:
-    """Return why ``recommend`` proposes no override for a problem, as far as its row in the table shows it.
+    """Return why ``recommend`` proposes no override for a GEMM or convolution.
 
-    A problem is a GEMM or a convolution.
+    Its row in the table shows only some reasons.
     """
     if pd.isna(row["best_us"]):
         return "nothing is measured"
@@ -131,7 +131,7 @@ def _none_proposed(row: Row) -> str:
 
 
 def _written(override: Override, objects: Sequence[Problem]) -> Paste:
-    """Return the override as a row of the library's override file, for the user to copy.
+    """Return the proposed override as a row of the library's file, for the user to copy.
 
     If no file format can express the override, or the library would not use the row, the note gives the reason.
     """

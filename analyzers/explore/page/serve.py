@@ -100,9 +100,9 @@ def explore(
 
 @contextmanager
 def _redirecting(address: str) -> Iterator[Path]:
-    """Write a temporary HTML file that redirects the browser to ``address``, and yield its path.
+    """Write a temporary HTML file that only this user can read and that leads the browser to ``address``.
 
-    Only this user can read it.
+    Yield its path.
 
     ``ps`` shows the browser's command line to every user. So the command line has only the path of this file, and not
     the token. Jupyter does the same (``jupyter_server/serverapp.py``, ``_write_browser_open_file``).

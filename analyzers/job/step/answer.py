@@ -61,18 +61,20 @@ _NOT_KEPT = "an older logparse wrote the store and did not keep the step's event
 READ_AGAIN = f"{_NOT_KEPT}, so this trace was read again:"
 _STORE_ANEW = "to keep them, `logparse forget` the trace and ingest it again"
 WORTH = 0.04
-"""Smallest gain, relative to the step's time, that a user would not want to miss."""
+"""Smallest gain that a user would not want to miss, as a fraction of the step's time."""
 ROUGH = 1.5
 """If the profiler slowed the host by more than this factor, the result is only rough."""
 _SAME = 1e-3
 _HOST_LEAST, _HOST_MOST, _HOST_EXACT = 0.1, 4.0, 1e-4
 _DEPENDS = 0.5
-"""Smallest effect of the host's speed on the step's time (relative change / relative change).
+"""Smallest effect of the host's speed on the step's time with which the host is assumed to matter.
 
-Below it, a slower host does not explain a longer untraced step.
+It is (relative change of the step's time) / (relative change of the host's). Below it, a slower host does not explain a
+step that is longer without the profiler.
 """
 _WAITS_MOST = 8.0
-"""Largest factor by which waits for things outside the traces are scaled."""
+"""Waits for things outside the traces (data-loader workers, ranks without a trace) are scaled by at most this factor.
+"""
 _EXPLAINED = 1.3
 """Largest ratio between the measured and the simulated time of the unchanged step.
 
@@ -97,12 +99,12 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Times that the step could reach at best under four assumptions, µs.
+    """The time that the step would take under four assumptions, µs. No change can do better.
 
     * ``best_us``: every kernel takes its best known time.
     * ``fast_host_us``: the host is infinitely fast.
     * ``free_communication_us``: communication takes no time.
-    * ``free_kernels_us``: kernels take no time. It shows how much faster kernels can gain at most.
+    * ``free_kernels_us``: kernels take no time.
 
     On real traces the simulation is exact to 0.5 % only, because both ends of a step may move. So the last three are
     limited to the step's time now.
@@ -179,12 +181,13 @@ class Step:
     def us(self, each: Callable[[Graph], Floats], host_factor: float) -> float:
         """Return the simulated mean time of a step, µs.
 
-        ``each`` returns the times of a graph's kernels and transfers.
+        ``each`` returns the times of the kernels and transfers of a graph. ``host_factor`` multiplies the times of the
+        host.
         """
         return self.mean_us([times(graph, each(graph), host_factor) for graph in self.graphs])
 
     def mean_us(self, at: Sequence[Sequence[float]]) -> float:
-        """Return the mean time of a step (µs), if the nodes of the graphs have the times ``at``.
+        """Return the mean time of a step (µs), if the moments of the graphs (nodes) have the times ``at``.
 
         The time of a step is the longer of two times: from its first to its last node, and the time of its host. Within
         a trace the device may catch up with a host that was several steps ahead, and the step looks shorter. In the
@@ -198,7 +201,7 @@ class Step:
         return self._mean(self._by_kind(at, took))
 
     def issued_us(self, at: Sequence[Sequence[float]]) -> float:
-        """Return the mean time that the host takes to issue a step, µs.
+        """Return the mean time that the host takes to launch all work of a step, µs.
 
         Only kinds of steps with a known ``host_us`` are used.
         """
@@ -249,7 +252,10 @@ class Step:
 
 
 class _Unit(NamedTuple):
-    """Two mean times of a step, µs: ``us`` of the whole step, and ``issued_us`` until its host has issued it."""
+    """Two mean times of a step, µs.
+
+    ``us`` is the time of the whole step. ``issued_us`` is the time until its host has launched all work.
+    """
 
     us: float
     issued_us: float
@@ -257,7 +263,7 @@ class _Unit(NamedTuple):
 
 @cached_per_run
 def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit:
-    """Simulate the unchanged step with a faster or slower host. Return two mean times of a step.
+    """Simulate the step with its traced kernels, but with a faster or slower host. Return two mean times.
 
     If ``without`` is a kind (kernels or communication), all work of this kind takes no time.
     """
@@ -267,7 +273,7 @@ def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit
 
 
 def _waiting(step: Step, factor: float) -> Step:
-    """Return the step with its waits for things outside the traces multiplied by ``factor``."""
+    """Multiply the step's waits for things outside the traces (data-loader workers, untraced ranks) by ``factor``."""
     return replace(step, graphs=[graph.waiting(factor) for graph in step.graphs])
 
 
@@ -298,7 +304,7 @@ def fit_waits(step: Step) -> Step:
 
 @cached_per_run
 def _by_itself(step: Step) -> float:
-    """Return the factor on the host's work with which the simulated host takes its measured time.
+    """Return the factor on the host's times with which the simulated host takes the time that was measured for it.
 
     The simulation leaves out waits for things outside the traces, because the measured time is a lower quartile, which
     contains the least of such waits.
@@ -353,11 +359,9 @@ def _of_step(step: Step) -> float:
 def _reaching(target: float, us: Callable[[float], float], low: float, high: float) -> float:
     """Find the factor between ``low`` and ``high`` at which ``us`` reaches ``target``.
 
-    Return the nearer end if it never does.
-
-    ``us`` must cache its values. The simulated time is a maximum of straight lines in the factor. So the line through
-    two points above the target leads to the factor. The mean of several steps is no such maximum. So if an iteration
-    does not reduce the interval enough, the next one bisects it.
+    The nearer end is returned if it never does. ``us`` must cache its values. The simulated time is a maximum of
+    straight lines in the factor. So the line through two points above the target leads to the factor. The mean of
+    several steps is no such maximum. So if an iteration does not reduce the interval enough, the next one bisects it.
     """
 
     def crossing(one: float, other: float) -> float:
@@ -397,7 +401,7 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     least, most = step.host_range if witnessed else (1.0 / ROUGH, 1.0)
 
     def under(given: Mapping[str, Factor], left: float, which: int, host_factor: float = host) -> float:
-        """Return the simulated step for the factors ``given``.
+        """Return the simulated time of the step with the factors ``given`` for its kernels.
 
         ``host_factor`` applies to the step now and then. ``left`` is the fraction of the host's work that remains then.
         """
@@ -437,15 +441,16 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
 
 
 def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
-    """Return by how much each kernel of a graph changes, as three rows: values, low ends, high ends.
+    """Return by how much the time of each kernel of a graph changes, as three rows: values, low ends, high ends.
 
-    The change is looked up by the kernel's problem, then by its operator, then by its name.
+    ``given`` has the changes by the text of a GEMM or convolution, by operator, and by kernel name. The first that a
+    kernel has is used.
     """
     return np.array([x[:3] for x in _each(graph, given)], dtype=np.float64).reshape(-1, 3).T
 
 
 def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
-    """Return the change of each kernel of the graph. A kernel without one gets the factor 1."""
+    """Return the change of each kernel of the graph. A kernel without a change gets the factor 1."""
     one = Factor(1.0, 1.0, 1.0)
     return [
         next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)
@@ -611,7 +616,7 @@ def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _stated(tables: Tables) -> float | None:
-    """Return the time of a step without the profiler that is recorded in the traces themselves, µs. None if unknown."""
+    """Return the time of a step without the profiler (µs) that is stored with the traces. None if it is not stored."""
     facts = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "untraced_step_us")]
     values = pd.to_numeric(facts["value"], errors="coerce").dropna()
     return float(values.mean()) if len(values) else None

@@ -55,9 +55,12 @@ from logparse.libraries.torch_profiler.timeline import BACKLOG_US, KernelIdentit
 
 _QUEUE, _QUEUE_SLACK = 1024, 64
 _LAUNCH_US, _GAP_US, _RETURN_US = 6.0, 1.0, 5.0
-"""Usual delays in µs if a trace shows none: from launch to kernel, kernel to kernel, and kernel to the waiting host."""
+"""Delays that are used if a trace shows none, µs.
+
+They are from launch to kernel, from kernel to kernel, and from a kernel to the host that waits for it.
+"""
 _ROUND_US = 1.0
-"""Precision of times in old traces, µs: they state whole µs."""
+"""Times in old traces are rounded to this many µs."""
 _LATE_US = 50.0
 """A call that takes at least this long has waited for something, µs."""
 _Place = tuple[int, int]
@@ -85,7 +88,10 @@ class _Stream:
         self.tail = node
 
     def given(self, by: float) -> int:
-        """Return the last node that was launched at the time ``by`` or before. Return 0 if there is no such node."""
+        """Return the last kernel or copy that was launched at the time ``by`` or before, as a node of the graph.
+
+        Returns 0 if there is no such node.
+        """
         count = bisect.bisect_right(self.launched, by)
         return self.nodes[count - 1] if count else 0
 
@@ -148,7 +154,7 @@ def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
 
 
 def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> list[float]:
-    """Return the time to add to each rank's clock, µs, so that each collective ends at the same time on all ranks."""
+    """Return the time to add to each rank's clock (µs), so that each collective ends at the same time on all ranks."""
     ends = [
         {of[work.kernel]: work.end for work in trace.works if work.kernel in of}
         for trace, of in zip(traces, keys, strict=True)
@@ -164,7 +170,7 @@ def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> 
 
 
 class _Rank:
-    """Adds the nodes of one rank's trace to a graph, in the order of time."""
+    """Adds the events of one rank's trace to the graph of a step, in the order of time."""
 
     def __init__(self, nodes: Nodes, trace: RankTrace, begin: float, kernels: Sequence[int], keys: dict[int, object]):
         self._nodes, self._trace, self._begin, self._kernels = nodes, trace, begin, kernels
@@ -225,9 +231,9 @@ class _Rank:
             take[type(todo[i])](todo[i])
 
     def _add_backlog(self) -> None:
-        """Add a node for work that ran on the device before its first work in the trace.
+        """Add a node for work that was still running on the device when the trace began.
 
-        The node is added only if that first work waited longer than a launch takes.
+        The node is added only if the first work in the trace waited longer than a launch takes.
         """
         begun = [(x.start, x) for x in self._trace.works if x.correlation in self._call_of]
         first = min(begun, key=lambda x: x[0])[1] if begun else None
@@ -262,7 +268,7 @@ class _Rank:
     # ------------------------------------------------------------------------------------------------------- the host
 
     def _point(self, thread: Thread, at: float, host: float | None = None, b: int = 0, lag_b: float = NEVER) -> int:
-        """Add the next node of a host thread and return it.
+        """Add the next moment of a host thread to the graph, and return its node.
 
         ``host`` is the time that the thread worked since its last node, µs. None means that it worked all of the time.
         """
@@ -320,7 +326,7 @@ class _Rank:
             self._last_stream[call.thread] = stream
 
     def _condition(self, call: Call) -> int | None:
-        """Return the node that a runtime call waits for, or None if it does not wait."""
+        """Return the node (kernel or copy) for which a runtime call waits, or None if it does not wait."""
         if call.kind == "launch":
             if not self._usual.queue:
                 return None
@@ -345,7 +351,7 @@ class _Rank:
         return self._done.get(call.correlation) if call.kind == "copied" else None
 
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
-        """Return the node of the work that a wait for an event waits for, or 0 if there is no such work.
+        """Return the node of the kernel or copy for which a wait for an event waits, or 0 if there is no such work.
 
         If the trace names the work, it is returned. Otherwise the work that ended last is returned, among works that
         were launched before the call and had ended at the time ``by``.

@@ -51,7 +51,7 @@ class Bounds(NamedTuple):
 
 
 class Nodes:
-    """The nodes of a graph while it is built, as columns. Node 0 is the beginning.
+    """The nodes (moments) of a graph while it is built, as columns. Node 0 is the beginning.
 
     * ``at``: traced time of a node, µs. In the end the nodes are sorted by it.
     * ``a``, ``b``: the nodes that it follows. If ``lag_b`` is NEVER, it follows only ``a``.
@@ -128,9 +128,9 @@ class Graph:
     notes: Mapping[str, float] = field(default_factory=dict)
 
     def scaled(self, factors: Floats) -> Floats:
-        """Return the time of each node, with each kernel's time multiplied by its factor.
+        """Return the durations of all kernels and transfers, with each kernel's duration multiplied by its factor.
 
-        One factor per entry of ``identities``.
+        ``factors`` has one value per entry of ``identities``. The result has one value per node, µs.
         """
         by_kernel: Floats = np.r_[factors, 1.0]
         return self.us * by_kernel[self.kernel]
@@ -143,14 +143,14 @@ class Graph:
         return float(self.launch[np.r_[np.array(of, dtype=bool), False][self.kernel]].sum())
 
     def waiting(self, factor: float) -> Graph:
-        """Return the graph with its waits for things outside the traces multiplied by ``factor``."""
+        """Return the graph with its waits for data-loader workers and for untraced ranks multiplied by ``factor``."""
         us, lag_a, nodes = self.us.copy(), self.lag_a.copy(), np.array(self.outside, dtype=np.int64)
         us[nodes] *= factor
         lag_a[nodes[self.kind[nodes] == LOADING]] *= factor
         return replace(self, us=us, lag_a=lag_a)
 
     def without(self, kind: int) -> Floats:
-        """Return the time of each node, with 0 for all nodes of one kind (kernels or communication)."""
+        """Return the durations of all kernels and transfers (µs, one per node), with 0 for one kind of work."""
         return np.where(self.kind == kind, 0.0, self.us)
 
 
@@ -160,7 +160,10 @@ def make_graph(
     identities: Sequence[KernelIdentity],
     notes: Mapping[str, float],
 ) -> Graph:
-    """Make the graph from its nodes. They are sorted so that each node comes after the nodes that it follows."""
+    """Convert the collected nodes to a graph.
+
+    They are sorted so that each node comes after the nodes that it follows.
+    """
     values = {name: np.array(column) for name, column in vars(nodes).items() if name != "outside"}
     at, a, b = values.pop("at"), values["a"], values["b"]
     own = np.arange(len(at))
@@ -190,9 +193,10 @@ def make_graph(
 
 
 def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> list[float]:
-    """Compute the time of each node, in µs after the beginning.
+    """Compute the time of each node (moment) of the graph, in µs after the beginning.
 
-    ``us`` are the times of kernels and transfers. Without it, they are as in the trace.
+    ``us`` are the durations of kernels and transfers. Without it, they are as in the trace. ``host_factor`` multiplies
+    the times of the host.
     """
     took = graph.us if us is None else us
     columns = (graph.a, graph.b, graph.lag_a + host_factor * graph.host + took, graph.lag_b + took)
@@ -204,9 +208,9 @@ def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> l
 
 
 def shares(graph: Graph, at: Sequence[float], us: Floats, host_factor: float) -> dict[str, float]:
-    """Return how long the step waits for each kind of work: host, kernels, communication, data loading (µs).
+    """Return how long the step waits for the host, kernels, communication and data loading (µs).
 
-    The function walks back from the end of each rank's steps, along the node that each node waited for.
+    The function walks back from the end of each rank's steps, along the node for which each node waited.
     """
     out = np.zeros(len(KINDS))
     moments: Floats = np.array(at)

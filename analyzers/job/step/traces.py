@@ -176,5 +176,5 @@ def _value(row: pa.Table, column: str) -> Any:
 
 
 def _columns(row: pa.Table, column: str) -> list[list[Any]]:
-    """Return the fields of a list column as separate lists."""
+    """Return the fields of a column of records as separate lists."""
     return [x.to_pylist() for x in row[column].combine_chunks().flatten().flatten()]
