@@ -1,6 +1,6 @@
 """Chart functions for Python: each makes a ``plotly.graph_objects.Figure`` from tables (see the package's docstring).
 
-Here plotly checks every setting of a figure.  For the page and the report, no setting is checked before the browser
+Here plotly checks every setting of a figure. For the page and the report, no setting is checked before the browser
 draws it.
 """
 

@@ -1,7 +1,7 @@
 """Make text from a log safe to show.
 
 Plotly renders a subset of HTML (``<a href>``, ``<b>``, ``<br>`` …) in hover texts, tick labels, legends and
-annotations.  So every string of a log that goes into a figure passes through ``shown`` first.
+annotations. So every string of a log that goes into a figure passes through ``shown`` first.
 """
 
 from __future__ import annotations

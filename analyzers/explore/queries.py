@@ -124,7 +124,7 @@ A saving that an analyzer infers is an estimate, so it is not added to measured 
 def readable(frame: pd.DataFrame) -> pd.DataFrame:
     """Copy a DataFrame so that DuckDB reads it correctly.
 
-    DuckDB refuses reversed and strided columns.  Before version 2, DuckDB reads a column without any value as integers,
+    DuckDB refuses reversed and strided columns. Before version 2, DuckDB reads a column without any value as integers,
     which cannot be compared with text.
     """
     empty = [name for name in frame.columns if frame[name].dtype == object and frame[name].isna().all()]

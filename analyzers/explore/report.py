@@ -1,13 +1,13 @@
 """Write the report: the page of one run in one HTML file, with the cards of the costliest problems.
 
 The report is drawn by the same code as the page: ``page/parts.py`` makes its parts, ``assets/explore.js`` draws them.
-Where the page asks its server, ``assets/report.js`` answers from the data in the file.  Two ways were considered.  A
-report drawn by code of its own drew every list, table and chart a second time, and differed from the page.  A page of
+Where the page asks its server, ``assets/report.js`` answers from the data in the file. Two ways were considered. A
+report drawn by code of its own drew every list, table and chart a second time, and differed from the page. A page of
 Dash and AG Grid could not be put into a file of 3 MB that opens in half a second, so the page has its own small table.
 
-The report opens offline from an e-mail.  Its Content-Security-Policy allows no request, and no script but the three
-that it was written with.  Data of a log are in JSON blocks, which a browser never runs, and are shown as text.  The
-large parts (plotly.js, cards and charts) are compressed, and are unpacked when they are first needed.
+The report opens offline from an e-mail. Its Content-Security-Policy allows no request, and no script but the three that
+it was written with. Data of a log are in JSON blocks, which a browser never runs, and are shown as text. The large
+parts (plotly.js, cards and charts) are compressed, and are unpacked when they are first needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Colours and style of a figure, dark and light.
 
 Categories take the colours of Okabe and Ito ("Color Universal Design", 2008), which people with any of the common
-colour deficiencies can distinguish.  Numbers take steps of the colour scale cividis, which can also be read in grey.
+colour deficiencies can distinguish. Numbers take steps of the colour scale cividis, which can also be read in grey.
 Symbols repeat the meaning of the colours.
 """
 
