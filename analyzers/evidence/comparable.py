@@ -47,10 +47,7 @@ MOST = 4000
 More problems would cost time, but would hardly bring a nearer neighbour to a new problem.
 """
 ENOUGH_SHARED = 8
-"""Smallest number of problems in the store from which a factor for the shipped times is estimated.
-
-A problem is a GEMM or a convolution.
-"""
+"""Smallest number of GEMMs and convolutions in the store from which a factor for the shipped times is estimated."""
 
 
 def device_name(facts: Facts) -> str | None:
@@ -95,10 +92,7 @@ class Family:
         return {text: i for i, text in enumerate(self.problems)}
 
     def rows_of(self, problems: Sequence[str]) -> Ints:
-        """Return the row number of each given problem in ``measured``, or −1 for a problem that is not measured.
-
-        A problem is a GEMM or a convolution.
-        """
+        """Return the row number of each given GEMM or convolution in ``measured``, or −1 if it was not measured."""
         return np.array([self._row_of.get(x, -1) for x in problems], dtype=np.intp)
 
 
@@ -242,9 +236,8 @@ def best_times(tables: Tables, device: str) -> BestTimes:
 
 @cached_per_run
 def own_rows(tables: Tables) -> pd.DataFrame:
-    """Return the best time of each device and problem in the user's store, as a table with ``COLUMNS``.
-
-    A problem is a GEMM or a convolution.
+    """Return the best time of each GEMM and convolution on each device in the user's store, as a table with
+    ``COLUMNS``.
     """
     own = [best_rows(tables.measurements, facts_of(tables))]
     if tables.find_dbs is not None:
@@ -272,10 +265,10 @@ def joined(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFram
 
 
 def factor(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> float | None:
-    """Return the factor that adapts the shipped times to the user's machine and libraries.
+    """Return the factor that adapts the shipped best times to the user's machine and libraries.
 
     It is the median of (best time in the store) / (time that the shipped times predict). Returns None if the shipped
-    times predict fewer than ``ENOUGH_SHARED`` of the store's problems.
+    times predict fewer than ``ENOUGH_SHARED`` of the GEMMs and convolutions in the store.
     """
     if len(own) < ENOUGH_SHARED:
         return None
@@ -286,10 +279,10 @@ def factor(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> float | Non
 
 
 def lone_times(tables: Tables) -> pd.DataFrame:
-    """Return the times of problems for which a file tried only one solution, so that nothing shows if it is the best.
+    """Return the times of GEMMs and convolutions for which a file tried only one solution.
 
-    A problem is a GEMM or a convolution. Columns ``source_id, origin, problem, time_us``. The rows of a tuner's file
-    are left out, because their solutions won against other solutions.
+    So nothing shows if this solution is the best. Columns ``source_id, origin, problem, time_us``. The rows of a
+    tuner's file are left out, because their solutions won against other solutions.
     """
     rows = tables.measurements
     chosen = (is_evidence(rows) | (rows["origin"] == RACE)) & ~is_winner(rows)

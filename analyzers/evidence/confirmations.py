@@ -88,7 +88,8 @@ class Confirmation:
 def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
     """Return whether one pair of solutions shows a confirmed gain, and how large it is.
 
-    No GPU is needed, so stored times can be judged again with another ``floor`` (smallest gain, 0.03 means 3 %).
+    No GPU is needed, so stored times can be judged again with another ``floor`` (the smallest gain that is confirmed,
+    0.03 means 3 %).
     """
     return judge_all({0: pairs}, floor=floor)[0][0]
 
@@ -183,9 +184,8 @@ class Stored:
 
 
 def stored_confirmations(tables: Tables) -> dict[str, Stored]:
-    """Return the stored confirmations of problems that the run calls or measures, by the id of their file.
-
-    A problem is a GEMM or a convolution.
+    """Return the confirmations in the store of GEMMs and convolutions that the run calls or measures, by the id of
+    their file.
     """
     facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
     values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}

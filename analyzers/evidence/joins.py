@@ -95,10 +95,7 @@ def agreed_facts(facts: pd.DataFrame) -> dict[str, str]:
 
 @cached_per_run
 def called_problems(tables: Tables) -> frozenset[str]:
-    """Return the problems that the run calls, and the problems whose texts may mean the same calls.
-
-    A problem is a GEMM or a convolution.
-    """
+    """Return the GEMMs and convolutions that the run calls, and the ones whose texts may mean the same calls."""
     called = set(tables.workload["problem"])
     linked = tables.links.loc[tables.links["problem"].isin(called), "other"]
     return frozenset(map(str, called.union(linked)))
@@ -205,10 +202,7 @@ def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
 
 
 class Given(NamedTuple):
-    """The smallest and the largest workspace (bytes) that the job gives to calls of one problem.
-
-    A problem is a GEMM or a convolution.
-    """
+    """The smallest and the largest workspace (bytes) that the job gives to calls of one GEMM or convolution."""
 
     least: int
     most: int

@@ -46,9 +46,9 @@ def main() -> int:
 
 
 def best_of_files(files: list[str], source: str) -> pd.DataFrame:
-    """Read the files and return the best time of each device and problem: ``device, problem, time_us, source``.
+    """Read the files and return the best time of each GEMM and convolution on each device.
 
-    A problem is a GEMM or a convolution. If several files have a problem, the shortest time is kept.
+    The columns are ``device, problem, time_us, source``. If several files have a problem, the shortest time is kept.
     """
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder, create=True)

@@ -278,9 +278,10 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settin
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the time of the library's choice (``pick_us``), how it is known (``basis``) and its noise (``noise_us``).
 
-    If a file tried only one solution of a problem (for example a tuner's winner), it gives no time for any pick.
-    Otherwise picks that happen to be this solution would have a loss of zero, while all other picks have no time, and
-    the total loss would be too low. If other solutions were tried and failed, the remaining solution is the best.
+    A file that tried only one solution of a problem (for example a tuner's winner) says nothing about the loss of the
+    library's choice. If it were used, choices that happen to be this solution would have a loss of zero, while all
+    others have no time, and the total loss would be too low. If other solutions were tried and failed, the remaining
+    one is the best.
     """
     index = rows["pick"] != joins.DEFAULT_TEXT
     choice = rows["tried"] > 1

@@ -113,7 +113,7 @@ class Units:
 
     @property
     def untraced_share(self) -> float:
-        """The part of the job's time (0 to 1) that is in kinds of steps of which none was traced.
+        """The part of the job's time (0 to 1) in steps of kinds that were never traced.
 
         If the time of a kind is unknown, the mean time of all steps is used.
         """

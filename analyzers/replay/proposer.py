@@ -39,10 +39,10 @@ MOST = 2
 ``_count`` follows from ``least`` and ``share``. If a library offers at most that many solutions, all are tried.
 """
 SEARCHED: Mapping[str, float] = {"cudnn": WORTHWHILE, "hipblaslt": WORTHWHILE / 10}
-"""Libraries of which not all solutions are tried, each with the expected improvement below which a search ends.
+"""Libraries that offer so many solutions that not all are tried, each with a threshold.
 
-No problem has solutions of both libraries. hipBLASLt's limit is smaller, because its solutions need not be built before
-they are timed.
+A search ends when the expected improvement (of the logarithm of the best time) is below the threshold. hipBLASLt's is
+smaller, because its solutions need not be built before they are timed. No problem has solutions of both libraries.
 """
 _LAYOUT = re.compile(r"layout=\w+,stored,")
 
