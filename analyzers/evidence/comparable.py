@@ -236,8 +236,9 @@ def best_times(tables: Tables, device: str) -> BestTimes:
 
 @cached_per_run
 def own_rows(tables: Tables) -> pd.DataFrame:
-    """Return the best time of each GEMM and convolution on each device in the user's store, as a table with
-    ``COLUMNS``.
+    """Return the best time of each GEMM and convolution on each device in the user's store.
+
+    The result is a table with ``COLUMNS``.
     """
     own = [best_rows(tables.measurements, facts_of(tables))]
     if tables.find_dbs is not None:

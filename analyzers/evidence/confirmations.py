@@ -184,8 +184,9 @@ class Stored:
 
 
 def stored_confirmations(tables: Tables) -> dict[str, Stored]:
-    """Return the confirmations in the store of GEMMs and convolutions that the run calls or measures, by the id of
-    their file.
+    """Return the stored confirmations of GEMMs and convolutions that the run calls or measures.
+
+    They are a dictionary by the id of their file.
     """
     facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
     values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}

@@ -178,10 +178,11 @@ class Comparable:
         )
 
     def _left_out(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
-        """Estimate each of the problems ``rows`` (GEMMs or convolutions) from the problems of all other folds.
+        """Estimate the time of each of the problems ``rows`` from problems that are not in the same part of the
+        cross-validation.
 
-        Returns the mean and the spread of the logarithm of time / base time, and the distance of the neighbours
-        (doublings).
+        A problem is a GEMM or a convolution. Returns the mean and the spread of log(time / base time), and how far the
+        similar problems are (doublings of sizes).
         """
         found = np.full((len(rows), NEIGHBOURS), -1, dtype=np.intp)
         squared = np.full((len(rows), NEIGHBOURS), np.inf)

@@ -85,9 +85,9 @@ class Rung:
 
 
 def called(tables: Tables) -> list[Problem]:
-    """Return the problems (GEMMs or convolutions) that the run calls. Rows may be added for sizes between them.
+    """Return the GEMMs and convolutions that the run calls, or (if it calls none) the ones that its files time.
 
-    If it calls none, the problems that its files time are returned.
+    In hipBLASLt's tuning file, rows may be added for sizes between two of them.
     """
     texts: Sequence[str] = list(calls_by_problem(tables.workload).index)
     if not texts:

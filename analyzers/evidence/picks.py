@@ -187,12 +187,11 @@ def counted_as(tables: Tables) -> pd.Series:
 
 
 def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
-    """Add the number of calls to each choice of a library.
+    """Add the number of calls to each solution that the library chose.
 
-    A called problem without a logged choice gets the choice ``Default``. Columns ``log, problem, pick, calls``.
-
-    A log may name the choice with one text and count the calls with another text (for example MIOpen's key and
-    command). So calls are moved between texts of the same problem.
+    A called problem (GEMM or convolution) without a logged choice gets the choice ``Default``. Columns ``log, problem,
+    pick, calls``. A log may name the choice with one text and count the calls with another text (for example MIOpen's
+    key and command). So calls are moved between texts of the same problem.
     """
     calls = joins.calls_by_problem(tables.workload).astype("float64")
     without, passed = calls[~calls.index.isin(made["problem"])], counted_as(tables)

@@ -125,7 +125,7 @@ def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFram
     """Split each file whose rows are of several devices, so that it looks like one file per device.
 
     aiter's tables are such files. Times are compared only within a file, so times of two devices are then never
-    compared. What the file states about itself is copied to each part.
+    compared. Facts that the file states are copied to each part.
     """
     import pandas as pd
 

@@ -169,7 +169,10 @@ def _profiles(offered: Sequence[str], near: Sequence[Mapping[str, float]]) -> Fl
 
 
 def _alike(names: Sequence[str], count: int) -> Floats:
-    """Return how similar each of the first ``count`` names is to each of all names: above 0, at most 1."""
+    """Return how similar the names of solutions are: each of the first ``count`` names to each of all names.
+
+    The values are above 0 and at most 1. Equal names have 1.
+    """
     plans = [parsed(x) for x in names]
     columns = [([x[i] for x in plans], _OTHER_ENGINE) for i in (0, 1)]
     knobs = [dict(y.partition("=")[::2] for y in x[2:]) for x in plans]

@@ -64,9 +64,9 @@ def main(job: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _reports() -> Iterator[TextIO]:
-    """Reserve standard output for the reports on steps, and yield it as a file.
+    """Open a file that writes to standard output, where the parent process reads the reports.
 
-    Text that a library prints in the meantime goes to standard error.
+    Text that a library prints to standard output in the meantime goes to standard error.
     """
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as reports:

@@ -491,9 +491,10 @@ def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]]
 def step_of(
     tables: Tables, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None
 ) -> StepAnswer | StepUnknown:
-    """Simulate a step of the run with changed kernel times, from its traces in the store.
+    """Simulate how long a step of the run would take with other kernel times, from its traces in the store.
 
-    Returns the reason if that is impossible.
+    ``factors`` states how kernels change, ``best`` the change to the best known times. Returns the reason if the
+    simulation is impossible.
     """
     step = traced_step(tables)
     if isinstance(step, StepUnknown):
