@@ -178,8 +178,7 @@ class Comparable:
         )
 
     def _left_out(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
-        """Estimate the time of each of the problems ``rows`` from problems that are not in the same part of the
-        cross-validation.
+        """Estimate the time of each of the problems ``rows`` from the other parts of the cross-validation.
 
         A problem is a GEMM or a convolution. Returns the mean and the spread of log(time / base time), and how far the
         similar problems are (doublings of sizes).

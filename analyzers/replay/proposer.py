@@ -110,10 +110,9 @@ class Proposal:
         return following
 
     def _searched(self, offered: Sequence[Solution]) -> tuple[list[Solution], list[Measured]]:
-        """Return the solutions among which a search chooses, and similar GEMMs or convolutions with times of such
-        solutions.
+        """Return the solutions among which a search chooses, and similar problems with times of such solutions.
 
-        The list of similar ones is empty if all solutions are to be tried.
+        A problem is a GEMM or a convolution. The list of similar problems is empty if all solutions are to be tried.
         """
         mine = [x for x in offered if x.library in SEARCHED]
         near = [x for y in self.near if (x := y.of(SEARCHED.keys())).times_us]

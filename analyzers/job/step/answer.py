@@ -99,14 +99,14 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The time that the step would take under four assumptions, µs. No change can do better.
+    """The time that the step would take under four assumptions, µs. They show how much could be gained at most.
 
     * ``best_us``: every kernel takes its best known time.
     * ``fast_host_us``: the host is infinitely fast.
     * ``free_communication_us``: communication takes no time.
-    * ``free_kernels_us``: kernels take no time.
+    * ``free_kernels_us``: kernels take no time. It bounds the gain from other kernel times.
 
-    On real traces the simulation is exact to 0.5 % only, because both ends of a step may move. So the last three are
+    On real traces the bounds are exact to 0.5 % only, because both ends of a step may move. So the last three are
     limited to the step's time now.
     """
 
