@@ -51,7 +51,10 @@ def _frame(table: str, rows: list[Mapping[str, object]]) -> pd.DataFrame:
 
 
 def tables(run: str = "r", **given: Iterable[Mapping[str, object]]) -> Tables:
-    """Return tables with the given rows. The tables of problems and links are made from the problems in the rows."""
+    """Return tables with the given rows, as an analyzer receives them.
+
+    The tables of problems and links are made from the problems in the rows.
+    """
     frames = {name: frame(name, given.get(name, ())) for name in COLUMNS}
     if "sources" not in given:
         ids = sorted({row["source_id"] for rows in given.values() for row in rows if row.get("source_id")})  # type: ignore[type-var]

@@ -68,8 +68,9 @@ def gemm(m: int = 4096, **more: object) -> GemmProblem:
 def everything() -> Tables:
     """Return the tables of a run in which several analyzers find something.
 
-    It has ResNeXt's slow W from an MI300X find-db, a log of hipBLASLt's picks, a verbose TunableOp log, and heuristic
-    queries.
+    * A find-db of an MI300X has a slow weight gradient of ResNeXt.
+    * A log has hipBLASLt's choices of solutions and its heuristic queries.
+    * TunableOp's verbose log has the times of other solutions.
     """
     one, two, three = gemm().text, gemm(2048).text, gemm(1024).text
     build = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}

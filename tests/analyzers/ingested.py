@@ -1,4 +1,4 @@
-"""Build small stores for the tests of analyzers. The real ingest reads logs, and the real recorder writes replays."""
+"""Build small stores for the tests of analyzers, with real ingest of logs and real records of replays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HERE = {"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}
 
 
 def read(store: Store, folder: Path, files: Mapping[str, str]) -> Tables:
-    """Ingest files (name → text) as one run and return the run's tables."""
+    """Ingest files (given as name → text) as one run, and return the run's tables."""
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     ingest([str(folder / name) for name in files], store, run="run")
@@ -33,17 +33,17 @@ def read(store: Store, folder: Path, files: Mapping[str, str]) -> Tables:
 
 
 def tunableop(*rows: tuple[str, str, float], validators: Sequence[str] = VALIDATORS) -> str:
-    """Return a TunableOp results file. Each row is (key, solution, milliseconds)."""
+    """Return the text of a TunableOp results file. Each row is (key, solution, milliseconds)."""
     return "\n".join([*validators, *(f"{key},{solution},{ms}" for key, solution, ms in rows)]) + "\n"
 
 
 def key(n: int, m: int = 4096, k: int = 8192, ldb: int | None = None, op: str = "Gemm") -> str:
-    """Return TunableOp's key of a bf16 product of layout TN."""
+    """Return the key that TunableOp writes for a bf16 product with a transposed first operand (TN)."""
     return f"{op}TunableOp_BFloat16_TN,tn_{m}_{n}_{k}_ld_{k}_{ldb or k}_{m}"
 
 
 def bench(m: int, n: int, k: int, *, ldb: int | None = None, count: int = 1, dtype: str = "bf16_r") -> str:
-    """Return ``count`` equal bench lines, one per call, as hipBLASLt logs them under mask 32."""
+    """Return ``count`` equal log lines of a product, as hipBLASLt writes them for each call under log mask 32."""
     line = (
         f"hipblaslt-bench --api_method c -m {m} -n {n} -k {k} --lda {k} --ldb {ldb or k} --ldc {m} --ldd {m} "
         "--stride_a 0 --stride_b 0 --stride_c 0 --stride_d 0 --alpha 1.000000 --beta 0.000000 --transA T --transB N "
@@ -64,9 +64,9 @@ def replayed(
     errors: Mapping[str, float] | None = None,
     pick: str = "Default",
 ) -> None:
-    """Record what a replay would record: the times of a race (solution → µs).
+    """Record what a replay would record: the times of all tried solutions (solution → µs).
 
-    If ``confirmed`` names the winner, also record the confirmation: twelve pairs of times.
+    If ``confirmed`` names the winner, also record its confirmation: twelve pairs of times.
     """
     known = [*(Fact(name, value) for name, value in facts.items()), Fact("pick", pick)]
     rows: list[Record] = [
@@ -89,7 +89,7 @@ def replayed(
 
 
 def count_units(store: Store, run: str) -> None:
-    """Record units of work: the run made 40 steps, and its trace contains two.
+    """Record that the run made 40 steps and that its trace contains two of them.
 
     A second process without logs made seven steps.
     """
@@ -101,7 +101,7 @@ def count_units(store: Store, run: str) -> None:
 
 
 def product(m: int, n: int, k: int, **more: object) -> GemmProblem:
-    """Return the problem that ``bench`` logs."""
+    """Return the matrix product that a log line of ``bench`` describes."""
     given: dict[str, object] = {
         "trans_a": "T",
         "trans_b": "N",

@@ -1,6 +1,6 @@
-"""The action that moves attention to another backend.
+"""Tests of the action that switches attention to another backend of PyTorch (flash, memory-efficient, math).
 
-The tests check which solutions are timed, how results are compared, and a training step on a CPU.
+They check which backends are timed, how results are compared, and that a training step on a CPU stays the same.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ def test_every_backend_of_a_cpu_computes_the_same(backend: Any, problem: Operato
 
 
 def test_a_gradient_is_timed_beyond_the_first_block_of_samples(backend: Any) -> None:
-    """Each block of samples asks for new random values."""
+    """The backward pass of attention can be timed again after its inputs got new random values.
+
+    Each block of samples asks for new values.
+    """
     ready = backend.prepare(BACKWARD, backend.solutions(BACKWARD, 9)[0], Conditions(sets=2))
     first = ready._call(0)
     backend.refresh(7)
@@ -82,7 +85,10 @@ def test_a_gradient_is_timed_beyond_the_first_block_of_samples(backend: Any) -> 
 
 
 def test_what_a_backend_refuses_has_its_reason(backend: Any) -> None:
-    """Flash attention on a CPU refuses values whose head size differs from the head size of the keys."""
+    """If PyTorch's backend refuses a call, the error states the reason.
+
+    Here flash attention on a CPU refuses values whose head size differs from the head size of the keys.
+    """
     values = tensor(2, 4, 24, 8)
     problem = OperatorProblem(CPU, (Q, Q, values, "0.", "False", "", ""))
     with pytest.raises(UnsupportedError, match=r"No available kernel|No viable backend|same"):
@@ -149,7 +155,10 @@ def test_the_calls_of_other_backends_change() -> None:
 
 
 def test_the_lines_prefer_a_backend_and_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chosen order must outlive the module, because `logparse run --with` may drop the module after running it."""
+    """The generated lines move the chosen attention backend to the front, and the other backends stay enabled.
+
+    The chosen order must outlive the module, because `logparse run --with` may drop the module after running it.
+    """
     application = ACTIONS["attention_math"].application(job("_efficient_attention_forward"))
     assert application is not None
     at_exit: list[Callable[[], object]] = []

@@ -1,6 +1,6 @@
-"""Products fused with the operators after them.
+"""Tests of the actions that fuse a matrix product with the operators after it, for example bias and GELU.
 
-The tests check which forms are timed, that each form computes the same result, and what the actions state.
+They check which fused forms are timed, that each form computes the same result, and what the actions report.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def test_every_form_computes_the_same(activation: str, bias: bool) -> None:
 def traced(store: Store, folder: Path, steps: list[tuple[Any, ...]], trains: bool = False) -> None:
     """Ingest a trace with two calls of a linear layer, 20 µs each.
 
-    After the first call the trace has the operators in ``steps``, 10 µs each. If ``trains``, it also has the operators
-    of ``GRADIENT``, 5 µs each.
+    After the first call the trace has the operators in ``steps``, 10 µs each. If ``trains`` is true, it also has the
+    operators of ``GRADIENT``, 5 µs each.
     """
     events = [after(2 + i, name, dims, 10.0, *values) for i, (name, dims, *values) in enumerate(steps)]
     back = [y for i, x in enumerate(GRADIENT) for y in after(90 + i, f"aten::{x}", OUT, 5.0)] if trains else []
@@ -102,9 +102,9 @@ def stated(store: Store, action: Any) -> ActionResult | None:
 
 RELU = ("aten::relu", OUT)
 GRADIENT = ("mul", "mul", "tanh_backward", "mul", "mul", "pow", "mul", "mul", "add")
-"""Operators of a backward pass: the gradient of a GELU that a model writes out as single operators.
+"""Operators in the backward pass of a GELU that the model writes out as single operators.
 
-Another function with a hyperbolic tangent and a power has the same operators.
+Any function with a hyperbolic tangent and a power has the same operators, so they do not prove that it is a GELU.
 """
 WRITTEN = [(f"aten::{x}", OUT) for x in BY_HAND]
 
@@ -187,7 +187,7 @@ def test_what_can_be_fused(
 
 
 def changes(name: str) -> Any:
-    """Import the module whose definitions ``apply.py`` contains."""
+    """Import a module of the package ``changes``, whose definitions are copied into the generated ``apply.py``."""
     pytest.importorskip("torch")
     return importlib.import_module(f"logparse.capture.in_job.logparse_in_job.changes.{name}")
 

@@ -62,10 +62,11 @@ def traced(model: Any, path: Path, as_device: Any) -> None:
 
 @pytest.fixture(scope="module")
 def loop(tmp_path_factory: pytest.TempPathFactory, torch_processes: None) -> tuple[Store, Path, Any]:
-    """Return (store, folder, as_device).
+    """Trace and replay a small training job once, and return (store, folder, as_device).
 
-    The store has the run ``before`` and its replay. The folder is for the recommendation's files. ``as_device`` turns
-    the trace of a CPU into the trace of a device.
+    * The store has the run ``before`` and its replay.
+    * The folder is for the files that a recommendation writes.
+    * ``as_device`` turns the trace of a CPU into the trace of a GPU.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
@@ -135,9 +136,9 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
 
 
 def test_another_run_is_weighed_by_what_was_timed_for_the_first(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
-    """A traced job after tuning is another run of the store, and nobody has replayed that run.
+    """A run that nobody has replayed gets the gains of its actions from the replay of an earlier run.
 
-    So the gains of its actions must be computed from the samples of the first run's replay.
+    For example, a job that is traced again after tuning is a second run in the store.
     """
     store, out, _ = loop
     (tmp_path / "again.json").write_bytes((out.parent / "before.json").read_bytes())
@@ -159,7 +160,7 @@ def test_what_was_timed_is_not_timed_again(loop: tuple[Store, Path, Any], monkey
 
 
 def test_products_of_a_job_in_tf32_are_timed_in_it(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
-    """A replay must time the default under the settings of the job, here TF32.
+    """A job that uses TF32 is replayed with TF32, because the default must be timed under the job's own settings.
 
     Times under these settings must never be compared with times without them.
     """
@@ -185,9 +186,9 @@ def test_products_of_a_job_in_tf32_are_timed_in_it(loop: tuple[Store, Path, Any]
 
 
 def test_what_the_host_took_comes_from_the_store(loop: tuple[Store, Path, Any]) -> None:
-    """A store has samples of host time beside samples of device time.
+    """Host times in the store never take the place of GPU times.
 
-    No verb may take host time for the time of a call.
+    A replay stores both for the same call. The gain of an action comes from the GPU times alone.
     """
     store, _, _ = loop
     taken, facts = store.measurements(), store.facts()

@@ -1,4 +1,7 @@
-"""An output layer padded by ``apply.py``: models written by others must compute and train as before."""
+"""Tests of padding a model's output layer with ``apply.py``: the model must compute and train as before.
+
+The models resemble heads of well-known libraries (BERT, BART).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def job(*problems: Problem, trains: bool = True) -> Job:
 
 @pytest.fixture
 def applied(tmp_path: Path) -> Any:
-    """Import the module ``apply.py`` whose action is the padded output layer."""
+    """Write an ``apply.py`` whose action pads the output layer, and import it."""
     application = padded_output.ACTION.application(job(*linear(VOCABULARY, WIDTH, ROWS)))
     assert application is not None
     times = {"now_us": 2.0, "then_us": 1.0, "low_us": 1.0, "high_us": 1.0}
@@ -44,7 +47,9 @@ def applied(tmp_path: Path) -> Any:
 
 
 class Masked(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """A model whose output layer shares the embedding's weights and whose parent also names the bias (BERT's head)."""
+    """A model whose output layer shares the embedding's weights. The model also refers to the layer's bias (as in
+    BERT).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +64,7 @@ class Masked(torch.nn.Module):  # type: ignore[misc, name-defined]
 
 
 class Summed(Masked):
-    """A model that adds a buffer of the vocabulary's size to the outputs (BART's head)."""
+    """A model that adds a buffer of the vocabulary's size to the outputs (as in BART)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,9 +79,9 @@ def optimized(model: Any) -> Any:
 
 
 def losses(model: Any, optimizer: Any, steps: int = 4) -> list[float]:
-    """Return the loss of each step.
+    """Train the model for some steps and return the loss of each step.
 
-    As in the libraries, the outputs are viewed with the vocabulary size that the library knows, not the padded size.
+    The outputs are reshaped with the original vocabulary size, as the libraries do it, not with the padded size.
     """
     source = torch.Generator().manual_seed(1)
     ids, labels = (torch.randint(0, VOCABULARY, (2, ROWS // 2), generator=source) for _ in range(2))
@@ -93,7 +98,10 @@ def losses(model: Any, optimizer: Any, steps: int = 4) -> list[float]:
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("kind", [Masked, Summed])
 def test_training_is_as_before(kind: Any, early: bool, applied: Any) -> None:
-    """If ``early``, the optimizer is made before padding, so that it already refers to the model's parameters."""
+    """A padded model has the same losses as the original model, and training does not change the added rows.
+
+    If ``early`` is true, the optimizer is made before padding, so that it already refers to the model's parameters.
+    """
     torch.manual_seed(0)
     plain = kind()
     model = copy.deepcopy(plain)

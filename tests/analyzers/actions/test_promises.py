@@ -1,6 +1,6 @@
-"""The gains that actions promise, checked against records of ``benchmarks/actions.py``, and the problems they change.
+"""The gains that actions promise, compared with recorded measurements of ``benchmarks/actions.py``.
 
-No test needs a device.
+They also check which calls an action changes. No test needs a GPU.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def test_a_layout_changes_images_and_drops_copies_that_only_turn_them() -> None:
 
 
 def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
-    """DeepLabV3 resizes one of the five images that it then concatenates.
+    """The channels_last action also changes a gradient that is a slice of a larger image's gradient.
 
-    The gradient of that image is a slice of channels of the concatenated image's gradient. So channels_last changes
-    its layout, although its strides differ from the strides of a whole image.
+    For example, DeepLabV3 resizes one of five images and then concatenates them. The gradient of that image is a slice
+    of channels, so its strides differ from the strides of a whole image.
     """
     part = Operand("float16", (2, 3, 4, 4), (128, 16, 4, 1))
     resized = OperatorProblem("aten::upsample_bilinear2d_backward", (part, "[4, 4]", "[2, 3, 1, 1]", "False", "", ""))
@@ -86,9 +86,10 @@ def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
 
 
 def test_the_gradient_of_a_mean_stays_in_nchw_and_its_sum_is_charged() -> None:
-    """A mean over pixels has an expanded gradient, whose strides of 0 show no layout. Squeeze-and-excitation has one.
+    """If a sum adds the gradient of a mean to a channels_last image, the action must count one more copy.
 
-    If a sum reads this gradient beside a channels_last image, channels_last must count one more copy.
+    The gradient of a mean over pixels (as in squeeze-and-excitation) is expanded: its strides are 0, so they show no
+    layout, and it stays in NCHW.
     """
     mean = OperatorProblem("aten::div", (Operand("float16", (2, 8, 4, 4), (8, 1, 0, 0)), Operand("int64", (), ())))
     total = OperatorProblem("aten::add_", (PLAIN, PLAIN, "1"))
@@ -135,9 +136,10 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
 
 
 def test_a_step_lies_in_the_interval_that_is_printed() -> None:
-    """The data are times of whole steps under 97 actions on an H200.
+    """The printed interval of a step's time contains 92 of 97 times that were measured with the action applied.
 
-    The interval from the samples of one replay contains only 17 of the 97 measured times.
+    The times are of whole steps under 97 actions on an H200. The interval from the samples of one replay alone contains
+    only 17 of them.
     """
     held, alone, small, pays = [], [], [], []
     for name in ("actions", "actions-others"):
@@ -182,11 +184,12 @@ def test_a_gain_below_the_noise_of_a_step_does_not_pay() -> None:
 
 
 def test_what_caches_spare_a_convolution_is_a_time() -> None:
-    """A call takes less time in a job than alone, because its inputs are still in the cache.
+    """The gain of a convolution in the job is computed correctly from times that were measured outside the job.
 
-    The time that the cache saves is the same before and after an action. ``Ratio.in_job`` therefore corrects a ratio
-    of two times that were measured alone. The test checks the corrected ratios against the calls of six models that
-    were trained on an H200, before and after a change of layout.
+    A call takes less time in a job than alone, because its inputs are still in the cache. The time that the cache saves
+    is the same before and after an action. ``Ratio.in_job`` therefore corrects a ratio of two times that were measured
+    alone. The test checks the corrected ratios against the calls of six models that were trained on an H200, before and
+    after a change of layout.
     """
     path = ROOT / "benchmarks" / "results" / "in-job-NVIDIA-H200-2026-11-22.json.gz"
     pairs = [x for x in json.loads(gzip.decompress(path.read_bytes()))["pairs"] if x["changed"]]
@@ -216,9 +219,9 @@ def test_a_call_that_is_no_shorter_in_the_job_keeps_its_ratio() -> None:
 
 
 def test_calls_that_are_not_made_any_more_are_no_action_of_their_own() -> None:
-    """A trace shows which copies channels_last would drop, but not how long the convolutions would then take.
+    """An action that only drops calls has no result until the calls that it changes are measured.
 
-    So without a measurement of the convolutions there is no result for the action.
+    A trace shows which copies channels_last would drop, but not how long the convolutions would then take.
     """
     turn = OperatorProblem("aten::copy_", (TURNED, VIEW, "False"))
     known = job((CONV, 10.0), (turn, 2.0))
@@ -238,10 +241,10 @@ def test_the_output_layer_is_what_is_padded() -> None:
 
 
 def test_queries_keys_and_values_are_no_output_layer() -> None:
-    """Swin's first blocks compute queries, keys and values in one layer of 288 = 3 × 96 outputs.
+    """The layer that computes queries, keys and values is not mistaken for the model's output layer.
 
-    No other layer reads 288 values, because attention splits them into heads of 32. That alone must not make the layer
-    an output layer.
+    Swin's first blocks have such a layer, with 288 = 3 × 96 outputs. No other layer reads 288 values, because attention
+    splits them into heads of 32. That alone must not make the layer an output layer.
     """
     known = job(*((x, 9.0) for x in linear(288, 96)), *((x, 0.1) for x in linear(1000, 768)))
     assert padded_output.odd_output(known) == 1000
@@ -249,9 +252,10 @@ def test_queries_keys_and_values_are_no_output_layer() -> None:
 
 
 def test_where_a_softmax_runs_over_outputs_of_layers_only_those_are_output_layers() -> None:
-    """In attention with grouped queries one layer has 360 = 5 × 72 outputs and 192 inputs, as an output layer may.
+    """If the trace has a softmax over the outputs of a layer, only that layer is taken for the output layer.
 
-    If the trace has a softmax over the 1,000 outputs of another layer, only that layer is the output layer.
+    Here the softmax reads 1,000 outputs. Attention with grouped queries has a layer with 360 = 5 × 72 outputs and 192
+    inputs, which could be an output layer by its sizes.
     """
     layers = [(x, 9.0) for x in linear(360, 192)] + [(x, 0.1) for x in linear(1000, 768)]
     loss = OperatorProblem("aten::_log_softmax", (Operand("float32", (512, 1000), (1000, 1)), "1", "False"))
@@ -260,7 +264,7 @@ def test_where_a_softmax_runs_over_outputs_of_layers_only_those_are_output_layer
 
 
 def linear(outputs: int, inputs: int, rows: int = 512) -> tuple[GemmProblem, GemmProblem, GemmProblem]:
-    """Return the forward product, the dgrad product and the wgrad product of a linear layer."""
+    """Return the three matrix products of a linear layer: forward, input gradient and weight gradient."""
     return (
         gemm(m=outputs, n=rows, k=inputs, lda=inputs, ldb=inputs, ldd=outputs, trans_a="T", trans_b="N"),
         gemm(m=inputs, n=rows, k=outputs, lda=inputs, ldb=outputs, ldd=inputs, trans_a="N", trans_b="N"),

@@ -1,6 +1,7 @@
-"""``verify`` judges actions on planted jobs whose verdicts are computed by hand.
+"""Tests of the verdicts that ``verify`` gives on actions. The jobs are made up, and the verdicts are computed by hand.
 
-The tests check that it compares equal kinds of units, separates computation from communication, and uses wall time.
+They check that ``verify`` compares steps of the same kind, separates computation from communication, and uses wall
+time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tests.analyzers.build import measurement, tables
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 FASTER = 0.8
-"""Time of a convolution with every plan tried / its present time."""
+"""Time of a convolution after cuDNN tried all algorithms, divided by its present time."""
 
 
 def conv(batch: int) -> ConvProblem:
@@ -45,10 +46,10 @@ def conv(batch: int) -> ConvProblem:
 
 
 class Kind:
-    """Units of work of one kind. Times are in µs.
+    """One kind of step in a made-up job. Times are in µs.
 
     ``conv_us``, ``other_us`` and ``talk_us`` are the times of convolutions, other computation and collectives in one
-    unit. ``wall`` has the wall times of units.
+    step. ``wall`` has the wall times of the steps.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Kind:
 
 
 def steady(us: float, spread: float = 0.002) -> list[float]:
-    """Return forty times around a mean."""
+    """Return forty times around a mean, as measured steps of a quiet machine."""
     return [us * (1 + spread * (-1) ** i * (1 + i % 3)) for i in range(40)]
 
 
@@ -87,9 +88,10 @@ def job(
     more: Mapping[str, Mapping[str, object]] | None = None,
     ratios: Mapping[str, float] | None = None,
 ) -> Tables:
-    """Return the tables of a run with these units, whose convolutions a replay timed.
+    """Return the tables of a run with these kinds of steps. A replay has timed its convolutions.
 
-    ``more`` maps a source to its facts. ``ratios`` maps a solution to its time / the default's time.
+    ``more`` maps a source (a file of the run) to its facts. ``ratios`` maps a solution to its time divided by the
+    default's time.
     """
     held = {x.name: json.dumps({"count": x.count, "traced": x.traced, "us": x.wall}) for x in kinds}
     facts: dict[str, dict[str, object]] = {
@@ -141,7 +143,7 @@ def judged(before: Tables, after: Tables, **more: object) -> ActionProof:
 
 
 def stripped(found: ActionProof) -> list[str]:
-    """Return the lines without indents.  Continuations of wrapped lines are joined."""
+    """Return the printed lines without indents. Wrapped lines are joined again."""
     return [x.strip() for x in "\n".join(lines(found)).replace("\n    ", " ").split("\n")]
 
 
@@ -150,7 +152,10 @@ def simple(run: str, conv_us: float, wall: Sequence[float], **more: float) -> Ta
 
 
 def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> None:
-    """Convolutions take 1 ms of the 2 ms of kernels. The action promises to save a fifth of this 1 ms, and saves it."""
+    """An action is verified if the kernels and the wall time both gain what was promised.
+
+    Convolutions take 1 ms of the 2 ms of kernels. The action promises to save a fifth of this 1 ms, and saves it.
+    """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
     assert found.verdict == "verified"
     assert (found.unit, found.before_us, found.promised_us, found.after_us) == ("step", 2000, 1800, 1800)
@@ -161,9 +166,10 @@ def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> N
 
 
 def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
-    """A job with DDP: kernels took 52.1 ms before and 43.1 ms after, but the step got no faster.
+    """If NCCL's kernels merely wait less, ``verify`` does not credit this time to the action.
 
-    NCCL's kernels account for 7.7 ms of the difference, because they waited less. The action did not cause that.
+    In this DDP job the kernels took 52.1 ms before and 43.1 ms after, but the step got no faster. NCCL's kernels
+    account for 7.7 ms of the difference.
     """
     before = job("before", Kind(8, 100, 6, 15000, 15000, 22100, steady(39700)), ratio=0.95)
     after = job("after", Kind(8, 100, 6, 13700, 15000, 14400, steady(41500)), ratio=0.95)
@@ -181,7 +187,10 @@ def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
 
 
 def test_a_setting_that_is_in_force_is_not_offered_again() -> None:
-    """The setting is in force if the program sets ``cudnn.benchmark`` itself, or if it applied the recommendation."""
+    """A setting that the program already uses promises no further gain.
+
+    The program may set ``cudnn.benchmark`` itself, or it may have applied the recommendation.
+    """
     kinds = Kind(8, 100, 6, 1000, 1000, 0, steady(2500))
     channels = {"torch:layout=NHWC,stored": 0.7, "torch:layout=NHWC,stored,benchmark": 0.6, "torch:benchmark": 0.8}
 
@@ -197,7 +206,7 @@ def test_a_setting_that_is_in_force_is_not_offered_again() -> None:
 
 
 def server(run: str, counts: Sequence[int], traced: Sequence[int], ratio: float) -> Tables:
-    """Return a run with batches of 1, 4 and 16.
+    """Return a run of a server with batches of 1, 4 and 16.
 
     ``ratio`` multiplies the time of the convolutions. With ratio 1 they take half of the kernels' time.
     """
@@ -209,10 +218,11 @@ def server(run: str, counts: Sequence[int], traced: Sequence[int], ratio: float)
 
 
 def test_another_mix_of_batches_is_no_gain() -> None:
-    """The run before has 60 %, 30 % and 10 % of batches 1, 4 and 16: 0.6 · 400 + 0.3 · 800 + 0.1 · 2400 = 720 µs.
+    """If the second run serves other batch sizes, ``verify`` compares both runs with the mix of the first run.
 
-    Convolutions take half of the 720 µs, and a fifth of their time is gained: 72 µs.
-    The traces alone show 1680 µs before and 864 µs after.
+    The first run has 60 %, 30 % and 10 % of batches 1, 4 and 16: 0.6 · 400 + 0.3 · 800 + 0.1 · 2400 = 720 µs.
+    Convolutions take half of the 720 µs, and a fifth of their time is gained: 72 µs. Without this correction, the
+    traces would show 1680 µs before and 864 µs after.
     """
     before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 1), 0.8)
     found = judged(before, after)
@@ -225,9 +235,10 @@ def test_another_mix_of_batches_is_no_gain() -> None:
 
 
 def test_kinds_that_one_run_lacks_are_left_out_and_stated() -> None:
-    """The run after has no trace of batch 16, which takes 300 of 1350 µs of unit time in the run before.
+    """If the second run has no trace of one batch size, the verdict is for the other batch sizes, and the output says
+    it.
 
-    So the verdict uses the promises for the other batches alone.
+    Batch 16 is missing. It takes 300 of 1350 µs in the first run, so 78 % of the time can be compared.
     """
     before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 0), 0.8)
     found = judged(before, after)
@@ -248,7 +259,10 @@ def test_runs_that_do_other_units_are_another_workload() -> None:
 
 
 def test_a_step_and_a_call_are_not_compared() -> None:
-    """A kind of units is named by the sizes of its tensors. So a step and a call can have kinds of the same name."""
+    """A run that was measured in training steps is not compared with a run that was measured in calls of a module.
+
+    The sizes of the tensors name a kind of step or call, so that both runs can have the same name.
+    """
     call = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"unit": "module"}})
     found = judged(simple("before", 1000, steady(2500)), call)
     assert (found.verdict, found.share) == ("another workload", 0)
@@ -280,9 +294,10 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
 
 
 def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
-    """The promise is 200 µs, the gain only 40 µs.
+    """If a job gets faster, but by less than the action promised, ``verify`` reports "faster, not as promised".
 
-    The gain is larger than the difference of two runs of one job, but it lies below the promised interval.
+    The promise is 200 µs, the gain only 40 µs. The gain is larger than the difference between two runs of the same job,
+    but it lies below the promised interval.
     """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 960, steady(2450)))
     assert found.verdict == "faster, not as promised"
@@ -294,10 +309,14 @@ def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
 
 @pytest.mark.parametrize("wall_us", [3000, 1900])
 def test_what_kernels_do_not_explain_of_two_runs_at_two_times_is_of_the_host(wall_us: float) -> None:
-    """Wall time may change for reasons on the host, which kernels do not explain. Two jobs on H200s showed this.
+    """If the wall time changes by more than the kernels explain, there is no verdict, because the host may be the
+    reason.
 
-    * DDP: computation gained 1.74 ms as promised, but a neighbour on the host made the step lose 18.8 of 32.7 ms.
-    * FSDP: computation gained 10.3 ms. The step gained 14.7 of 51.3 ms, but only 3 ms in runs by turns.
+    Two jobs on H200s showed this:
+
+    * With DDP, computation gained 1.74 ms as promised, but another job on the host made the step lose 18.8 of 32.7 ms.
+    * With FSDP, computation gained 10.3 ms, and the step gained 14.7 of 51.3 ms. When the two versions ran in
+      alternation, the step gained only 3 ms.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(wall_us))
     found = judged(before, after)
@@ -318,9 +337,10 @@ def simulated(
 
 
 def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels get 200 µs faster, but they overlap communication, so that the simulation promises only 20 µs per step.
+    """``verify`` compares the measured gain of a step with the gain that a simulation of the step promises.
 
-    The measured gain is larger. A difference between hosts causes the rest of this gain.
+    Kernels get 200 µs faster, but they overlap communication, so that the simulation promises only 20 µs per step. The
+    measured gain is larger, so a difference between hosts must have caused the rest, and the verdict is "time unknown".
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
     monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2480, 2000, 0.01))
@@ -346,11 +366,13 @@ def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pyt
 def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     free_us: float, before_us: tuple[float, ...], fewer_us: float, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step on an H200 took 26.3 ms, and its kernels took 3.6 ms. Two versions of ``verify`` said "time unknown".
+    """If the host limits the step, faster kernels get the verdict "took effect, not faster".
+
+    A step on an H200 took 26.3 ms, and its kernels took 3.6 ms. Two versions of ``verify`` wrongly said "time unknown":
 
     | version | wrong reason |
     |---|---|
-    | first | the units differed by 5 % |
+    | first | the steps differed by 5 % |
     | later | the step launched 60 of 2,404 kernels less, at 3.6 µs per launch |
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2500))
@@ -382,9 +404,11 @@ def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     ],
 )
 def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, launched: float, verdict: str) -> None:
-    """On an H200 the kernels of a step took 20.0 ms before and 19.9 ms after an action on the job ``moe``.
+    """If the kernels and their launches take as long as before, the action "had no effect", even if the steps vary a
+    lot.
 
-    The steps take 33 ms and differ by 8 %, so that a shorter step proves nothing.
+    On an H200 the kernels of a step took 20.0 ms before and 19.9 ms after an action on the job ``moe``. The steps take
+    33 ms and vary by 8 %, so that a shorter step proves nothing.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", after_us, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * launched))
@@ -396,14 +420,15 @@ def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, lau
 
 
 def prefill(run: str, conv_us: float, walls: Sequence[float]) -> Tables:
-    """Return a run of ninety decodes of 1 ms and ten prefills. The prefills take nearly all of the time."""
+    """Return a run with ninety decodes of 1 ms and ten prefills. The prefills take nearly all of the time."""
     return job(run, Kind(1, 90, 4, 100, 300, 0, steady(1000)), Kind(16, 10, 2, conv_us, 10000, 0, walls))
 
 
 def test_kinds_of_units_with_most_of_the_time_decide() -> None:
-    """If the first prefill comes after the last timed unit, the time of prefills is unknown.
+    """If the steps that take most of the time were not timed, the verdict is "time unknown".
 
-    The time of the decodes says nothing about it.
+    Here the first prefill comes after the last timed step, so that only the decodes have times. They say nothing about
+    the prefills.
     """
     untimed = judged(prefill("before", 90_000, []), prefill("after", 72_000, []))
     assert (untimed.verdict, untimed.wall, untimed.refuted) == ("time unknown", None, False)
@@ -441,7 +466,7 @@ def test_a_job_that_ends_before_it_settles_has_a_sentence() -> None:
 def ranks(run: str, ratio: float, other: Mapping[str, object], alive: bool = True) -> Tables:
     """Return a run of two ranks.
 
-    ``other`` adds facts to the units of the second rank. If ``alive`` is false, the second rank has no trace.
+    ``other`` adds facts to the steps of the second rank. If ``alive`` is false, the second rank has no trace.
     """
     more: dict[str, Mapping[str, object]] = {
         "units": {"rank": 0, "ranks": 2},
@@ -480,9 +505,10 @@ def timed(run: str, *walls: float) -> list[Units]:
 
 
 def test_runs_by_turns_have_the_interval_of_their_means() -> None:
-    """The means of the runs are 100, 101, 102 and 97, 98, 99.
+    """The gain between three runs before and three runs after has the interval of Student's t for two means.
 
-    Both variances of the mean are 1/3. So there are 4 degrees of freedom, and the interval is 3 ± t · √(2/3).
+    The means of the runs are 100, 101, 102 and 97, 98, 99. Both variances of the mean are 1/3. So there are 4 degrees
+    of freedom, and the interval is 3 ± t · √(2/3).
     """
     found = unit_time(timed("a", 100, 101, 102), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
     off = student_t_quantile(0.975, 4) * (2 / 3) ** 0.5
@@ -499,9 +525,11 @@ def by_turns(*us: float, kind: str = "float16[8, 3]") -> list[dict[str, float]]:
 
 
 def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
-    """The two sides take 100 and 80. Some turns of each side are disturbed, and the host is slower for a while.
+    """If two jobs run in alternation, each stretch of one job is compared with the neighbouring stretch of the other
+    job.
 
-    Because each turn is compared with its neighbour on the other side, the result is still 20.
+    The two jobs take 100 and 80. Some stretches of each are disturbed, and the host is slower for a while. Because
+    neighbours are compared, the result is still 20.
     """
     slow = [1.0] * 24 + [1.7] * 8
     before = by_turns(*(x * y for x, y in zip([100, 101, 99, 190, 100, 100, 160, 100] * 4, slow, strict=True)))
@@ -518,9 +546,10 @@ def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
 
 
 def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
-    """The pairs of starts gained 3 % and 1 %. Their mean has a standard error of 1 % with one degree of freedom.
+    """If both jobs were started twice, the interval comes from the difference between the two pairs of starts.
 
-    The turns within a pair are all equal, so that they must not make the interval narrower.
+    The pairs gained 3 % and 1 %. Their mean has a standard error of 1 % with one degree of freedom. The measurements
+    within a pair are all equal, and they must not make the interval narrower.
     """
     a, b, c, d = (by_turns(*[100.0 * math.exp(x)] * 20) for x in (0.0, 0.02, -0.03, 0.01))
     found = SideBySide(((a, c), (b, d))).unit_time({"float16[8, 3]": 1})
@@ -536,7 +565,10 @@ def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
 
 
 def test_intervals_of_two_pairs_hold_the_truth_as_often_as_they_say() -> None:
-    """Starts differ by 5 % and turns by 2 %. Nineteen of twenty intervals must contain the true gain of 3 %."""
+    """The 95 % interval from two pairs of starts contains the true gain in about 95 % of simulated measurements.
+
+    The true gain is 3 %. Starts of a job differ by 5 %, and measurements within a start by 2 %.
+    """
     chance = random.Random(7)
     kind = "float16[8, 3]"
 
@@ -563,7 +595,10 @@ def test_kinds_that_few_turns_had_are_no_part_of_the_comparison() -> None:
 
 
 def test_one_long_run_has_the_interval_of_its_blocks() -> None:
-    """If times drift, the means of blocks of neighbours spread more than single units would suggest."""
+    """If the step times of a run drift, the interval is computed from means of blocks of neighbouring steps.
+
+    Such means spread more than single steps would suggest.
+    """
     late = [100.0 + 10 * (i // 50 % 2) for i in range(500)]
     before = job("before", Kind(8, 1000, 6, 1000, 0, 0, [*[500.0] * 500, *late]))
     found = unit_time(*([x] if (x := units(before)) else [] for _ in range(2)), {"float16[8, 3]": 1})
@@ -583,9 +618,10 @@ def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
 
 @pytest.mark.parametrize("conv_us", [1000, 800])
 def test_an_interval_that_holds_no_gain_and_a_large_one_decides_nothing(conv_us: float) -> None:
-    """On two H100s ``verify`` wrongly reported "had no effect" for a program that was 27 % faster.
+    """If the interval contains both no gain and a large gain, the verdict is "time unknown".
 
-    The interval of the gain was [-29.6, 21.2] ms for a step of 65 ms, so that it allowed no verdict.
+    On two H100s ``verify`` once wrongly reported "had no effect" for a program that was 27 % faster. The interval of
+    the gain was [-29.6, 21.2] ms for a step of 65 ms.
     """
     before, after = (simple(run, us, steady(2500), talk_us=300) for run, us in (("before", 1000), ("after", conv_us)))
     others = replace(after, kernels=after.kernels.assign(kernel=after.kernels["kernel"] + "_2"))
@@ -619,7 +655,10 @@ def test_two_runs_are_timed_beside_their_logs_where_one_was_not_timed_without() 
 
 
 def test_override_files_are_judged_with_the_actions() -> None:
-    """Override files save 10 % of the job if no action changes the same problem. Otherwise this gain may be lost."""
+    """The promises of actions and of override files (other solutions for single calls) are added.
+
+    The override files save 10 % of the job if no action changes the same call. Otherwise this gain may be lost.
+    """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300), other_us=800.0)
 
     [setting] = [x for x in results(before, ACTIONS, Settings()) if x.action.name == "cudnn_benchmark"]
@@ -635,9 +674,9 @@ def test_override_files_are_judged_with_the_actions() -> None:
 
 
 def marked(run: str, conv_us: float, wall: Sequence[float], *, asked: Sequence[str] = (), **facts: object) -> Tables:
-    """Return a run with the marks (records of the applied actions) that ``capture --trace`` read.
+    """Return a run whose processes recorded which actions were applied, as ``capture --trace`` reads it.
 
-    ``facts`` are added to the source of the marks.
+    ``asked`` has the actions that the processes were asked to apply. ``facts`` are added to these records.
     """
     seen = {"applied_asked": json.dumps({"settings": [*asked], "scripts": []}), **facts}
     return job(run, Kind(8, 100, 6, conv_us, 1000.0, 0.0, wall), more={"marks": seen})
@@ -652,14 +691,20 @@ def test_a_run_that_left_its_mark_is_judged_as_ever() -> None:
 
 
 def test_a_run_that_left_no_mark_of_what_it_was_asked_for_has_no_verdict() -> None:
-    """The job ran without the action. It was faster only because the machine was quieter."""
+    """If a process was asked to apply an action but did not report it, ``verify`` gives no verdict.
+
+    The job ran without the action. It was faster only because the machine was quieter.
+    """
     found = judged(simple("before", 1000, steady(2500)), marked("after", 800, steady(2300), asked=["cudnn_benchmark"]))
     assert found.verdict == "time unknown"
     assert "after did not report that it applied cudnn_benchmark, so it ran without cudnn_benchmark" in stripped(found)
 
 
 def test_without_a_mark_equal_kernels_are_no_gain_of_an_action() -> None:
-    """The job did not ask logparse to apply the action. The program was expected to apply the action itself."""
+    """If no process reported the action and the same kernels ran, a faster step is not credited to the action.
+
+    Here logparse was not asked to apply the action. The program was expected to apply it itself.
+    """
     before, after = simple("before", 1000, steady(2500)), marked("after", 985, steady(2300))
     found = judged(before, after, times=([units(before)] * 3, [units(after)] * 3))
     assert found.same

@@ -1,4 +1,7 @@
-"""``coverage`` reports the calls that a file serves: counts, time, near misses, unknown keys, rows that share a key."""
+"""Tests of ``coverage``, which reports which calls of a run an override file would serve.
+
+They check the counts, the time, near misses, unknown keys and rows that share a key.
+"""
 
 from __future__ import annotations
 
@@ -130,9 +133,10 @@ def test_calls_that_share_an_entry() -> None:
 
 
 def test_a_solution_loses_against_what_the_library_itself_picked_there() -> None:
-    """A replay that calls a library directly, without PyTorch, names the library's pick in a fact.
+    """A row of an override file is reported as slower if the library's own choice was faster in the same replay.
 
-    The solution ``Default`` in the same replay is PyTorch's pick.
+    A replay that calls a library directly, without PyTorch, names the library's choice in the fact ``pick``. The
+    solution ``Default`` in the same replay is PyTorch's choice.
     """
     target = {"arch": ARCH, "hipblaslt_revision": "r"}
     made = tuning_file.write([Override(problem=ONE, solution=Solution("hipblaslt", "7"), target=target)], target)
@@ -218,7 +222,10 @@ def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path)
 
 
 def test_a_servers_log_states_what_aiter_looks_up(store: Store, tmp_path: Path) -> None:
-    """Coverage names the shapes that an 8-bit table lacks, and each padded M that would serve them."""
+    """For AITER's 8-bit tables, coverage names the shapes without a row, and each padded M that would serve them.
+
+    The shapes come from a server's log, in which AITER states each shape that it looks up.
+    """
     table, missed = "a8w8_bpreshuffle_tuned_gemm.csv", "not found tuned config in /x/{}, will use default config!"
     log = tmp_path / "server.log"
     sizes = ((1, table), (30, table), (300, table), (64, "a8w8_blockscale_tuned_gemm.csv"))

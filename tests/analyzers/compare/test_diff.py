@@ -1,6 +1,6 @@
-"""``diff`` finds the planted changes and nothing else.
+"""Tests of ``diff``, which compares two runs: it finds the planted changes and nothing else.
 
-Its upgrade plan has a decision for every row of an override file. Goldens fix the printed texts.
+Its upgrade plan has a decision for every row of an override file. The printed texts are compared with golden files.
 """
 
 from __future__ import annotations
@@ -117,7 +117,11 @@ def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
 
 
 def test_what_one_run_lacks_is_said_first(store: Store, tmp_path: Path) -> None:
-    """The second run has one of two logs, no find-db, and four other picks, whose times only the first run has."""
+    """If the second run lacks files that the first run has, ``diff`` says so before anything else.
+
+    The second run has one of two logs, no find-db (MIOpen's database of measured solvers), and four other choices of
+    solutions, whose times only the first run has.
+    """
     log = SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log"
     find_db = SAMPLES / "miopen" / "gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt"
     ingest([str(log), str(SAMPLES / "hipblaslt" / "bench_output.txt"), str(find_db)], store, run="before")
@@ -163,7 +167,10 @@ def test_changes_below_the_floor_count_as_the_same() -> None:
 
 
 def test_nothing_compared_is_reported() -> None:
-    """A gate that had nothing to compare must not look like a gate that passed."""
+    """If no time could be compared, ``diff`` says so and does not pass.
+
+    A check in CI that had nothing to compare must not look like a check that passed.
+    """
     picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
     found = diff(*picks)
     assert (found.ok, found.compared) == (False, 0)
@@ -201,7 +208,10 @@ def test_renderings() -> None:
     ],
 )
 def test_winners_that_flip(sample: str, old: str, new: str, flips: str, store: Store, tmp_path: Path) -> None:
-    """Both runs are tunes on one machine. They may be recorded in any kind of file."""
+    """``diff`` counts the problems whose fastest solution changed between two tuning runs on one machine.
+
+    It does so for every kind of file in which a tuning run can be recorded.
+    """
     text = (SAMPLES / sample).read_text(encoding="utf-8")
     for run, content in (("a", text), ("b", text.replace(old, new, 1))):
         (tmp_path / run).mkdir()
@@ -249,9 +259,9 @@ def test_the_only_problem_that_may_be_meant_is_compared() -> None:
 
 
 def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
-    """If a trace has several files and kinds of units, their calls are added, and ``diff`` uses the average time.
+    """If a run has several trace files, ``diff`` uses the average time of a call over all of them.
 
-    If a call launches several kernels, their times are added. They do not add calls.
+    Kinds of steps are added, too. If a call launches several kernels, their times are added, but they remain one call.
     """
 
     def traced(*files: float) -> Tables:
@@ -268,10 +278,10 @@ def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
 
 
 def test_what_a_replay_alone_timed_is_not_the_runs_own() -> None:
-    """A replay of the run ``before`` may time problems that the job did not call.
+    """``diff`` ignores problems that a replay timed but that the job did not call.
 
-    ``diff`` neither reports such problems as vanished nor compares them. It compares replays only if the store has
-    nothing else.
+    It neither reports such problems as vanished nor compares them. It compares replays only if the store has nothing
+    else.
     """
     rows = [measurement(g, "Default", 9.0, origin=x) for g in G[:2] for x in ("replay", "replay-confirm")]
     rows.append(measurement(G[2], "torch:pad=8", 9.0, origin="replay-action"))
@@ -290,7 +300,7 @@ def test_a_text_of_a_problem_that_both_runs_call_is_not_gone() -> None:
 
 
 def test_traced_calls_count_for_the_whole_run(store: Store) -> None:
-    """Two of 40 steps were traced, so that each traced call counts 20 times.
+    """If only two of 40 steps were traced, each traced call counts 20 times.
 
     The calls of the process that ran without logs do not count.
     """
@@ -368,10 +378,12 @@ def test_random_runs_are_compared_as_plain_loops_compare_them(
 
 
 def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
-    """Return origin → (time, solution).
+    """Return the time and solution that each origin (kind of measurement) has for this problem: origin → (time,
+    solution).
 
-    The solution is the pick if this origin timed it. Otherwise a confirmation has its default, and every other origin
-    its fastest solution.
+    * If the origin timed the solution that ran in the job, that solution is used.
+    * Otherwise a confirmation (``replay-confirm``) has its default solution.
+    * Every other origin has its fastest solution.
     """
     out: dict[str | None, tuple[float, str]] = {}
     for origin in {x for _, x, _, _ in rows} - {"replay"}:
@@ -503,7 +515,10 @@ def test_a_run_that_holds_two_algorithms_of_one_problem(
 
 
 def test_a_log_with_two_picks_of_one_problem() -> None:
-    """The solution that was picked most often is compared. The output states that there are others."""
+    """If the library chose several solutions for one problem, ``diff`` compares the solution that ran most often.
+
+    The output states that there are others.
+    """
     one, both = (
         tables(workload=[work(G[0], 9)], calls=[call(G[0], x, n) for x, n in picked])
         for picked in ([("hipblaslt:1", 9)], [("hipblaslt:1", 6), ("hipblaslt:2", 3)])

@@ -1,4 +1,4 @@
-"""Default output of ``verify``, case by case, as reviewed texts."""
+"""The default output of ``verify``, one case at a time, compared with reviewed texts."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ MANY = [gemm(64 * n) for n in range(1, 31)]
 
 
 def of_files(one: tuple[str, str], two: tuple[str, str], times: tuple[float, float]) -> Answer:
-    """Return the answer for two products.
+    """Return what ``verify`` answers for two products.
 
-    ``one`` and ``two`` are the picks of each product before and after. ``times`` are their times after.
+    ``one`` and ``two`` are the solutions of each product before and after. ``times`` are their times after.
     """
     before, after = test_verify.run("a", *one, SLOW), test_verify.run("b", *two, times)
     return verify.answer(verify.verify(before, after, [test_verify.file()], {test_verify.ONE.text: 25.0}))
 
 
 def many(fast: float) -> Answer:
-    """Return the answer for thirty rows. The problems of the last ten rows still run another solution."""
+    """Return what ``verify`` answers for thirty rows of an override file.
+
+    The last ten problems still run another solution than their row names. ``fast`` is the time after, per kernel.
+    """
     wanted = [Override(problem=p, solution=Solution("hipblaslt", "7"), target=test_verify.HERE) for p in MANY]
     file = inspect("tuning.txt", tuning_file.write(wanted, test_verify.HERE)[0].data, test_verify.HERE)
     runs = [

@@ -1,4 +1,4 @@
-"""From sample files to verdicts, along the path of the verbs."""
+"""Tests of the verbs that check override files, from sample files to verdicts."""
 
 from __future__ import annotations
 
@@ -131,7 +131,10 @@ def test_a_table_of_flydsl_is_not_judged_by_the_rules_of_triton(tmp_path: Path) 
 
 
 def test_of_several_files_other_files_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``lint dir/*`` gives every file its verdict. The exit code shows that some files could not be read."""
+    """``lint dir/*`` gives a verdict on every override file and reports the files that it could not read.
+
+    The exit code shows that some files could not be read.
+    """
     (tmp_path / "b").mkdir()
     for name, text in {"a.csv": Path(TUNED).read_text(), "b/a.csv": Path(TUNED).read_text(), "notes.txt": "x"}.items():
         (tmp_path / name).write_text(text)
@@ -187,9 +190,10 @@ def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
 
 
 def test_an_old_file_in_the_run_does_not_lend_its_validators(store: Store) -> None:
-    """PyTorch compares whole sets of validators.
+    """A TunableOp file is checked with its own validators (version lines), not with the validators of another file.
 
-    If another file of the run added one validator key, PyTorch would refuse every file.
+    PyTorch compares whole sets of validators. If an older file of the same run added one validator key, PyTorch would
+    seem to refuse every file.
     """
     ingest([LOG, TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], store, run="job")
     tables = tables_of(store)

@@ -1,4 +1,4 @@
-"""Verification: rows that took effect, gains against promises, and every way to fail."""
+"""Tests of ``verify`` on override files: rows that took effect, gains against promises, and every way to fail."""
 
 from __future__ import annotations
 
@@ -96,7 +96,10 @@ def test_another_solution_ran() -> None:
 
 
 def test_a_solution_that_ran_before_too_proves_nothing() -> None:
-    """The library picks this solution whether or not it reads the file. Only a row that changes the pick is a proof."""
+    """If the solution in the file also ran before, ``verify`` reports no proof that the file was read.
+
+    The library chooses this solution whether or not it reads the file. Only a row that changes the choice is a proof.
+    """
     times = (1000.0, 500.0)
     found = verify(run("a", "7", "7", times), run("b", "7", "7", times), [file()])
     assert {x.effect for x in found.outcomes} == {"as before"}
@@ -147,9 +150,10 @@ def test_a_refused_file_and_the_logs_complaints() -> None:
 
 
 def test_shapes_without_a_row_are_no_failure() -> None:
-    """Under mask 8 hipBLASLt prints this message for every shape without a row in the file.
+    """hipBLASLt's message "No valid solution index found in override file." does not make ``verify`` fail.
 
-    The message says nothing about the other shapes.
+    Under log mask 8 the library prints this message for every shape without a row in the file. The message says nothing
+    about the other shapes.
     """
     a, b = run("a", "1", "1", (1000.0, 500.0)), run("b", "1", "1", (1000.0, 500.0))
     message = {"source_id": "log", "run": "b", "category": "info", "function": "problem_override_from_file", "pid": 1}
@@ -162,7 +166,7 @@ def test_shapes_without_a_row_are_no_failure() -> None:
 
 
 KEPT = replace(ONE, activation="gelu", aux=True, aux_type="bf16_r")
-"""A call with the key of ``ONE`` that needs other kernels."""
+"""A call that has the same key in the override file as ``ONE``, but needs other kernels."""
 
 
 def two_kinds(label: str, plain: str, kept: str) -> Tables:
@@ -188,9 +192,10 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
     not_applied: list[Problem],
     covered: dict[Problem, str],
 ) -> None:
-    """hipBLASLt's index names a kernel that either writes an auxiliary matrix or writes none.
+    """A row is not blamed for a call with the same key if its solution cannot run that call.
 
-    Neither the key nor the file states which of the two it is.
+    hipBLASLt's index names a kernel that either writes an auxiliary matrix or does not write one. Neither the key nor
+    the file states which of the two it is.
     """
     found = verify(two_kinds("a", *before), two_kinds("b", *after), [file()])
     effects = {(x.problem, x.effect) for x in found.outcomes}
@@ -225,9 +230,10 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
 def test_a_call_with_too_little_workspace_does_not_take_the_row(
     need: int | None, given: list[int | None], state: str, reason: str
 ) -> None:
-    """hipBLASLt skips a solution that needs more workspace than the call gives.
+    """If a call gives less workspace than the row's solution needs, coverage reports a miss and the reason.
 
-    The need is known only from a measurement, because neither the solution's index nor the file states it.
+    hipBLASLt skips such a solution. The need is known only from a measurement, because neither the solution's index nor
+    the file states it.
     """
     after = with_workspace("hipblaslt:1", need, given)
     use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
@@ -241,9 +247,9 @@ def test_a_call_with_too_little_workspace_does_not_take_the_row(
 
 @pytest.mark.parametrize(("given", "covered"), [([0], ("hit", "")), ([0, 8192], None)])
 def test_what_ran_had_enough_workspace(given: list[int | None], covered: tuple[str, str] | None) -> None:
-    """The log names the solution that ran. So the row took effect, whatever workspace the calls state.
+    """If the log shows that the row's solution ran, the row took effect, whatever workspace the calls state.
 
-    If the problem has several calls, the log does not tell which call ran this solution.
+    If the problem has several calls with different workspaces, the log does not tell which call ran this solution.
     """
     after = with_workspace("hipblaslt:7", 4096, given)
     use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
@@ -253,10 +259,10 @@ def test_what_ran_had_enough_workspace(given: list[int | None], covered: tuple[s
 
 
 def with_workspace(pick: str, need: int | None, given: list[int | None]) -> Tables:
-    """Return a run whose calls of ``ONE`` ran ``pick``.
+    """Return a run in which the calls of ``ONE`` ran the solution ``pick``.
 
-    ``given`` has the workspace of each call in bytes. ``need`` is the row's workspace in bytes, as a replay measured
-    it.
+    ``given`` has the workspace of each call in bytes. ``need`` is the workspace in bytes that the row's solution needs,
+    as a replay measured it.
     """
     trace = [call(ONE.text, None, 1, run="b", category="trace", workspace_bytes=x) for x in given]
     return tables(
@@ -301,7 +307,10 @@ def test_whole_runs_are_compared_where_their_traces_did_the_same_work() -> None:
 
 
 def test_promises_are_per_call() -> None:
-    """Findings may rest on another run than the run before. So ``verify`` must not use their number of calls."""
+    """Promised gains are per call, not multiplied by the number of calls.
+
+    Findings may come from another run than the first of the two runs, so their number of calls must not be used.
+    """
     columns = {"problem": [ONE.text, TWO.text, None, ONE.text], "per_call_us": [25.0, None, 9.0, 20.0], "calls": 77}
     assert promises(pd.DataFrame(columns)) == {ONE.text: 25.0}
 
@@ -321,9 +330,10 @@ def test_lint_renderings() -> None:
 
 
 def test_tables_of_aiter_are_judged_by_a_servers_log(store: Store, tmp_path: Path) -> None:
-    """The log names kernels, not indices.
+    """``verify`` judges AITER's tuned tables by the log of a server.
 
-    A row took effect if the log's line for the shape names the row's kernel or no kernel.
+    The log names kernels, not indices. A row took effect if the log's line for the shape names the row's kernel or no
+    kernel.
     """
     table = "a8w8_bpreshuffle_tuned_gemm.csv"
     shape = "[aiter] shape is M:{}, N:1280, K:8192, q_dtype_w:torch.float8_e4m3fnuz,"

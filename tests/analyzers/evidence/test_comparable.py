@@ -34,7 +34,10 @@ def rows(scale: float = 1.0, source: str = "own", step: int = 1) -> pd.DataFrame
 
 
 def test_only_winners_are_best() -> None:
-    """A time is a best time if it comes from a tuner's file, or if it is the fastest of at least two solutions."""
+    """A time is a best time if it comes from a tuner's file, or if it is the fastest of at least two solutions.
+
+    A single time of the default solution and a time of a wrong result are not best times.
+    """
     one, two, three = (half(m, 64, 64).text for m in (1, 2, 3))
     given = tables(
         measurements=[
@@ -97,7 +100,10 @@ def test_times_of_one_device_say_nothing_of_another() -> None:
 
 
 def test_texts_of_a_kind_that_no_problem_asks_for_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parsing the shipped convolutions costs half a second. A job of products alone does not pay for it."""
+    """A job that has only matrix products does not parse the convolution times that are shipped with logparse.
+
+    Parsing them costs half a second.
+    """
     parsed: list[str] = []
 
     def recorded(texts: list[str]) -> object:

@@ -70,7 +70,9 @@ def test_operators_and_groups_of_products_have_no_family() -> None:
 
 
 def test_work_is_that_of_the_problem(samples: Store) -> None:
-    """The columns for FLOPs and bytes equal what the problem objects compute, for all problems of the samples."""
+    """The columns for FLOPs and bytes equal the values that the problem objects compute, for all problems of the
+    samples.
+    """
     texts = [*samples.frames(None)["gemm_problems"]["problem"], *samples.frames(None)["conv_problems"]["problem"]]
     seen = 0
     for kind in sized(texts):

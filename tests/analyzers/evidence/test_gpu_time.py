@@ -1,4 +1,4 @@
-"""Kinds of GPU work by problem, operator and kernel, and their sums over traces."""
+"""Tests of the tables of GPU time by problem, operator and kernel, with sums over several traces."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def test_nothing_without_kernels() -> None:
 
 
 def test_the_kernel_with_the_most_time_names_the_call() -> None:
-    """The main kernel's time is spread over several rows, while a helper kernel has the longest single row.
+    """A call with several kernels gets the name of its main kernel, even if a helper kernel takes longer.
 
-    The call must get the main kernel's name, even if the helper takes longer.
+    The main kernel's time is spread over several rows, while a helper kernel has the longest single row.
     """
     text, main, helper = gemm(1).text, "igemm_fwd_gtcx3_nhwc_fp16", "SubTensorOpWithScalar1d"
     rows = [

@@ -1,6 +1,6 @@
-"""Ladders: override rows for the sizes between two timed sizes.
+"""Tests of ladders: override rows for sizes that lie between two timed sizes.
 
-The tests check which rows are written, and what a replay times for them.
+They check which rows are written and what a replay times for them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STEP = Settings(ladder=128)
 
 
 def calls(store: Store, folder: Path, *sizes: int) -> None:
-    """Ingest the log of a job that calls one product at these n."""
+    """Ingest the log of a job that calls one matrix product with each given N."""
     read(store, folder, {"job.log": "".join(bench(4096, n, 1024, count=10) for n in sizes)})
 
 
@@ -46,7 +46,7 @@ def found_of(store: Store, settings: Settings = STEP) -> Recommendation:
 
 
 def sizes_written(found: Recommendation, settings: Settings = STEP) -> dict[int, str]:
-    """Return n → solution of the rows in the tuning file, as the target's library reads the file."""
+    """Read back the written tuning file and return the solution of each N: {n: solution}."""
     made = emissions(found, TARGET, [WRITER], settings)
     data = next((x.data for x in made.files if x.name == "hipblaslt_tuning.txt"), b"")
     file = inspect("t.txt", data, TARGET)

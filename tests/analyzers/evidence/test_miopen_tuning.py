@@ -1,4 +1,4 @@
-"""A written MIOpen override contains its solver's parameters and a second solver (the fallback)."""
+"""Tests that an override for MIOpen contains its solver's parameters and a second solver as fallback."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ def tuned(source: str, parameters: str, solver: str = CK) -> dict[str, object]:
 
 
 def run(*perf: Mapping[str, object], **of: Mapping[str, str]) -> Tables:
-    """Return the tables of a log in which MIOpen chose the slow solver, and of a user find-db with three solvers."""
+    """Return the tables of a job in which MIOpen chose a slow solver.
+
+    The tables have the job's log and a user find-db (measured times) with three solvers. ``perf`` adds measurements.
+    ``of`` adds the facts of further files.
+    """
     chosen = measurement(W.text, f"miopen:{GEMM}", None, origin="miopen-chosen", source_id="log")
     found = [record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)]
     found.append(record(CK, 200.0, "ImplicitGEMM", 128))
@@ -106,7 +110,10 @@ def test_a_solver_without_parameters_asks_for_none() -> None:
 
 
 def test_a_confirmed_winner_has_the_workspace_of_the_build_s_other_files() -> None:
-    """A confirmation has only paired times, so that the solver's workspace must come from other files of the build."""
+    """The workspace of a confirmed solver comes from other files of the same MIOpen build.
+
+    A confirmation has only paired times and states no workspace.
+    """
     t = run(tuned("udb", "x"), udb=DEVICE | BUILD)
     confirmed = Finding(
         analyzer="suboptimal-pick",
@@ -124,7 +131,7 @@ OTHER = "ConvMlirIgemmWrWXdlops"
 
 
 def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
-    """Complete an override that rests on a shipped find-db of an unknown build.
+    """Complete an override whose time comes from a shipped find-db of an unknown MIOpen build.
 
     ``users`` are the rows of a user find-db that the target's build wrote.
     """
@@ -149,10 +156,10 @@ def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
 
 
 def test_one_of_the_two_solvers_is_known_to_be_in_the_build() -> None:
-    """MIOpen overwrites a record if its build has none of the record's solvers.
+    """At least one of the two written solvers is known to be in the target's MIOpen build.
 
-    The shipped record may come from another build. So at least one of the two written solvers must be known to be in
-    the target's build.
+    MIOpen overwrites a record if its build has none of the record's solvers, and a shipped record may come from another
+    build.
     """
     slow, naive = record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)
     for users, second in (
@@ -175,9 +182,10 @@ def test_without_a_solver_of_the_build_nothing_is_proposed() -> None:
 
 @pytest.mark.parametrize(("solver", "origin", "noted"), [(GEMM, "find-db", 1), (CK, "find-db", 0), (GEMM, "driver", 0)])
 def test_what_find_does_not_time_is_noted(solver: str, origin: str, noted: int) -> None:
-    """A GEMM solver of backward weights first sets dW to zero.
+    """A finding that is based on MIOpen's own measurement says that setting dW to zero was not timed.
 
-    The job's call needs time for this, but MIOpen's find does not measure that time. So the finding states it.
+    A GEMM solver of backward weights first sets dW to zero. The job's call needs time for this, but MIOpen's find does
+    not measure that time.
     """
     row = record(solver, 200.0, "GEMM", 128) | {"origin": origin}
     given = tables(

@@ -1,4 +1,7 @@
-"""The tables for the analyzers, narrowed to some rows of a store, contain all rows that any analyzer can use."""
+"""Tests that analyzers find the same in a part of the store's rows as in all rows.
+
+To save time, the verbs read only the rows that some analyzer can use.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ OVERRIDES = [str(next(SAMPLES.rglob(name))) for name in ("*.ufdb.txt", "tunableo
 
 
 def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: Path) -> None:
-    """The interval of a gain comes from the paired samples. The page once read the store without these samples."""
+    """Every verb reports a confirmed faster way to compute a product (here a padded product).
+
+    The interval of a gain comes from the paired samples. The HTML page once read the store without these samples.
+    """
     read(store, tmp_path, {"bench.log": bench(1023, 512, 512, count=40)})
     replayed(store, product(1023, 512, 512), {"Default": 90.0, "torch:pad=8": 60.0}, "torch:pad=8")
     whole, narrow = (recommend(x, Settings()) for x in (tables_of(store), tables_to_analyse(store)))
@@ -40,7 +46,8 @@ def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: 
 
 
 def test_the_narrowed_tables_give_the_same_findings_and_overrides(samples: Store) -> None:
-    """The overrides must be equal, too, including a solver's parameters from its perf-db row.
+    """The tables with only the needed rows give the same overrides, including a solver's parameters from its perf-db
+    row.
 
     Without these parameters the solver runs several times slower than measured.
     """
@@ -53,9 +60,10 @@ def test_the_narrowed_tables_give_the_same_findings_and_overrides(samples: Store
 
 @pytest.mark.parametrize("seed", range(sized(1, 40)))
 def test_narrowed_tables_of_random_stores_give_the_same_findings_and_differences(seed: int, tmp_path: Path) -> None:
-    """The store has two runs of random sample logs and random find-db records.
+    """Random stores give the same findings and differences, whether all rows are read or only the needed ones.
 
-    Their times, picks and devices differ.
+    A store has two runs of random sample logs and random find-db records. Their times, chosen solutions and devices
+    differ.
     """
     draw = random.Random(seed)
     files = sorted(str(x) for x in SAMPLES.rglob("*") if x.is_file() and x.stat().st_size < 100_000)
@@ -80,7 +88,7 @@ def test_narrowed_tables_of_random_stores_give_the_same_findings_and_differences
 
 
 def check(whole: Tables, narrowed: Tables, files: Sequence[str]) -> None:
-    """Check that both sets of tables give the same calls that files cover, and the same notes."""
+    """Check that both sets of tables give the same covered calls and the same notes for each override file."""
     for path in files:
         one, two = (coverage(lint(path, None, tables), tables) for tables in (narrowed, whole))
         assert one == two
@@ -88,7 +96,7 @@ def check(whole: Tables, narrowed: Tables, files: Sequence[str]) -> None:
 
 
 def random_find_db(draw: random.Random) -> str:
-    """Return find-db records of random layers and directions, with equal, zero and negative times among them."""
+    """Return find-db records of random layers and directions. Some times are equal, zero or negative."""
     algorithms = {"ConvDirectNaiveConv{}": "Direct", "Gemm{}Rest": "GEMM", "ConvHipImplicitGemmGroup{}Xdlops": "GEMM"}
     lines = []
     for layer in draw.sample(range(40), 20):

@@ -1,4 +1,4 @@
-"""Laws of the statistics."""
+"""Tests of the statistical functions against known mathematical laws."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def test_quantiles_of_student_are_those_of_the_tables(degrees: float, p: float, 
 
 
 def test_tails_of_student_stay_right_where_they_are_small() -> None:
-    """With two degrees of freedom the tail has a closed form: P(T > t) = (1 − t/√(2 + t²)) / 2."""
+    """Very small tail probabilities of Student's t distribution are still exact.
+
+    With two degrees of freedom the tail has a closed form: P(T > t) = (1 − t/√(2 + t²)) / 2.
+    """
     for t in (5.0, 100.0, 1e4):
         assert student_t_tail(t, 2) == pytest.approx(1 / (2 + t * t) / (1 + t / math.sqrt(2 + t * t)), rel=1e-6)
     assert student_t_tail(math.inf, 2) == 0.0

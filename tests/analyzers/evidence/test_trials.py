@@ -1,4 +1,4 @@
-"""How the records of several processes become the outcome of one trial of an action."""
+"""Tests of how the records of several processes become the result of one trial of an action."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from logparse.libraries.own.job_trials import Record, Seen
 
 
 def seen(ratio: float, pairs: int = 16, noise: float = 0.01, control: float = 0.0, seed: int = 0, **more: Any) -> Seen:
-    """Return the record of a process that found this ratio.
+    """Return the record of a process that measured this ratio (time with the action / time without it).
 
-    ``control`` is the log ratio of its controls.
+    ``control`` is the log ratio that the process measured for two equal versions. It should be 0.
     """
     draw = random.Random(seed)
     logs = [math.log(ratio) + draw.gauss(0.0, noise) for _ in range(pairs)]
@@ -58,7 +58,10 @@ def test_times_are_of_the_ratio_and_the_unit_as_it_is() -> None:
 
 
 def test_a_process_of_its_own_bias_widens_the_interval() -> None:
-    """The estimates of two processes differ by 6 %. The interval of the outcome must contain both estimates."""
+    """If two processes measure different ratios, the interval of the result contains both.
+
+    Here the two differ by 6 %.
+    """
     alike = Tried("x", (seen(0.75, noise=0.001), seen(0.75, noise=0.001, seed=1))).ratio
     apart = Tried("x", (seen(0.73, noise=0.001), seen(0.775, noise=0.001, seed=1))).ratio
     biased = Tried("x", (seen(0.75, noise=0.001, control=0.03), seen(0.75, noise=0.001, seed=1, control=0.03))).ratio

@@ -1,4 +1,4 @@
-"""Units of work (steps, requests): each kind is weighted by the number of its units in the run.
+"""Tests of the times per step or request. Each kind of step is weighted by how often it occurs in the run.
 
 Times of overlapping streams count once.
 """
@@ -29,9 +29,9 @@ def kind(count: int, traced: int, *us: float) -> str:
 
 
 def server(large: int = 30, small: int = 10) -> Tables:
-    """Return a server with batches of 16 (100 µs of kernels) and of 1 (10 µs).
+    """Return a server's run: batches of 16 (100 µs of kernels) and of 1 (10 µs).
 
-    The trace has one unit of batch 16 and three of batch 1.
+    The trace has one batch of 16 and three batches of 1. ``large`` and ``small`` are their numbers in the whole run.
     """
     kernels = [
         {"op": "aten::mm", "kernel": "gemm", "calls": 2, "total_us": 100.0, "unit": "16"},
@@ -50,10 +50,10 @@ def server(large: int = 30, small: int = 10) -> Tables:
 
 
 def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
-    """The kernels of traced units are weighted, so that large and small units are as frequent as in the whole run.
+    """Traced kernel times are weighted, so that large and small batches are as frequent as in the whole run.
 
-    30 of the run's 40 units are large, so an average unit has 0.75 · 100 + 0.25 · 10 = 77.5 µs of kernels. Four units
-    were traced, so the weighted kernels must take 4 · 77.5 µs.
+    30 of the run's 40 batches are large, so an average batch has 0.75 · 100 + 0.25 · 10 = 77.5 µs of kernels. Four
+    batches were traced, so the weighted kernels must take 4 · 77.5 µs.
     """
     kernels = weighed(server()).kernels
     assert kernels["total_us"].sum() == pytest.approx(4 * 77.5)
@@ -62,9 +62,10 @@ def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
 
 
 def test_a_problem_counts_as_the_units_that_made_it() -> None:
-    """One of four traced units was large, but three of four units of the run are large.
+    """A problem has the weight of the batches that called it.
 
-    So a problem of a large unit has the weight 3, and a problem of a small unit the weight 1/3.
+    One of four traced batches was large, but three of four batches of the run are large. So a problem of a large batch
+    has the weight 3, and a problem of a small batch the weight 1/3.
     """
     given = server()
     given = replace(given, kernels=given.kernels.assign(problem=["gemm large", "gemm small"]))
@@ -124,9 +125,9 @@ def test_streams_that_overlap_share_their_time() -> None:
 
 
 def test_the_later_half_of_several_processes_is_that_of_each() -> None:
-    """Each of the two processes was still slow in its first half.
+    """The mean time uses the later half of each process, not the later half of all times together.
 
-    So the mean time uses the later half of each process, not the later half of all times.
+    Each of the two processes was still slow in its first half.
     """
     rows = [
         fact(source, name, value)
@@ -148,9 +149,9 @@ def test_weighed_tables_can_be_weighed_by_other_counts() -> None:
 
 
 def test_times_of_a_run_without_logs_count_and_its_units_do_not() -> None:
-    """The logged run was slower, so that the times come from the run without logs.
+    """If the job also ran without logs, the times come from that run, and the counts from the logged run.
 
-    The run without logs did another number of units, so that the counts come from the logged run.
+    Logs made the logged run slower. The run without logs did another number of steps.
     """
     held = server()
     alone = json.dumps({"count": 90, "traced": 0, "us": [400.0, 100.0, 110.0], "host_us": [90.0, 60.0, 61.0, 62.0]})
@@ -180,9 +181,10 @@ def test_a_run_beside_logs_gets_the_times_of_one_before_without_them() -> None:
 
 
 def test_calls_of_traces_are_of_the_whole_run_where_a_log_counts_others() -> None:
-    """The log has the calls of all 40 units, the trace only the calls of four.
+    """Calls that only the trace shows are scaled to the whole run if a log counts the other calls.
 
-    Without a weight the traced convolutions would have a tenth of their true number of calls.
+    The log has the calls of all 40 batches, the trace only the calls of four. Without a weight the traced convolutions
+    would have a tenth of their true number of calls.
     """
     rows = [work(gemm().text, 80), work(W.text, 8, calls_from="profiler")]
     held = weighed(replace(server(), workload=tables(workload=rows).workload)).workload

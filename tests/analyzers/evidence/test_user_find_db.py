@@ -1,4 +1,7 @@
-"""Measured alternatives to backward weights that are slow in a system find-db: another layout, and a user's find-db."""
+"""Tests of measured alternatives to a convolution's weight gradient that is slow in MIOpen's system find-db.
+
+The alternatives come from another layout and from a user's find-db.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores for the tests of the page: one in which every text of a log contains markup, and one of the sample logs."""
+"""Stores for the tests of the HTML page: one in which every text contains markup, and one of the sample logs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINK = '<a href="http://outside.example/">x</a>'
 
 
 def part(client: FlaskClient, name: str, **given: object) -> dict[str, Any]:
-    """Request a part of the page as the browser does, and return its JSON."""
+    """Request a part of the page as the browser does, and return the answer's JSON."""
     answer = client.post(f"/part/{name}", json=given)
     assert answer.status_code == 200, answer.text
     return dict(answer.get_json())
@@ -47,7 +47,10 @@ def measured(problem: ConvProblem, solver: str, time_us: float, error: str | Non
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Return a store with markup in a file's name, a run's name, solver names, an error and a message."""
+    """Return a store with HTML markup in a file's name, a run's name, solver names, an error and a message.
+
+    The page must show such markup as text.
+    """
     store = open_store(tmp_path_factory.mktemp("planted") / "store", create=True)
     records = [
         measured(F, "ConvAsm", 187.0),
@@ -66,7 +69,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def after(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """Return a store with the problems of ``planted`` after a change: F faster, B as before, W slower.
 
-    Every text in the store is markup.
+    Every text in the store is HTML markup.
     """
     store = open_store(tmp_path_factory.mktemp("after") / PLANTED, create=True)
     records = [measured(F, PLANTED, 93.5), measured(B, PLANTED, 220.0), measured(W, f"Slow{LINK}", 10910.0)]
@@ -90,7 +93,7 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="session")
 def sampled_points(sampled: Store) -> pd.DataFrame:
-    """Return the page's table of ``sampled``. Tests must not change it."""
+    """Return the page's table of problems for the store ``sampled``. Tests must not change it."""
     return store_points(sampled)
 
 
@@ -116,10 +119,10 @@ class _Here:
 
 @contextmanager
 def reading_here() -> Iterator[None]:
-    """Let pages read their stores in the current process.
+    """Let pages read their stores in the current process, which saves seconds per test.
 
-    A page normally starts two processes, which would import for seconds. ``os.nice`` is left out, because it would slow
-    down the current process.
+    A page normally starts two processes, which first import many modules. ``os.nice`` is left out, because it would
+    slow down the current process.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "_started", _Here)
@@ -135,7 +138,7 @@ def read_here() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def example_views() -> dict[str, pd.DataFrame]:
-    """Return the views of the run in which every analyzer finds something, with all fields of its problems."""
+    """Return the store views of a run in which every analyzer finds something, with all fields of its problems."""
     tables = everything()
     convs = [F, B, W]
     fields = [{"problem": x.text, "shape": x.shape, "layer": x.layer, **_fields(x), "flops": x.flops} for x in convs]

@@ -1,4 +1,4 @@
-"""Build the table ``points`` from DataFrames, which stand for the views of a store."""
+"""Build the page's table of problems (``points``) from DataFrames, which stand in for the views of a store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     "facts": dict.fromkeys(("source_id", "run", "name", "value"), _TEXT),
 }
-"""Columns of the views that the table needs. If a given frame lacks a column, the column's values are unknown."""
+"""Columns of the store's views that the page's table needs.
+
+If a DataFrame in a test lacks a column, the column's values are unknown.
+"""
 
 
 def points(
@@ -55,11 +58,12 @@ def points(
     compared: pd.DataFrame | None = None,
     findings: Sequence[Finding] = (),
 ) -> pd.DataFrame:
-    """Return the table ``points``, made of DataFrames with the views' columns.
+    """Return the page's table of problems, made from DataFrames with the columns of the store's views.
 
-    ``problems`` is ``gemm_problems``, ``conv_problems`` or both. ``calls`` and ``links`` decide which texts count as
-    one problem, as in ``logparse top``. ``compared`` is the result of ``analyzers.evidence.picks.picks_vs_best``.
-    Without ``compared`` only a timed ``Default`` counts as a pick.
+    * ``problems`` is ``gemm_problems``, ``conv_problems`` or both.
+    * ``calls`` and ``links`` decide which texts are merged into one problem, as in ``logparse top``.
+    * ``compared`` is the result of ``analyzers.evidence.picks.picks_vs_best``. Without it, only a time of the solution
+      ``Default`` is taken as the time of the library's choice.
     """
     given = {"measurements": measurements, "workload": workload, "calls": calls, "links": links, "facts": facts}
     for frame in [problems] if isinstance(problems, pd.DataFrame) else problems:

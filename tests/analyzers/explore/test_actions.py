@@ -1,4 +1,4 @@
-"""How the page shows a recommendation: its actions, the distribution of time, and its files in one zip."""
+"""Tests of how the page shows a recommendation: its actions, the distribution of time, and its files in one zip."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The page and the report in a real headless Chromium. Most tests go through a whole session of a user.
+"""Tests of the page and the report in a real headless Chromium. Most tests go through a whole session of a user.
 
-The tests need Playwright and Debian's chromium (``apt-get install chromium``). If CI is set, both must be there,
-because a browser test that skips itself shows nothing.
+The tests need Playwright and Debian's chromium (``apt-get install chromium``). If the environment variable CI is set,
+both must be there, because a browser test that skips itself shows nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def browser() -> Iterator[Browser]:
 
 @dataclass
 class Visit:
-    """A page with its faults: errors, and requests to other hosts."""
+    """A browser page with the faults that it caused: JavaScript errors, and requests to other hosts."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
@@ -89,7 +89,7 @@ def visit(browser: Browser) -> Visit:
 def tab(browser: Browser) -> Iterator[Visit]:
     """Return the browser tab that all tests use, one after the other.
 
-    Loading the page takes 4 s of CPU. Going to another view of a loaded page takes 0.4 s.
+    Sharing saves time: loading the page takes 4 s of CPU, and going to another view of a loaded page takes 0.4 s.
     """
     made = visit(browser)
     yield made
@@ -98,7 +98,7 @@ def tab(browser: Browser) -> Iterator[Visit]:
 
 @pytest.fixture
 def seen(browser: Browser, tab: Visit) -> Iterator[Visit]:
-    """Return the tab, reset for a test. In ``make nightly`` each test gets a tab of its own."""
+    """Return the shared tab, reset for a test. In ``make nightly`` each test gets its own tab."""
     made = visit(browser) if NIGHTLY else tab
     made.errors.clear()
     made.outside.clear()
@@ -167,8 +167,8 @@ def ready(page: Page) -> None:
 def show(page: Page, address: str) -> None:
     """Go to a view of the page.
 
-    If the tab already holds a page of this server, go within the page, as its own links do. The function returns once
-    the page has asked for nothing for a quarter of a second.
+    If the tab already has a page of this server, go to the view within the page, as the page's own links do. The
+    function returns after the page has made no request for a quarter of a second.
     """
     server, _, search = address.partition("?")
     if NIGHTLY or page.url.partition("?")[0] != server:
@@ -192,10 +192,10 @@ def show(page: Page, address: str) -> None:
 
 
 def still(page: Page, found: Locator) -> FloatRect:
-    """Return the element's box in the window once the page is at rest.
+    """Wait until the page is at rest, and return the element's box in the window.
 
-    The page is at rest if it neither scrolls nor asks for anything to draw. Closing a problem causes both, and so does
-    the verdict's arrival.
+    The page is at rest if it neither scrolls nor requests anything to draw. Closing a problem causes both, and so does
+    the arrival of the analyzers' results.
     """
     found.scroll_into_view_if_needed()
     box, now = None, found.bounding_box()
@@ -206,9 +206,9 @@ def still(page: Page, found: Locator) -> FloatRect:
 
 
 def click_mark(page: Page, where: str) -> None:
-    """Click the first mark that matches ``where``.
+    """Click the first mark of a chart that matches the selector ``where``.
 
-    The pointer moves there first, because plotly clicks what it hovers over.
+    The pointer moves there first, because plotly clicks what the pointer hovers over.
     """
     box = still(page, page.locator(where).first)
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -218,9 +218,9 @@ def click_mark(page: Page, where: str) -> None:
 
 
 def click_point(page: Page, chart: str, trace: str = "") -> str:
-    """Click the first point of a chart, or of the named trace, and return the id of its problem.
+    """Click the first point of a chart, or of the named plotly trace, and return the id of the point's problem.
 
-    WebGL draws points without an element of their own, so that the place is computed from the axes.
+    WebGL draws points without an element for each, so the position is computed from the axes.
     """
     still(page, page.locator(chart))
     x, y, problem = page.evaluate(
@@ -242,7 +242,7 @@ def click_point(page: Page, chart: str, trace: str = "") -> str:
 
 
 def drag(page: Page, where: str, left: float, top: float, right: float, bottom: float) -> None:
-    """Drag a box in the plot of a chart. The corners are shares of the plot's width and height (0 to 1)."""
+    """Drag a box in the plot of a chart. The corners are fractions of the plot's width and height (0 to 1)."""
     box = still(page, page.locator(f"{where} .nsewdrag").first)
     page.mouse.move(box["x"] + left * box["width"], box["y"] + top * box["height"])
     page.mouse.down()
@@ -261,7 +261,7 @@ def hovered(page: Page, where: str) -> str:
 
 
 def count(page: Page) -> int:
-    """Return the number of problems in the table, as the table's note states it."""
+    """Return the number of problems in the table, as the note under the table states it."""
     return int(page.inner_text("#table-note").split()[0].replace(",", ""))
 
 
@@ -278,9 +278,9 @@ def close(page: Page) -> None:
 
 
 def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo: Served) -> None:
-    """The first screen shows the time bar, the actions and the first rows of the table.
+    """Three clicks on the first screen copy an override: on a filter, on a row, and on the copy button.
 
-    From there three clicks copy an override: on a filter, on a row, and on the copy button.
+    The first screen shows the time bar, the actions and the first rows of the table.
     """
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})
@@ -336,9 +336,10 @@ def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo:
 
 
 def test_the_keyboard_leads_everywhere_and_the_url_is_the_state(seen: Visit, demo: Served) -> None:
-    """The session begins with a link that somebody else sent.
+    """Everything on the page can be reached by keyboard, and the URL holds the whole state of the page.
 
-    The keyboard alone then works filters, search, table and card. Sorting, column filters and export come last.
+    The session begins with a link that somebody else sent. The keyboard alone then works filters, search, table and
+    card. Sorting, column filters and export come last.
     """
     page = seen.page
     page.goto(demo.url + "?view=regret&operation=GEMM&search=NT+4096")
@@ -522,7 +523,7 @@ def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: 
 
 @pytest.fixture(scope="module")
 def traced(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Serve a store with a trace, and a job's log before and after other solutions were picked."""
+    """Serve a store with a trace, and with a job's log before and after the library chose other solutions."""
     folder = tmp_path_factory.mktemp("traced")
     store = open_store(folder / "store", create=True)
     log = (SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log").read_text(encoding="utf-8")
@@ -574,7 +575,7 @@ def test_a_step_leads_to_its_kernels_and_two_runs_to_changed_picks(seen: Visit, 
 
 @pytest.fixture(scope="module")
 def reports(planted: Store, sampled: Store, after: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Write two reports.
+    """Write two HTML reports and return their paths.
 
     The report ``demo`` shows the samples. The report ``beside`` compares two stores whose texts all contain markup.
     """

@@ -1,4 +1,4 @@
-"""The page's figures as data: traces and axes equal reviewed goldens, and some rules hold for all figures."""
+"""Tests of the page's charts as data: they equal reviewed golden files, and some rules hold for all charts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHARTS = (*OF_POINTS, "compare", "solutions")
 
 
 def plain(value: Any) -> Any:
-    """Return a figure's parts as JSON with rounded numbers, without parts that only change the look."""
+    """Return a chart's data as JSON with rounded numbers, without the parts that only change the look."""
     if isinstance(value, dict):
         return {
             k: plain(v) for k, v in sorted(value.items()) if k not in ("font", "hoverlabel", "colorway", "colorscale")
@@ -59,7 +59,7 @@ def described(figure: go.Figure) -> dict[str, Any]:
 
 
 def compare(here: pd.DataFrame, there: pd.DataFrame, names: tuple[str, str] = ("before", "after")) -> go.Figure:
-    """Return the comparison chart of two tables of points."""
+    """Return the comparison chart of two tables of problems."""
     other = here["problem"].map(there.groupby("problem")["time_us"].min()).astype("float64")
     ratio = other / here["time_us"]
     moved = np.select([ratio > 1 + NOISE, ratio < 1 - NOISE], ["slower", "faster"], "same")
@@ -70,7 +70,7 @@ def compare(here: pd.DataFrame, there: pd.DataFrame, names: tuple[str, str] = ("
 
 
 def judged(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the example's table with a pick slower than the best solution, times of another store, and a saving."""
+    """Change the example's table: a chosen solution is slow, another store has other times, and time can be saved."""
     slow = points["problem"] == W.text
     made = points.assign(other_us=points["time_us"] * np.where(slow, 0.5, 1.02))
     made["pick"] = "miopen:ConvDirectNaiveConvWrw"

@@ -1,4 +1,4 @@
-"""The notebook's cells run in order, without Jupyter."""
+"""Test that the notebook's cells run in order, without Jupyter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's server, tested without a browser: who gets an answer, what is sent, and what a CSV contains."""
+"""Tests of the page's server without a browser: who gets an answer, what is sent, and what a CSV contains."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def test_a_click_in_a_chart_answers_with_a_url(client: FlaskClient) -> None:
 
 
 def test_rows_come_as_the_table_asks(client: FlaskClient) -> None:
-    """The server ignores anything in a request that the page never sends."""
+    """The server sends the rows that the table requests, sorted and cut as requested.
+
+    It ignores anything in a request that the page never sends.
+    """
     by_time = part(client, "rows", search="", start=0, end=100, sort=[{"colId": "time_us", "sort": "asc"}], filter={})
     times = [x["time_us"] for x in by_time["rows"]]
     assert times == sorted(times)
@@ -142,7 +145,10 @@ def test_an_unreadable_store_states_the_reason(tmp_path: object) -> None:
 
 @pytest.mark.usefixtures("read_here")
 def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -> None:
-    """The picks that the analyzers found apply to both stores. So a problem's present time is the same in both."""
+    """If a store is compared with its own copy, no problem is faster or slower.
+
+    The solutions that the analyzers found to be in use apply to both stores.
+    """
     url = shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore"))
     data = PageData(str(url), other=str(url))
     try:
@@ -226,7 +232,10 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
 
 @pytest.mark.parametrize("open_run", ["before", "after"])
 def test_compare_joins_an_unknown_layout_as_diff_does(tmp_path: Path, open_run: str) -> None:
-    """If a problem has no layout, the page compares it with the only problem of the other run that fits it."""
+    """If a problem has no layout, the page compares it with the only problem of the other run that fits it.
+
+    ``logparse diff`` does the same.
+    """
     store = open_store(tmp_path / "store", create=True)
     for run, us in (("before", 100.0), ("after", 60.0)):
         unknown: dict[str, Any] = {}
@@ -316,7 +325,10 @@ def test_what_other_sites_load_from_the_page_is_refused(
 
 
 def test_the_page_opens_the_run_with_the_most_to_gain(tmp_path: Path) -> None:
-    """After a change the latest run has nothing left to do, and the run before it has."""
+    """The page opens with the run that has the most time to gain, which may not be the latest run.
+
+    After a change the latest run may have nothing left to do. A large store opens with its latest run.
+    """
     store = open_store(tmp_path / "store", create=True)
     for run, pick in (("before", "Default"), ("after", "miopen:A")):
         rows = [Call(problem=W, category="bench", count=9, solution=solution_from_text(pick), pid=1)]

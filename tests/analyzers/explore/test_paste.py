@@ -1,4 +1,7 @@
-"""Advice for one problem: a sentence, a command and an override row, or the reason why there is no such row."""
+"""Tests of the page's advice for one problem: a sentence, a command and an override row to copy.
+
+If there is no such row, the page states the reason.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ HERE = {"arch": "gfx942", "cu_count": "304", "miopen_version": "3.4.0", "miopen_
 
 @pytest.fixture
 def told(example_points: pd.DataFrame) -> pd.Series:
-    """Return the row of the backward-weight problem. The pick is three times as slow as the best known solution."""
+    """Return the table row of a weight gradient.
+
+    The library's choice takes three times as long as the best solution.
+    """
     row = example_points[example_points["problem"] == W.text].iloc[0].copy()
     row["pick"], row["pick_us"], row["finding"] = "miopen:ConvDirectNaiveConvWrw", row["best_us"] * 3, None
     row["loss_us"], row["proposed"] = row["best_us"] * 2, None
@@ -27,7 +33,7 @@ def told(example_points: pd.DataFrame) -> pd.Series:
 
 
 def proposed(problem: Problem, solution: Solution, target: dict[str, str]) -> str:
-    """Return the text in the column ``proposed`` of a finding with this override."""
+    """Return the text that the table's column ``proposed`` has for a finding with this override."""
     override = Override(problem=problem, solution=solution, target=target, time_us=10.0, workspace_bytes=0)
     finding = Finding(analyzer="a", message="", problem=problem, remedy=UseRows(override))
     return str(found([finding])["proposed"].item())
@@ -102,9 +108,10 @@ def test_a_finding_is_a_sentence_with_its_remedy(told: pd.Series) -> None:
 
 
 def test_a_call_through_the_object_gets_its_row_too() -> None:
-    """The call's log line has ``--api_method cpp``.
+    """A bf16 call through hipBLASLt's C++ object gets a second override row with another compute type.
 
-    Up to hipBLASLt 1.2.2 such a call of bf16 is looked up under another compute type.
+    The call's log line has ``--api_method cpp``. Up to hipBLASLt 1.2.2 the library looks such a call up under
+    ``f32_bf16_r`` instead of ``f32_r``.
     """
     problem = gemm(a_type="bf16_r")
     texts = {"problem": problem.text, "best": "hipblaslt:7", "pick": "hipblaslt:1", "finding": None, "basis": "trace"}

@@ -1,4 +1,4 @@
-"""The page's table of problems, made by SQL, equals what the model computes in Python."""
+"""Tests that the page's table of problems, made by SQL, equals the values that Python code computes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def test_label_flops_and_bytes_are_the_models(sampled_points: pd.DataFrame) -> N
 
 
 def test_a_column_without_a_value_is_of_texts() -> None:
-    """DuckDB 1.5, the newest for Python 3.10, takes a column of ``None`` for integers."""
+    """A column that has no value at all gets the type string.
+
+    DuckDB 1.5, the newest for Python 3.10, would read a column of ``None`` as integers.
+    """
     given = pd.DataFrame({"file": pd.Series([None, None], dtype=object), "us": [1.0, None], "some": ["a", None]})
     made = queries.readable(given)
     assert [str(made[name].dtype) for name in given] == ["string", "float64", str(given["some"].dtype)]
@@ -65,7 +68,10 @@ def test_w_stands_beside_its_own_f_and_b(example_points: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize(("names", "times"), [(2, 3), (130, 130), (130, 131)])
 def test_a_solution_counts_once(example_views: dict[str, pd.DataFrame], names: int, times: int) -> None:
-    """The column ``solutions`` is exact even for many solutions. A repeated measurement does not raise it."""
+    """The column ``solutions`` states the exact number of different solutions, even if there are many.
+
+    A repeated measurement of the same solution does not raise it.
+    """
     mine = example_views["measurements"].query("problem == @W.text and status == 'ok'").head(1)
     rows = [mine.assign(solution=f"miopen:S{i % names}", time_us=1000.0 - i % names) for i in range(times)]
     made = points(example_views["conv_problems"], pd.concat(rows, ignore_index=True))
@@ -94,9 +100,9 @@ def test_workload_takes_the_place_of_what_is_only_measured(example_views: dict[s
 
 
 def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict[str, pd.DataFrame]) -> None:
-    """A trace and a log may count different numbers of calls.
+    """The table takes a saving from the finding, as ``recommend`` does, and does not compute it from its own calls.
 
-    So the table must take the saving from the finding, as ``recommend`` does, and not compute it from its own calls.
+    A trace and a log may count different numbers of calls.
     """
     v = example_views
     finding = Finding(analyzer="x", message="slow", problem=W, saving_us=200.0, per_call_us=100.0, calls=2)
@@ -108,9 +114,10 @@ def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict
 def test_a_finding_of_two_measured_times_is_no_estimate(
     example_views: dict[str, pd.DataFrame], sureness: Sureness
 ) -> None:
-    """A user find-db may have a faster solver than the system find-db, although no log names the pick.
+    """A saving from two measured times is labelled "measured", not "estimated", even if no log names the solution in
+    use.
 
-    Such a finding rests on two measured times. So the table must not call its saving an estimate.
+    For example, a user find-db may have a faster solver than the system find-db.
     """
     v, evidence = example_views, Evidence(sureness=sureness)
     finding = Finding(
@@ -224,9 +231,9 @@ def test_store_and_frames_give_one_table(sampled: Store) -> None:
 
 
 def test_two_texts_of_one_problem_are_one_row_as_in_top(sampled: Store, sampled_points: pd.DataFrame) -> None:
-    """Two logs write one problem as two texts. One log names the pick, the other one counts the calls.
+    """If two logs write one problem in two ways, the table has one row for it, as ``logparse top`` has.
 
-    The table must have one row for both texts, as ``top`` has.
+    One log names the solution, the other one counts the calls.
     """
     called = sampled_points[sampled_points["calls_from"] != "–"]
     ranked = top(sampled, n=10_000)
@@ -252,7 +259,7 @@ def traced(problem: ConvProblem, us: float, calls: int) -> list[object]:
 
 
 def test_what_a_call_takes_now_is_the_runs_own(store: Store) -> None:
-    """A call's present time comes from the run itself. A replay of another run may only show a better solution.
+    """A call's present time comes from the run itself. A replay of another run may only add a better solution.
 
     The column ``file`` then names that other run.
     """
@@ -270,7 +277,7 @@ def test_what_a_call_takes_now_is_the_runs_own(store: Store) -> None:
 
 
 def test_a_trace_of_some_calls_times_all(store: Store) -> None:
-    """A log of another process has further calls of the problem, for which the traced time is used, too."""
+    """The traced time of a problem is used for all its calls, even for calls that only another process's log has."""
     stored(store, "a", Call(problem=W, category="bench", count=5, pid=7), *traced(W, 800.0, 2))
     [row] = store_points(store, "a").to_dict("records")
     assert (row["calls"], row["time_us"], row["total_us"]) == (7, 800.0, 7 * 800.0)
@@ -288,9 +295,10 @@ def test_calls_and_sums_are_of_a_step_where_traces_alone_count_and_mark_them(sto
 
 
 def test_calls_of_a_trace_are_of_the_whole_run_where_a_log_counts_others(store: Store) -> None:
-    """The run has 40 units, of which the trace contains four. So six traced calls stand for 60 calls.
+    """Traced calls are scaled to the whole run if a log counts the calls of other problems.
 
-    ``recommend`` multiplies its saving per call by the same 60 calls.
+    The run has 40 steps, and four of them were traced. So six traced calls make 60 calls. ``recommend`` multiplies its
+    saving per call by the same 60 calls.
     """
     unit = {"unit": "module", "unit:16": json.dumps({"count": 40, "traced": 4, "us": []})}
     logged = Call(problem=F, category="bench", count=5, pid=7)
@@ -317,9 +325,9 @@ def test_an_unknown_layout_is_named_with_its_reason(store: Store) -> None:
 
 
 def test_devices_share_no_times(store: Store) -> None:
-    """The store has find-dbs of three devices.
+    """A run is shown only with times of its own device.
 
-    Each device has its own times, and a run takes no times of another device.
+    The store has find-dbs of three devices with different times.
     """
     times = {"gfx942": 100.0, "gfx90a": 400.0, "gfx1030": 900.0}
     for arch, us in times.items():

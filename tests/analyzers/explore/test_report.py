@@ -1,4 +1,4 @@
-"""The report's statements about its own tables and charts are true."""
+"""Tests that the report's statements about its own tables and charts are true."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_a_report_of_500_problems_has_at_most_3_mb_and_only_scripts_of_its_polic
 
 
 def test_the_headline_agrees_with_the_list_of_findings() -> None:
-    """Every timed pick is the best known solution, but one wgrad call is slow.
+    """If one call is slow, the headline must not state that nothing can be gained.
 
-    So the headline must not state that nothing can be gained.
+    Here the library's choice is the best known solution for every timed product, but one weight gradient is slow.
     """
     picks = [measurement(gemm().text, "Default", 60.0), measurement(gemm().text, "hipblaslt:9", 80.0)]
     times = zip((F, B, W), (187.0, 219.0, 5455.0), strict=True)

@@ -1,4 +1,7 @@
-"""A selection can be written to a URL and read back unchanged. Any other URL gives a valid selection, too."""
+"""Tests that a selection of rows can be written to a URL and read back unchanged.
+
+Any other URL gives a valid selection, too.
+"""
 
 from __future__ import annotations
 

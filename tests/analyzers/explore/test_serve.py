@@ -1,4 +1,4 @@
-"""The order of the steps from the command ``explore`` to the page's first answer."""
+"""Tests of the steps from the command ``explore`` to the page's first answer, and of their order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ from tests.analyzers.explore.conftest import part
 
 
 def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server opens its socket before it imports slow modules. The browser's first request waits in the socket."""
+    """The browser can send its first request before the server has imported its slow modules.
+
+    The server opens its socket first, and the request waits in the socket.
+    """
     asked, answered, servers = threading.Event(), list[int](), list[Any]()
     files, said = list[tuple[str, Path, int, int]](), list[str]()
 
@@ -76,7 +79,10 @@ def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, m
 
 
 def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> None:
-    """A progress bar that DuckDB printed on standard output once ended the page of a large store."""
+    """Text that a library prints to standard output does not disturb the reader process's progress reports.
+
+    A progress bar that DuckDB printed once ended the page of a large store.
+    """
     with child._reports() as reports:
         os.write(1, b"50%")
         print('["ready", ""]', file=reports, flush=True)
@@ -85,7 +91,10 @@ def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_ctrl_c_does_not_end_a_reader_while_it_starts(sampled: Store) -> None:
-    """A terminal sends Ctrl-C to all its processes. A reader that was still importing once printed a traceback."""
+    """Ctrl-C does not end the process that reads the store while this process is still importing modules.
+
+    A terminal sends Ctrl-C to all its processes. Such a reader process once printed a traceback.
+    """
     reading = StoreReading(sampled.url)
     try:
         reading._process.send_signal(signal.SIGINT)
@@ -96,7 +105,7 @@ def test_ctrl_c_does_not_end_a_reader_while_it_starts(sampled: Store) -> None:
 
 
 class Stepwise(StoreReading):
-    """Stand-in for a store's reader. It reports a step only when the test asks for the next step."""
+    """Stand-in for the process that reads a store. It reports a step only when the test asks for the next step."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)

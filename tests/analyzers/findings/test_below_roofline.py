@@ -27,7 +27,7 @@ def least(problem: GemmProblem | ConvProblem) -> float:
 
 
 def traced(times: list[tuple[GemmProblem | ConvProblem, float]], calls: int = 4, source: str = "trace") -> Tables:
-    """Return the tables of a trace in which one call of each problem takes the given µs."""
+    """Return the tables of a trace in which one call of each problem takes the given time (µs)."""
     rows = [
         {"source_id": source, "run": "r", "op": "aten::mm", "problem": p.text, "kernel": "Cijk_", "calls": calls}
         | {"total_us": us * calls, "min_us": us, "max_us": us}
@@ -62,9 +62,9 @@ def test_held_against_comparable_problems() -> None:
 
 
 def test_calls_are_those_of_the_run_not_of_the_steps_that_a_trace_is_of() -> None:
-    """`capture --trace` traces a few steps of a job, but the job's log counts the calls of all steps.
+    """The finding uses the number of calls in the job's log, not the number in the trace.
 
-    The finding must use the number of calls in the log.
+    `capture --trace` traces a few steps of a job, but the job's log counts the calls of all steps.
     """
     whole = [work(p.text, 20, calls_from="bench") for p in LARGE]
     [one] = found(replace(planted(), workload=tables(workload=whole).workload))
@@ -104,9 +104,10 @@ def test_convolutions_compare_within_their_direction() -> None:
 
 
 def test_a_problem_whose_time_is_expected_from_measured_ones_is_judged_by_these() -> None:
-    """logparse ships measured times of comparable convolutions for an MI300X.
+    """If measured times of comparable calls are known, ``below-roofline`` leaves the call to
+    ``slower-than-comparable``.
 
-    So ``slower-than-comparable`` judges this convolution, and ``below-roofline`` must not.
+    Here logparse ships measured times of comparable convolutions on an MI300X.
     """
     plain = replace(W, groups=1)
     given = traced([(plain, 40 * least(plain))])

@@ -11,7 +11,10 @@ from tests.analyzers.example import gemm
 
 
 def planted() -> Tables:
-    """Return a run with an api line, which HIPBLASLT_LOG_LEVEL causes, and a process with fewer calls than others."""
+    """Return a run with a log line of hipBLASLt's API level, and with a process that has fewer calls than the others.
+
+    HIPBLASLT_LOG_LEVEL causes such lines.
+    """
     one, two = gemm(1).text, gemm(2).text
     return tables(
         messages=[message("api")],
@@ -37,9 +40,10 @@ def test_level_may_have_disabled_the_mask() -> None:
 
 
 def test_a_log_of_cublaslt_has_no_level_of_hipblaslt() -> None:
-    """cuBLASLt's trace lines are calls, so that hipBLASLt's level does not matter.
+    """No finding advises HIPBLASLT_LOG_LEVEL for a log of cuBLASLt, because its trace lines are the calls themselves.
 
-    The log is cuBLASLt's if its calls name a cuBLASLt algorithm, or if another file of the run states the backend CUDA.
+    A log is taken for cuBLASLt's if its calls name a cuBLASLt algorithm, or if another file of the run states the
+    backend CUDA.
     """
     calls = [call(gemm().text, category="trace")]
     assert "HIPBLASLT_LOG_LEVEL" in said(tables(calls=calls))

@@ -35,7 +35,7 @@ def traced(alone_us: float, **more: str) -> Tables:
 
 
 def planted() -> Tables:
-    """Return two steps of 500 µs each. In 300 µs of this 1 ms only collectives run."""
+    """Return a trace of two steps of 500 µs each. In 300 µs of this 1 ms only collectives run."""
     return traced(300.0, profiler_steps="2", profiler_steps_us="1000.0")
 
 
@@ -79,9 +79,9 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
     ],
 )
 def test_what_to_change_is_of_those_collectives(name: str, trains: bool, change: str) -> None:
-    """The advice must fit the kind of collective.
+    """The advice fits the kind of collective.
 
-    For example an option of DistributedDataParallel has no effect on FSDP or tensor parallelism.
+    For example, an option of DistributedDataParallel has no effect on FSDP or tensor parallelism.
     """
     known = facts("trace", gpu_busy_us="900", gpu_window_us="900", gpu_communication_alone_us="300")
     rows = [
@@ -106,7 +106,7 @@ def test_a_store_of_before_holds_no_message() -> None:
 
 
 def collective(at: float, args: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the trace events of a collective of 100 µs: its operator with these arguments, and its kernel."""
+    """Return the two trace events of a collective: its operator with these arguments, and its kernel of 100 µs."""
     event = {"ph": "X", "pid": 1, "tid": 1}
     known = {"External id": int(at), "Record function id": 0} | args
     return [

@@ -1,4 +1,8 @@
-"""Laws of every analyzer: empty input gives no findings, the order of rows does not matter, the input stays as it is.
+"""Rules that every analyzer must obey.
+
+* Empty input gives no findings.
+* The order of the rows does not matter.
+* The input is not changed.
 
 The test module of each analyzer has a function ``planted``. It returns a case in which the analyzer finds something.
 """
@@ -31,13 +35,13 @@ from tests.conftest import NIGHTLY, sized
 by_name = pytest.mark.parametrize("analyzer", ANALYZERS, ids=lambda x: x.name)
 ORDERS = ("reversed", "shuffled")
 OPEN = NUMBERS | {"raw", "algorithm", "error", "key_text", "samples_us", "workspace_bytes", "device", "function"}
-"""Columns that a format may leave without a value."""
+"""Columns whose value a file format may omit."""
 FRAMES = [field.name for field in fields(Tables) if field.name != "run" and field.default is MISSING]
 
 
 @cache
 def planted(analyzer: Analyzer) -> Tables:
-    """Return the case that ``planted`` of the analyzer's own test module makes (``test_<finding>.py``)."""
+    """Return the case in which this analyzer finds something, made by ``planted`` of the analyzer's own test module."""
     case: Tables = import_module(f"{__package__}.test_{analyzer.name.replace('-', '_')}").planted()
     return case
 
@@ -48,9 +52,9 @@ for _analyzer in ANALYZERS:  # now, since a module with properties cannot be imp
 
 @cache
 def together() -> Tables:
-    """Return ``everything`` and all planted cases as one run.
+    """Return the cases of all analyzers as one run.
 
-    If two cases have sources of the same name, the sources remain two.
+    Sources of the same name remain separate.
     """
     cases = {"everything": everything()} | {analyzer.name: planted(analyzer) for analyzer in ANALYZERS}
     return tables(
@@ -59,13 +63,13 @@ def together() -> Tables:
 
 
 def rows(case: str, frame: pd.DataFrame) -> list[dict[str, object]]:
-    """Return the frame's rows as dictionaries. Each row's source begins with the name of the case."""
+    """Return the frame's rows as dictionaries. Each row's ``source_id`` gets the name of the case as a prefix."""
     named = {"source_id": case + "/" + frame["source_id"]} if "source_id" in frame else {}
     return frame.assign(**named).to_dict("records")
 
 
 def check(analyzer: Analyzer, given: Tables) -> None:
-    """Check the laws for a case in which the analyzer finds something."""
+    """Check the analyzer's rules for a case in which it finds something: order of rows, and unchanged input."""
     before = {name: getattr(given, name).copy(deep=True) for name in FRAMES}
     found = list(analyzer.find(given, Settings()))
     for name in FRAMES:
@@ -94,7 +98,10 @@ def test_planted_case(analyzer: Analyzer) -> None:
 
 @by_name
 def test_every_finding_says_what_a_person_does(analyzer: Analyzer) -> None:
-    """If the remedy of a finding is advice, the finding has the text of the advice. Remarks about the run need none."""
+    """If a finding cannot be fixed by logparse itself, it has a text that says what the user should do.
+
+    Remarks about the whole run need no such text.
+    """
     for finding in analyzer.find(planted(analyzer), Settings()):
         assert not isinstance(finding.remedy, Advise) or finding.advice or finding.problem is None
 
@@ -106,9 +113,9 @@ def test_all_cases_together() -> None:
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
-    """Every analyzer answers for tables that are empty, that have one row, or that have only unknown values.
+    """No analyzer fails if a table is empty, has one row, or has only unknown values.
 
-    A file may leave a value out of every row. DuckDB then returns the column as objects.
+    A file may omit a value in every row. DuckDB then returns the column as objects.
     """
     given = together()
     frame = getattr(given, name)
@@ -120,7 +127,7 @@ def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
 
 
 def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
-    """Return the tables as if only these sources had been ingested."""
+    """Return the tables as if only these source files had been ingested."""
     kept = {
         name: frame[frame["source_id"].isin(sources)]
         for name in FRAMES
@@ -131,9 +138,9 @@ def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
 
 
 def test_any_two_samples_alone(samples: Store) -> None:
-    """Every analyzer answers for a run of any two sample files.
+    """No analyzer fails on a run of any two sample files.
 
-    The sum of the measured savings is never larger than the ceiling.
+    The sum of the measured savings is never larger than the largest possible saving that ``recommend`` states.
     """
     given = tables_of(samples)
     names = sorted(given.sources["source_id"])
@@ -165,7 +172,10 @@ def test_any_two_tables_may_be_empty_of_one_row_or_unknown(how: str) -> None:
 
 
 def test_logs_and_measurements_without_a_common_problem() -> None:
-    """The analyzers have nothing to compare. This case once raised KeyError."""
+    """If no problem in the logs has a measurement, there are no overrides and no error.
+
+    This case once raised KeyError.
+    """
     one, two = gemm().text, gemm(7).text
     rows = [measurement(two, "hipblaslt:1", 9.0), measurement(two, "Default", 9.0)]
     given = tables(workload=[work(one, 3)], calls=[call(one, "hipblaslt:3", 3)], measurements=rows)
@@ -175,9 +185,9 @@ def test_logs_and_measurements_without_a_common_problem() -> None:
 
 @st.composite
 def of_another_device(draw: st.DrawFn) -> tuple[Tables, Tables]:
-    """Return all planted cases on known devices, and the same cases together with files of another device.
+    """Draw two sets of tables: all cases on known devices, and the same with files of another device added.
 
-    The further files repeat every measurement of all cases with other times.
+    The added files repeat every measurement with other times.
     """
     given = together()
     stated = set(given.facts.loc[given.facts["name"] == "arch", "source_id"])
@@ -197,7 +207,7 @@ def of_another_device(draw: st.DrawFn) -> tuple[Tables, Tables]:
 
 
 def without_other_devices(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings without slow-wrw's statement that another device has a faster solver."""
+    """Return the findings without the statement of ``slow-wrw`` that another device has a faster solver."""
     return [
         replace(
             x, message=x.message.partition("; on gfx")[0], advice=x.advice and x.advice.replace(TUNE_ELSEWHERE, TUNE)
@@ -217,7 +227,7 @@ def test_rows_of_another_device_change_no_answer(pair: tuple[Tables, Tables]) ->
 
 
 def test_rows_that_stand_twice_change_no_answer() -> None:
-    """Repeated rows must not change a finding: a copied row, or a file whose rows were all written twice."""
+    """If every measurement is written twice, the findings stay the same."""
     given = together()
     twice = replace(given, measurements=pd.concat([given.measurements, given.measurements], ignore_index=True))
     for analyzer in ANALYZERS:

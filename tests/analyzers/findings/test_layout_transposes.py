@@ -62,7 +62,7 @@ def test_the_floor(us: float, found: int) -> None:
 
 @pytest.mark.parametrize(("us", "found"), [(1_700.0, 1), (4_000.0, 0)])
 def test_a_job_of_which_they_are_hardly_a_part_keeps_its_layout(us: float, found: int) -> None:
-    """A layout is changed only if the transposes take enough of the whole job.
+    """Another layout is proposed only if transposes take enough of the whole job's time.
 
     In a ViT of 1.7 ms on an MI300X they take 12 µs. That is 26 % of its only convolution, but 0.7 % of the job.
     """

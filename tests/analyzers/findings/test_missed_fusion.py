@@ -25,14 +25,14 @@ BF16 = "c10::BFloat16"
 
 
 def planted() -> Tables:
-    """Return a run in which separate kernels add a bias and apply ReLU after a product."""
+    """Return a run in which separate kernels add a bias and apply ReLU after a matrix product."""
     return tables(facts=[tail(product(1024, 512, 512).text, ["bias", "relu"], 3, [9.0, 6.0])])
 
 
 def tail(problem: str, steps: list[str], calls: int, us: list[float]) -> dict[str, object]:
-    """Return the fact that trace ``t`` states: these elementwise steps follow the product.
+    """Return a fact that the trace ``t`` states: these elementwise operations follow the matrix product.
 
-    ``us`` has the time of each step in µs, summed over all calls.
+    ``us`` has the time of each operation in µs, summed over all calls.
     """
     value = json.dumps({"problem": problem, "tail": steps, "calls": calls, "us": us})
     return {"source_id": "t", "run": "r", "name": "epilogue_kernels", "value": value}
@@ -52,7 +52,7 @@ def kernel(id: int, us: float, name: str = "k", at: float = 0) -> dict[str, Any]
 
 
 def addmm(id: int) -> list[dict[str, Any]]:
-    """Return the events of a linear layer from N rows of K values to M columns."""
+    """Return the trace events of a linear layer from N rows of K values to M columns."""
     dims = [[M], [N, K], [K, M], [], []]
     return [operator(id, "aten::addmm", dims, ["", "", "", "1", "1"]), kernel(id, 20.0, "gemm")]
 
@@ -146,7 +146,10 @@ def test_no_saving_without_a_measurement(steps: list[str], calls: int, us: float
 
 @needs_corpus
 def test_gpt2_writes_its_gelu_out(store: Store, tmp_path: Path) -> None:
-    """The expected times come from a few independent lines, which read the kernels of the trace once more."""
+    """In a trace of GPT-2, whose GELU consists of single operators, the missed fusion is found with the right time.
+
+    The expected times come from a few independent lines, which read the kernels of the trace once more.
+    """
     path = CORPUS / "h200" / "gpt2.trace.json.gz"
     with gzip.open(path) as file:
         events = json.load(file)["traceEvents"]

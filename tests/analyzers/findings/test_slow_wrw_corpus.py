@@ -1,4 +1,4 @@
-"""Findings of ``slow-wrw`` in the whole shipped find-dbs of two devices, against a few independent lines of code."""
+"""Findings of ``slow-wrw`` in the shipped find-dbs of two devices, compared with a few independent lines of code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.conftest import CORPUS
 
 
 def records(path: Path) -> Iterator[tuple[str, str, list[tuple[str, float]]]]:
-    """Yield (layer, direction, items) of each line.
+    """Yield the layer, the direction and the solver times of each line of a find-db.
 
-    The layer is the key in forward terms without its direction. An item is (solver, ms).
+    The layer is the key without its direction, with the sizes of the forward pass. The times are (solver, ms).
     """
     with bz2.open(path, "rt") as file:
         for line in file:

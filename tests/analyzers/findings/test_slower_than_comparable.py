@@ -18,7 +18,7 @@ from tests.analyzers.ingested import product
 
 DEVICE = {"arch": "gfx942", "cu_count": "304"}
 UNSHIPPED = {"arch": "gfx90a", "cu_count": "77"}
-"""A device without shipped times."""
+"""A device for which logparse ships no measured times."""
 SIZES = (128, 300, 700, 1500, 4000)
 
 
@@ -27,7 +27,7 @@ def half(m: int, n: int, k: int) -> GemmProblem:
 
 
 def us(m: int, n: int, k: int) -> float:
-    """Return a time (µs) that grows with the work, at an efficiency that grows with the sizes."""
+    """Return a made-up time (µs) of a matrix product. The efficiency grows with the sizes."""
     return 5 + 2e-8 * m * n * k / (1 + 0.1 * math.log2(m * n * k)) + 1e-6 * (m * k + k * n + m * n)
 
 
@@ -53,7 +53,7 @@ SLOW, FINE = half(1000, 1000, 1000), half(1100, 900, 1000)
 
 
 def planted(times: tuple[tuple[GemmProblem, float], ...] | None = None) -> Tables:
-    """Return 125 measured products and two products with only the default's time.
+    """Return a run with 125 measured products and two products with only the default's time.
 
     One of the two takes five times too long.
     """

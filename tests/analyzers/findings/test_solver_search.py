@@ -1,4 +1,4 @@
-"""A search for solvers within a trace."""
+"""Tests of the finding that a job searched for convolution solvers while it was traced."""
 
 from __future__ import annotations
 

@@ -74,7 +74,10 @@ def test_a_group_is_advised_for_the_program_because_no_file_chooses_for_it() -> 
 
 
 def test_a_solution_for_which_the_calls_give_too_little_workspace_is_no_override() -> None:
-    """hipBLASLt would not take such a solution from a file. Only the program can give a larger workspace."""
+    """If the calls give less workspace than the faster solution needs, the finding is advice, not an override row.
+
+    hipBLASLt would not take such a solution from a file. Only the program can give a larger workspace.
+    """
     rows = (measurement(G, "hipblaslt:7", 50.0), measurement(G, "hipblaslt:9", 40.0, workspace_bytes=4096))
     for stated, written in ((0, False), (4095, False), (4096, True)):
         trace = call(G, None, 100, category="trace", workspace_bytes=stated)
@@ -88,7 +91,10 @@ def test_a_solution_for_which_the_calls_give_too_little_workspace_is_no_override
 def test_a_pick_without_a_time_is_replayed_on_nvidia_and_searched_on_amd(
     build: dict[str, str], remedy: Replay | Search
 ) -> None:
-    """No tool of NVIDIA's searches, so a list that says "search hipBLASLt" would be wrong."""
+    """If the library's choice has no time, the remedy is a replay on NVIDIA and a search on AMD.
+
+    No NVIDIA tool searches, so a list that says "search hipBLASLt" would be wrong.
+    """
     library = "cublaslt:id=" if build is CUDA else "hipblaslt:"
     [found] = problems(given(f"{library}7", measurement(G, f"{library}9", 40.0), log=build, measured=build))
     assert found.remedy == remedy
@@ -141,7 +147,10 @@ def test_a_tuners_lone_winner_shows_no_regret() -> None:
 
 @pytest.mark.parametrize(("status", "unmeasured"), [("failed", 0), ("wrong", 0), ("timeout", 0), ("skipped", 1)])
 def test_where_all_others_failed_the_pick_is_measured_and_the_best(status: str, unmeasured: int) -> None:
-    """A skipped solution was not tried."""
+    """If all other solutions failed, the library's choice is the best known solution.
+
+    A skipped solution was not tried, so it does not prove this.
+    """
     other = measurement(G, "hipblaslt:9", None, origin="replay", status=status)
     made = given(
         None, measurement(G, "hipblaslt:7", 50.0, origin="replay"), other, measured=BUILD | {"pick": "hipblaslt:7"}
@@ -276,9 +285,10 @@ def test_regret_is_a_distribution() -> None:
 
 
 def test_calls_are_those_of_top(store: Store) -> None:
-    """The number of calls is defined as in ``top``.
+    """The finding counts calls as ``logparse top`` does.
 
-    If a text of a problem has no pick, its calls are added to the only other text that can be the same problem.
+    If the log does not name the solution of a problem, its calls are added to the only other entry that can be the same
+    problem.
     """
     names = ("hipblaslt/hipblaslt_rank0_4242.log", "hipblaslt/bench_output.txt", "tunableop/tunableop_verbose.log",
              "miopen/find.log", "miopen/miopen_cmd_4242.log", "miopen/gfx942130.HIP.fdb.txt")  # fmt: skip
@@ -292,16 +302,20 @@ def test_calls_are_those_of_top(store: Store) -> None:
 
 @pytest.mark.parametrize("best", ["torch:layout=NHWC,stored", "torch:pad=64", "kernel:mine:gemm", "cudnn:eng1_k2=0"])
 def test_what_no_file_can_express_is_advice(best: str) -> None:
-    """No library reads such a solution from a file: another formulation, a user's own kernel, or a plan of cuDNN."""
+    """A faster way that no override file can express becomes advice to the user.
+
+    No library reads such a solution from a file: another layout or padding, a user's own kernel, or a plan of cuDNN.
+    """
     [found] = problems(given(None, measurement(G, "Default", 50.0), measurement(G, best, 40.0)))
     assert found.override is None
     assert found.advice
 
 
 def test_of_several_confirmations_the_latest_counts() -> None:
-    """The latest confirmation is used, because the most favourable one would overstate the gain.
+    """If a solution was confirmed several times, the latest confirmation is used.
 
-    A confirmation of more processes is preferred to a later one of fewer processes.
+    The most favourable one would overstate the gain. A confirmation by more processes is preferred to a later one by
+    fewer processes.
     """
     text = gemm().text
     pairs = {"old": 50.0, "new": 80.0}
@@ -324,7 +338,7 @@ def test_of_several_confirmations_the_latest_counts() -> None:
 
 
 def test_a_layout_that_a_call_may_have_already_is_not_proposed() -> None:
-    """If a trace does not state the layout, the job may already run in channels_last."""
+    """If a trace does not state the layout, channels_last is not proposed, because the job may already use it."""
     vague = replace(W, in_layout=None, weights_layout=None, out_layout=None)
     rows = [
         measurement(W.text, solution, us, source_id="m", origin="replay-confirm")

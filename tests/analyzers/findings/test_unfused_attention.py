@@ -1,4 +1,4 @@
-"""Attention written out as products and a softmax."""
+"""Tests of the finding that attention is computed by separate matrix products and a softmax."""
 
 from __future__ import annotations
 

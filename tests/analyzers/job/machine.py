@@ -1,6 +1,6 @@
-"""Simulate and trace a small machine that runs launches, events and synchronisations.
+"""Simulate and trace a small GPU with its host: launches, events and synchronisations.
 
-The machine shares no code with the simulation of the analyzers. Its own clock decides which work waits for which:
+It shares no code with the simulation that the tests check. Its own clock decides which work waits for which:
 
 * A host call takes its time.
 * Each stream runs its queue in order.
@@ -20,13 +20,13 @@ STREAMS = (7, 20)
 
 
 class Do(NamedTuple):
-    """One instruction of a program. ``what`` names its kind:
+    """One instruction of a simulated program. ``what`` names its kind:
 
-    * ``host``: host work of ``us``
-    * ``launch``: launch of a kernel that takes ``us``
-    * ``record``: record of the stream's event
-    * ``wait``: wait of ``stream`` for the event of the other stream
-    * ``sync``: synchronisation with the stream
+    * ``host``: The host works for ``us``.
+    * ``launch``: The host launches a kernel that takes ``us``.
+    * ``record``: The stream records its event.
+    * ``wait``: ``stream`` waits for the event of the other stream.
+    * ``sync``: The host waits until the stream is done.
     """
 
     what: str
@@ -38,7 +38,7 @@ class Do(NamedTuple):
 def program(seed: int) -> list[Do]:
     """Return a random step of a few dozen kernels.
 
-    Its limit is the host, one of its streams, or waits.
+    The host, one of the streams, or waiting limits the step.
     """
     chance = random.Random(seed)
     host, device = chance.choice([5.0, 20.0, 60.0]), chance.choice([5.0, 20.0, 60.0])
@@ -59,7 +59,7 @@ def program(seed: int) -> list[Do]:
 def run(
     steps: Sequence[Do], factors: Mapping[str, float], host: float, units: int = 3
 ) -> tuple[float, list[dict[str, Any]]]:
-    """Run the steps as units. Return the mean time of a unit without the first one (µs), and the trace's events.
+    """Run the steps several times. Return the mean time of a run without the first one (µs), and the trace's events.
 
     ``factors`` multiplies the time of a kernel by name. ``host`` multiplies the time of host work.
     """

@@ -14,7 +14,10 @@ from tests.analyzers.findings.test_slower_than_comparable import DEVICE, FINE, S
 
 
 def test_the_work_begins_with_the_largest_difference_to_what_is_expected() -> None:
-    """The replay's plan begins with a call that takes longer than comparable calls, even if other calls are longer."""
+    """A replay begins with the call that is furthest above its expected time, even if other calls take longer.
+
+    The expected time comes from comparable calls.
+    """
     given = planted()
     large = half(3900, 3900, 3900)
     more = tables(
@@ -47,7 +50,10 @@ def test_times_of_what_ran() -> None:
 
 
 def test_a_source_without_a_cu_count_is_of_the_device_that_the_run_states() -> None:
-    """TunableOp's validators state an arch without a CU count. The CU count then comes from the run's other files."""
+    """If a file does not state the number of compute units, the number comes from the run's other files.
+
+    For example, TunableOp's validators state only the arch.
+    """
     given = planted()
     short = given.facts[~((given.facts["source_id"] == "job") & (given.facts["name"] == "cu_count"))]
     assert set(times(replace(given, facts=short), Settings())["device"]) == {"gfx942 304"}
