@@ -1,4 +1,4 @@
-"""All tests."""
+"""The tests of logparse."""
 
 import os
 import sys

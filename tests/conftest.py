@@ -1,4 +1,4 @@
-"""Fixtures and options of all tests."""
+"""Fixtures and options that all tests share."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ settings.load_profile("nightly" if NIGHTLY else "ci")
 
 
 def sized(small: int, full: int) -> int:
-    """Return ``full`` in ``make nightly``, else ``small``: the size of a test that repeats rounds, runs or examples."""
+    """Return ``full`` in ``make nightly``, else ``small``.
+
+    It is for tests that repeat rounds, runs or examples.
+    """
     return full if NIGHTLY else small
 
 
@@ -59,7 +62,7 @@ SAMPLE_FILES = sorted(
 )
 """Files of ``sample_logs`` for ``ingest``, without scripts, descriptions, and tables that only ``lint`` reads."""
 CORPUS = Path(os.environ.get("LOGPARSE_CORPUS") or ROOT.parent / "shared" / "corpus")
-"""Folder of real files.  It may be missing."""
+"""Folder of real files for the tests. It may be missing."""
 
 needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of real files is not here")
 
@@ -70,7 +73,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Goldens:
-    """Return the comparison with goldens.  The end of the run names the files that ``--renew-goldens`` changed."""
+    """Return an object that compares results with golden files (reviewed expected outputs).
+
+    The end of the test run names the files that ``--renew-goldens`` changed.
+    """
 
     def note(path: Path) -> None:
         request.node.user_properties.append(("golden", str(path.relative_to(ROOT))))
@@ -82,19 +88,19 @@ def golden(request: pytest.FixtureRequest) -> Goldens:
 def one_thread_of_duckdb() -> None:
     """Let DuckDB use one thread.
 
-    The tests' stores hold some hundred rows, so a second thread costs CPU and saves no time.
+    The tests' stores have some hundred rows, so a second thread costs CPU and saves no time.
     """
     shared_database().execute("set threads = 1")
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """An empty store."""
+    """Return an empty store."""
     return open_store(tmp_path / "store", create=True)
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Store], None]) -> Store:
-    """Return this worker's copy of a store.  The first worker of a run that needs the store makes it."""
+    """Return a copy of a store for this test worker. The first worker that needs the store makes it."""
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent  # each worker has its own folder inside the parent
@@ -124,12 +130,12 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture
 def cluster() -> None:
-    """Start Ray with two workers, for all tests of a group.  Executors notice that this process is connected."""
+    """Start Ray with two workers, for all tests of a group. Executors notice that this process is connected."""
     start_cluster()
 
 
 def start_cluster() -> None:
-    """Start Ray, unless it runs. It ends with the tests of its group (``pytest_runtest_teardown``).
+    """Start Ray, unless it runs. It ends after the last test of its group (``pytest_runtest_teardown``).
 
     If RAY_ADDRESS is an address of Ray's client port, connect to that cluster (``tests/executors/test_ray_client.py``).
     """
@@ -160,9 +166,9 @@ def start_cluster() -> None:
 
 
 def _serve_with(*modules: str) -> None:
-    """Fork processes from a server that has imported these modules.
+    """Let new processes be forked from a server process that has already imported these modules.
 
-    A server that runs already imports nothing more.
+    If a server runs already, it is replaced, because it would import nothing more.
     """
     for child in active_children():
         child.join()
@@ -172,13 +178,16 @@ def _serve_with(*modules: str) -> None:
 
 @pytest.fixture(scope="session")
 def torch_processes() -> None:
-    """Fork measuring processes from a server that has imported PyTorch.  Otherwise each would import it for 2 s."""
+    """Fork measuring processes from a server that has imported PyTorch.
+
+    Otherwise each would spend 2 s on this import.
+    """
     _serve_with("torch", "analyzers.replay.worker", "logparse.libraries.all_backends")
 
 
 @pytest.fixture(scope="session")
 def measuring_processes() -> None:
-    """Fork measuring processes from a server with all imports but PyTorch.  Otherwise each would import for 0.5 s."""
+    """Fork measuring processes from a server with all imports but PyTorch. Otherwise each would import for 0.5 s."""
     _serve_with("analyzers.replay.worker", "logparse.libraries.all_backends")
 
 
@@ -186,9 +195,9 @@ def measuring_processes() -> None:
 
 _LEFT = pytest.StashKey[int]()
 _CPU = pytest.StashKey[dict[str, float]]()
-"""Seconds of CPU by test file."""
+"""Key of the CPU seconds of each test file."""
 _TOTAL = pytest.StashKey[float]()
-"""CPU seconds of the whole run, including the collection of tests and the workers."""
+"""Key of the CPU seconds of the whole test run, with the collection of tests and the workers."""
 LONGEST = [
     "browser",
     "cluster",
@@ -219,9 +228,12 @@ LONGEST = [
     "tests/analyzers/explore/test_analysis.py",
     "tests/analyzers/overrides/test_bisect.py",
 ]
-"""Groups that take longest.  Workers begin with them, because a long group at the end would keep a single core busy."""
+"""Groups of tests that take longest. Workers begin with them.
+
+A long group at the end would keep a single core busy.
+"""
 _GROUPS = {"browser", "cluster", "torch_processes"}
-"""Fixtures that are made once in a run. With ``--dist loadgroup``, one worker gets all tests that use one of them.
+"""Fixtures that are made once in a run. With ``--dist loadgroup``, one worker gets all tests that use such a fixture.
 
 Other tests are grouped by file: one worker gets all of them, and they share what the file's fixtures make.
 """
@@ -246,7 +258,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-    """End the cluster with its group.  An idle cluster takes a tenth of a core from the tests that follow."""
+    """End the Ray cluster after the last test that uses it.
+
+    An idle cluster takes a tenth of a core from the tests that follow.
+    """
     yield
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized() and (nextitem is None or _group(nextitem) != "cluster"):
@@ -260,9 +275,9 @@ def _group(item: pytest.Item) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Switch garbage collection off while tests are collected.
+    """Switch garbage collection off while tests are collected, to save time.
 
-    All objects of this phase stay.  Looking for cycles among them took a third of its time, and more time later.
+    All objects of this phase are kept. The search for cycles among them took a third of its time, and more time later.
     """
     gc.disable()
     try:
@@ -275,7 +290,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Check that pytest-xdist appended the group to each test's id.
 
-    A version that cannot would start everything twice.
+    With a version that cannot do so, several workers would make the same expensive fixtures.
     """
     if getattr(session.config.option, "loadgroup", False):
         lost = [x.nodeid for x in session.items if x.get_closest_marker("xdist_group") and "@" not in x.nodeid]
@@ -285,7 +300,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Add the CPU of each test and its fixtures to its file's sum.  A child process counts when it has ended."""
+    """Add the CPU time of each test and its fixtures to the sum of its file.
+
+    A child process counts when it has ended.
+    """
     before = cpu.ended()
     try:
         return (yield)
@@ -309,7 +327,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """End a worker's process after its exit functions.  To free all that thousands of tests imported takes seconds."""
+    """End a worker's process right after its exit functions.
+
+    To free everything that thousands of tests imported would take seconds.
+    """
     if hasattr(config, "workeroutput"):
         atexit.register(os._exit, 0)  # registered first, so it is called last
 

@@ -1,7 +1,7 @@
 """Measure the CPU time of tests: seconds of this process, of ended children, and of children that still run.
 
-Wall time says little on a machine that others use.  CPU time depends on the processor, so a yardstick is shown beside
-it.
+Wall time says little on a machine that others use. CPU time depends on the processor, so the time of a fixed
+calculation is shown beside it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def spent() -> float:
 
 
 def ended() -> float:
-    """Return the seconds of ``spent`` without children that still run.
+    """Return the CPU seconds of this process and of its ended children.
 
-    This is cheap enough to ask around every test.
+    This is cheap enough to call before and after every test.
     """
     return sum(os.times()[:4])
 
@@ -49,7 +49,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _seconds(pid: int) -> float:
-    """Return the seconds of a process and of its ended children: fields 14 to 17 of proc(5)'s ``stat``."""
+    """Return the CPU seconds of a process and of its ended children: fields 14 to 17 of proc(5)'s ``stat``."""
     try:
         _, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
     except OSError:  # the process has ended since

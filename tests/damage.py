@@ -1,4 +1,4 @@
-"""Real text of every format, from the samples, and ways to damage it."""
+"""Real text of every format, from the samples, and functions that damage it at random."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ that are too large. One number is in Arabic digits, and one exceeds Python's own
 
 @cache
 def seeds() -> Mapping[str, Sequence[tuple[str, bytes]]]:
-    """Return, per format, names and contents of samples: whole files, or the lines or blocks that the format reads."""
+    """Return for each format the names and contents of samples: whole files, or the lines or blocks that the format
+    reads.
+    """
     out: dict[str, list[tuple[str, bytes]]] = {format.name: [] for format in FORMATS}
     for path in SAMPLE_FILES:
         file = InputFile(str(path))
@@ -71,7 +73,10 @@ def _of(format: Format, name: str, data: bytes) -> Iterator[bytes]:
 
 @st.composite
 def damaged(draw: st.DrawFn, format: Format) -> tuple[str, bytes]:
-    """Draw a sample's name and its content with a few cuts, copies, changed bytes and strange pieces."""
+    """Draw a sample's name and its damaged content.
+
+    The content gets a few cuts, copies, changed bytes and strange pieces of text.
+    """
     name, data = draw(st.sampled_from(seeds()[format.name]))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(data)))
@@ -93,13 +98,13 @@ NUMBERS: tuple[bytes, ...] = (
     *(b"0", b"-1", b"-2.5", b"2147483648", b"9223372036854775807", b"9223372036854775808"),
     *(b"1e308", b"NaN", b"Infinity", b""),
 )
-"""Texts to put in place of a number: the ends of the types' ranges, numbers beyond them, and no number."""
+"""Texts to put in place of a number: the ends of the types' ranges, numbers beyond them, and texts without a number."""
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _MEMBER = re.compile(rb'"([\w ]{1,40})"\s*:\s*-?\d')
 
 
 def other_numbers(data: bytes, random: Random, count: int) -> Iterator[bytes]:
-    """Yield a file with other numbers: each of ``NUMBERS`` in ``count`` places.
+    """Yield versions of a file in which some numbers are replaced: each of ``NUMBERS`` in ``count`` places.
 
     In JSON, each number also replaces the values of all members of one name.
     """

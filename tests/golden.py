@@ -1,7 +1,7 @@
-"""Goldens: reviewed files that tests compare with what the program makes.
+"""Compare results with golden files: reviewed files with the output that is expected.
 
-``make goldens`` (``pytest --renew-goldens``) runs only the tests with the fixture ``golden``.  They write the files
-that differ, and remove the files that no test makes.  Then review the diff.
+``make goldens`` (``pytest --renew-goldens``) runs only the tests with the fixture ``golden``. They write the files that
+differ, and remove the files that no test makes. Then review the diff.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HINT = "after a wanted change: make goldens, then review the diff"
 
 
 class Goldens:
-    """Compares results with goldens, or renews the goldens.
+    """Compares results with golden files, or renews these files.
 
     ``on_write`` gets the path of each file that was written or removed.
     """
@@ -23,7 +23,7 @@ class Goldens:
         self._renew, self._on_write = renew, on_write
 
     def check(self, path: Path, made: str | bytes) -> None:
-        """Assert that the file holds ``made``: text as UTF-8, or bytes."""
+        """Assert that the golden file contains ``made``: text as UTF-8, or bytes."""
         is_text = isinstance(made, str)
         if self._renew and not (path.is_file() and _read(path, is_text) == made):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """Print constraints for pip: the lowest version of each package that ``pyproject.toml`` bounds from below.
 
-Only packages that a user installs are listed.  ``make lowest`` installs them.  Packages that only tests need get any
-version, because their old versions do not go together.  If the index has no wheel of a version for this Python, pip
-chooses the version.  Standard error then names the package, because its lowest version is not tested.
+Only packages that a user installs are listed. ``make lowest`` installs them. Packages that only tests need get any
+version, because their old versions do not fit together. If the index has no wheel of a version for this Python, pip
+chooses the version. Standard error then names the package, because its lowest version is not tested.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def bounds() -> dict[str, str]:
-    """Return package → lowest version that the project and its extras allow.  The extra ``test`` does not count."""
+    """Return the lowest allowed version of each package: {package: version}.
+
+    Packages of the project and its extras are included, except for the extra ``test``.
+    """
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = (texts for name, texts in project["optional-dependencies"].items() if name != "test")
     texts = [*project["dependencies"], *(x for extra in extras for x in extra)]

@@ -1,4 +1,7 @@
-"""Run the program in this process, for tests that are not about processes. Starting one takes most of a test's time."""
+"""Run logparse in this process, for tests that are not about processes.
+
+Starting a process takes most of a test's time.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from logparse.output import Answer, options
 
 @dataclass(frozen=True)
 class Done:
-    """Exit code and outputs of the program."""
+    """Exit code and outputs of a run of the program."""
 
     returncode: int
     stdout: str

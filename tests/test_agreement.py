@@ -1,4 +1,4 @@
-"""Verbs that count problems agree with each other on one store."""
+"""Tests that the verbs which count problems agree with each other on one store."""
 
 from __future__ import annotations
 
@@ -135,9 +135,9 @@ def test_of_a_table_of_several_devices_the_targets_rows_are_kept(tmp_path: Path)
 
 
 def test_traced_calls_beside_a_log_are_those_of_the_whole_run(store: Store) -> None:
-    """``top`` and ``recommend`` both multiply traced calls so that they stand for the whole run.
+    """``top`` and ``recommend`` both scale traced calls to the whole run.
 
-    Otherwise calls that only traces contain would rank below calls in logs, because a trace covers only a few steps.
+    A trace covers only a few steps. So calls that only traces contain would otherwise rank below calls in logs.
     """
     ingest([str(SAMPLES / x) for x in ("traces/job.trace.json", "hipblaslt/trace_4242.log")], store, run="run")
     traced = top(store, n=1000).set_index("text")
@@ -151,7 +151,7 @@ def test_traced_calls_beside_a_log_are_those_of_the_whole_run(store: Store) -> N
 
 
 def test_top_shows_the_pick_of_calls_that_no_log_counts(store: Store) -> None:
-    """``recommend`` takes the same pick."""
+    """``top`` shows the same solution as ``recommend`` for calls that no log counts."""
     ingest([str(SAMPLES / "aiter" / "server.log")], store, run="run")
     made = picks(tables_of(store)).sort_values(["count", "pick"], ascending=[False, True]).drop_duplicates("problem")
     shown = top(store, n=1000).set_index("text")["pick"]
@@ -160,7 +160,10 @@ def test_top_shows_the_pick_of_calls_that_no_log_counts(store: Store) -> None:
 
 
 def test_calls_count_as_those_of_the_linked_problem_with_a_pick(store: Store) -> None:
-    """``top``, the page and ``recommend`` use the same rule for calls of linked problems."""
+    """``top``, the page and ``recommend`` merge the calls of linked problems by the same rule.
+
+    If two log texts may be the same problem, the calls are counted for the text whose solution is known.
+    """
     ingest([str(SAMPLES / "tables")], store, run="run")
     tables, shown = tables_of(store), top(store, n=10_000)
     ((problem, other),) = counted_as(tables).items()
@@ -170,7 +173,10 @@ def test_calls_count_as_those_of_the_linked_problem_with_a_pick(store: Store) ->
 
 
 def test_the_best_is_of_the_measurements_of_the_pick(store: Store) -> None:
-    """A replay's default is compared neither with the times of the job's own calls nor with another run's times."""
+    """``top`` compares a replay's default only with other times of the same replay.
+
+    It is compared neither with the times of the job's own calls nor with another run's times.
+    """
     problem = product(4096, 64, 8192)
     replayed(store, problem, {"Default": 10.0, "hipblaslt:7": 8.0, "hipblaslt:8": 7.0}, "hipblaslt:7")
     for run, origin, us in (("run", "trace", 4.0), ("run", "bench", 3.0), ("other", CONFIRM, 2.0)):

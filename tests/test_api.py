@@ -1,4 +1,4 @@
-"""Python as a notebook uses it: a store, its runs, and the verbs that are functions."""
+"""Tests of the Python interface as a notebook uses it: a store, its runs, and the verbs that are functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ PICKED = "NT 4096×12288×8192 bf16_r"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> api.OpenStore:
-    """Return a store with the run ``before``, and ``after``, which lacks the convolutions and has another pick."""
+    """Return a store with the runs ``before`` and ``after``.
+
+    The run ``after`` lacks the convolutions, and in it the library chose another solution.
+    """
     folder = tmp_path_factory.mktemp("api")
     log = SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log"
     later = folder / "hipblaslt_rank0_4300.log"

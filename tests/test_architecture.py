@@ -1,4 +1,4 @@
-"""The architecture: imports point one way, and the program starts without heavy modules."""
+"""Tests of the architecture: imports point one way, and the program starts without heavy modules."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ MODULES = {module_name(path): path for path in FILES}
 PROGRAM = ("logparse.cli", "logparse.api")
 """Modules with the verbs, for the shell and for Python. They may import all other modules. No module imports them."""
 HANDED_OUT = ("logparse", "logparse.api")
-"""The package hands out ``open`` of its Python face when it is first asked for. This is the only way up."""
+"""The only import that may point up: the package gets ``open`` from its Python interface when it is first used."""
 
 
 @cache
 def imports(path: Path, *, types: bool = False) -> frozenset[str]:
-    """Return our own modules that a file imports, including imports inside functions.
+    """Return logparse's own modules that a file imports, including imports inside functions.
 
-    A text that names a module (``package.module`` or ``package.module:NAME``) counts, because it is there for an
-    import at the first use. Imports that only type checking needs count only with ``types``.
+    * A text that names a module (``package.module`` or ``package.module:NAME``) counts, because it is there for an
+      import
+      at the first use.
+    * Imports that only type checking needs count only if ``types`` is true.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
@@ -60,7 +62,10 @@ FORMATS_MAY = {
 
 
 def test_imports_point_the_right_way() -> None:
-    """The order is logparse ← analyzers ← the program. The model is below all, and formats may use only nouns."""
+    """Imports point only from the program to ``analyzers`` and from there to ``logparse``.
+
+    The model is below all other modules, and formats may use only a few shared modules.
+    """
     wrong = []
     for name, path in MODULES.items():
         for used in imports(path):
@@ -104,7 +109,7 @@ def test_the_package_hands_out_only_open() -> None:
 
 
 def test_modules_of_the_store_know_each_other_in_one_direction() -> None:
-    """This also holds for imports of types."""
+    """The modules of the store have no cycle of imports, not even for type checking."""
     store = {name: path for name, path in MODULES.items() if name.startswith("logparse.store.")}
     graph = {name: {*imports(path, types=True)} & {*store} for name, path in store.items()}
     assert sum(map(len, graph.values())) > 30
@@ -112,9 +117,9 @@ def test_modules_of_the_store_know_each_other_in_one_direction() -> None:
 
 
 def test_no_circles_between_members_of_a_folder() -> None:
-    """In every folder, the files and subfolders import each other in one direction.
+    """In every folder, the files and subfolders import each other without cycles.
 
-    A subfolder counts as one member.
+    A subfolder is taken as one member.
     """
     floors: dict[str, dict[str, set[str]]] = {}
     for name, path in MODULES.items():
@@ -144,7 +149,7 @@ SHARED = (
     "roofline",
     "output",
 )
-"""Modules of ``logparse/`` that every folder may import. The drawing leaves them out."""
+"""Modules of ``logparse/`` that every folder may import. The drawing in CONTRIBUTING.md leaves them out."""
 QUESTIONS = ("lookup", "sql")
 
 
@@ -159,7 +164,10 @@ def place(name: str) -> str:
 
 
 def test_the_drawing_in_contributing_is_true() -> None:
-    """Every import between folders is drawn, every drawn import exists, and no import points up."""
+    """The drawing of imports in CONTRIBUTING.md is complete and right.
+
+    Every import between folders is drawn, every drawn import exists, and no import points up.
+    """
     (text,) = DRAWN.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     drawn: dict[str, set[str]] = {}
     for line in text.splitlines():
@@ -178,13 +186,16 @@ def test_the_drawing_in_contributing_is_true() -> None:
 
 
 CODE = {"Shell", "Python", "Html"}
-"""Classes of ``logparse/quoting.py``: text that may run."""
+"""Classes of ``logparse/quoting.py`` for text that may run as code."""
 PACKAGED = {"get_plotlyjs()"}
-"""Code that comes from a package, not from one of our files."""
+"""Calls that return code from an installed package, not from a file of logparse."""
 
 
 def test_code_is_made_of_literals_and_of_files_of_the_program() -> None:
-    """All other text that becomes code passes a function of ``logparse/quoting.py``, which quotes it."""
+    """Text that becomes code is a literal or a file of the program.
+
+    All other text passes a function of ``logparse/quoting.py``, which quotes it.
+    """
     wrong, seen = [], 0
     for path in FILES:
         if module_name(path) == "logparse.quoting":
@@ -211,7 +222,7 @@ PLACE = re.compile(r"@([a-z_]+)@")
 
 
 def test_a_template_is_filled_by_one_function_alone() -> None:
-    """Only ``quoting.filled`` reads templates, and each place of each template gets a value."""
+    """Only ``quoting.filled`` reads templates, and each placeholder of each template gets a value."""
     assert {x.name for x in TEMPLATES} >= {"apply.sh.in", "apply.py.in", "tune_miopen.sh.in", "page.html.in"}
     literals: dict[Path, set[str]] = {}
     for path in FILES:
@@ -242,7 +253,7 @@ MAY_WRITE: Mapping[str, str] = {
     "analyzers.explore.load.child": "a scratch folder of the page",
     "analyzers.explore.load.job": "a scratch folder of the page",
 }
-"""Modules that may open files for writing without ``output.files`` → the reason."""
+"""Modules that may open files for writing without ``output.files``: {module: reason}."""
 
 
 def test_files_of_the_users_are_written_in_one_way() -> None:
@@ -263,7 +274,7 @@ def is_write(call: ast.Call) -> bool:
 
 
 def test_the_roots_hold_only_the_listed_modules() -> None:
-    """``analyzers/findings/`` holds the kind and the findings. Each file has the name of its finding."""
+    """``analyzers/findings/`` has only the module ``finding`` and one file per finding, with the finding's name."""
     from analyzers.findings import ANALYZERS
 
     named = {analyzer.name.replace("-", "_") for analyzer in ANALYZERS}
@@ -279,7 +290,7 @@ def test_the_tests_that_begin_exist() -> None:
 def imported(*words: str, own: bool = False) -> set[str]:
     """Return the top-level modules and the modules of pyarrow that ``logparse WORD…`` imports.
 
-    If ``own``, return all modules of logparse that it imports.
+    If ``own`` is true, return all modules of logparse that it imports.
     """
     code = f"""
 import contextlib, io, sys

@@ -1,4 +1,4 @@
-"""The program as a user meets it: exit codes, messages, table formats."""
+"""Tests of the program as a user meets it: exit codes, messages, table formats."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _cpu_s(pid: int) -> float | None:
 
 
 def _below(pid: int) -> Iterator[int]:
-    """Yield the descendants of a process."""
+    """Yield the ids of all descendants of a process."""
     with suppress(FileNotFoundError, ProcessLookupError):
         for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
             yield child
@@ -87,7 +87,10 @@ def _below(pid: int) -> Iterator[int]:
 
 
 def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
-    """If the program is killed, it cannot stop its query, which would take weeks. The query must end nevertheless."""
+    """If logparse is killed during an SQL query, the query's process ends, too.
+
+    The killed program cannot stop its query, which would take weeks.
+    """
     endless = "select sum(a.x * b.x) from range(1000000000000) a(x), range(1000000) b(x)"
     command = [sys.executable, "-m", "logparse", "sql", endless, "--timeout", "600", "--store", samples.url]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as program:
@@ -108,9 +111,10 @@ def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
     [RuntimeError("Query interrupted"), duckdb.InvalidInputException("reading the schema failed: KeyboardInterrupt: ")],
 )
 def test_ctrl_c_in_a_query_is_no_error(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
-    """DuckDB turns a KeyboardInterrupt into errors of its own.
+    """Ctrl-C during a query ends the program quietly with exit code 130.
 
-    These errors once ended in a traceback, or in a message that the store is damaged.
+    DuckDB turns a KeyboardInterrupt into its own errors. These once ended in a traceback, or in a message that the
+    store is damaged.
     """
 
     def app(words: Sequence[str]) -> None:
@@ -177,7 +181,10 @@ def test_show_takes_the_name_that_tables_show(store: str) -> None:
 
 
 def test_show_is_a_sentence_and_a_table(store: str) -> None:
-    """The pick of the sample's log is 3.5 × slower than the fastest solution of the tuning file."""
+    """``show`` prints one sentence about the problem and one table of its solutions.
+
+    The solution in the sample's log is 3.5 × slower than the fastest solution of the tuning file.
+    """
     out = run("show", "NT 4096×12288×8192 bf16_r", "--store", store)
     first, heads, _, *rows = out.stdout.splitlines()
     assert re.fullmatch(
@@ -205,9 +212,10 @@ def test_top_ends_with_the_sums_over_all_problems(store: str) -> None:
 
 
 def test_show_states_what_comparable_problems_take(tmp_path: Path) -> None:
-    """A call of 9 ms takes far longer than comparable calls.
+    """``show`` states how long comparable problems take.
 
-    logparse ships best times for the device of the find-db, MI300X.
+    A call of 9 ms takes far longer than comparable calls. logparse ships best times for the device of the run, an
+    MI300X.
     """
     at = ("--store", str(tmp_path / "store"))
     head = (

@@ -1,4 +1,4 @@
-"""The documents: every command in them runs (or at least parses), and their lists are complete."""
+"""Tests of the documents: every command in them runs (or at least parses), and their lists are complete."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SHELL = re.compile(r"[|<>;&]|^\s*(?!logparse\b)\S")
-"""Commands that need a shell: pipes, redirections, and every program other than logparse."""
+"""Pattern of commands that need a shell: pipes, redirections, and every program other than logparse."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,10 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """Command lines of a block. In a console: the lines after a prompt. In a script: all lines but comments."""
+        """Return the command lines of a block.
+
+        In a console these are the lines after a prompt. In a script these are all lines but comments.
+        """
         joined = self.text.replace("\\\n", " ")
         if self.language == "console":
             return [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
@@ -75,7 +78,10 @@ BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
 
 
 def words_of(command: str) -> list[str]:
-    """Return the words after ``logparse``. Comments are dropped, and patterns are expanded as in a shell."""
+    """Return the words after ``logparse`` in a command.
+
+    Comments are dropped, and patterns are expanded as in a shell.
+    """
     words = shlex.split(command, comments=True)[1:]
     return [found for word in words for found in (sorted(glob.glob(word)) or [word])]
 
@@ -126,7 +132,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_command_runs(document: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of a document run in order, in a folder of their own."""
+    """The commands of a document run in order, in a new folder, without an error."""
     folder = tmp_path / "job"
     shutil.copytree(job, folder, symlinks=True)
     monkeypatch.chdir(folder)
@@ -185,7 +191,10 @@ def test_inline_commands_name_verbs_and_options_that_exist() -> None:
 
 
 def test_every_block_names_its_language() -> None:
-    """An indented or unnamed block would be a command that no test sees."""
+    """Every block of code in the documents is fenced and names its language.
+
+    The tests would not see the commands of an indented or unnamed block.
+    """
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
         assert not re.search(r"\n\n    \S", FENCE.sub("", text)), f"{document.name} has an indented block"
@@ -193,7 +202,10 @@ def test_every_block_names_its_language() -> None:
 
 
 TABLES: Any = runpy.run_path(str(ROOT / "docs" / "tables.py"))
-"""Names in ``docs/tables.py``, which writes tables from the texts of formats, libraries and findings."""
+"""The functions and names of ``docs/tables.py``.
+
+This program writes tables from the texts of formats, libraries and findings.
+"""
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
@@ -203,7 +215,10 @@ def test_tables_of_members_are_theirs(page: Path) -> None:
 
 
 def test_every_table_of_members_stands_in_one_page() -> None:
-    """The tables include the tables of libraries whose formats tell how their files are produced."""
+    """Every table that ``docs/tables.py`` can write is in exactly one document.
+
+    These include the tables of libraries whose formats tell how their files are produced.
+    """
     names = [name for page in DOCUMENTS for name in TABLES["names_in"](page.read_text(encoding="utf-8"))]
     libraries = [folder for name in names if name.startswith("formats ") for folder in name.split(" ")[1:]]
     assert sorted(libraries) == sorted(TABLES["rooms"]())
@@ -239,7 +254,10 @@ def test_views_are_all_described() -> None:
 
 
 def test_columns_of_views_exist(job: Path) -> None:
-    """docs/sql.md promises these columns. ``…`` and ``*`` stand for several columns."""
+    """All columns that docs/sql.md promises exist in the store's views.
+
+    In the document ``…`` and ``*`` mean several columns.
+    """
     text = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
     store = logparse.open(job / "logparse-store")
     for view, columns in re.findall(r"^\| `(\w+)` \| [^|]+ \| (.+) \|$", text, re.MULTILINE):
@@ -265,7 +283,10 @@ def test_the_session_of_the_first_page_is_what_the_program_prints(golden: Golden
 
 
 def test_the_five_commands_work_as_they_are_printed(tmp_path: Path) -> None:
-    """They run in a shell, one after the other, with the files that the page's own commands make."""
+    """The five commands in README.md run in a shell, one after the other, and print what README.md promises.
+
+    They use the files that README.md's own commands make.
+    """
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     session = text.partition(transcript.BEGIN)[2].partition(transcript.END)[0]
     typed = re.findall(r"^\$ (.*)", session, re.MULTILINE)
@@ -290,7 +311,10 @@ def test_the_first_page_is_short_and_narrow() -> None:
 
 
 def test_no_prose_is_wider_than_120_columns() -> None:
-    """Rows of tables and lines of code may be wider, but not in README."""
+    """No line of prose in the documents is wider than 120 columns.
+
+    Rows of tables and lines of code may be wider, but not in README.
+    """
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
         prose = text if document.name == "README.md" else re.sub(r"```.*?```", "", text, flags=re.DOTALL)

@@ -1,6 +1,6 @@
-"""Every file that logparse writes for a library or a tool, made from the samples.
+"""Tests of every file that logparse writes for a library or a tool, made from the samples.
 
-The goldens also have the lines that tell how to use the file.
+The golden files also have the lines that tell how to use the written file.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ PROBLEMS: Sequence[Problem] = [gemm(), gemm(64, n=7, bias=True), W, F, B]
 
 
 def miopen_overrides() -> list[Override]:
-    """Return the fastest solver of each record of the sample.
+    """Return overrides for MIOpen: the fastest solver of each record of the sample.
 
-    The second fastest is its fallback.  Parameters are made up.
+    The second fastest is its fallback. Parameters are made up.
     """
     out = []
     for line in (SAMPLES / f"miopen/{file_name(MIOPEN)}").read_text().splitlines():
@@ -79,8 +79,7 @@ def rocblas_overrides() -> list[Override]:
 class Case:
     """Files that are written for a target.
 
-    ``format`` is the override format of the files.  None: they have no override format (a tool's commands, a tuner's
-    input).
+    ``format`` is the override format of the files. A tool's commands or a tuner's input have no override format (None).
     """
 
     make: Callable[[], Sequence[Emission]]
@@ -89,7 +88,7 @@ class Case:
 
 
 def own_samples(format: OverrideFormat) -> list[Path]:
-    """Return the files of ``sample_logs/`` in this format of which the library uses every row, without a remark."""
+    """Return the files of ``sample_logs/`` in this format in which the library uses every row, without a remark."""
     out = []
     for path in sorted(path for path in SAMPLES.rglob("*") if path.is_file()):
         head = Head(path.name, path.read_bytes())
@@ -118,7 +117,7 @@ def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) 
 
 
 def rewritten(format: OverrideFormat) -> Sequence[Emission]:
-    """Read the format's own sample and write it again."""
+    """Read a sample of the format and write it again."""
     assert format.writer is not None
     found = own_samples(format)
     assert found, f"{format.name}: sample_logs/ has no file of it without an error: its writer has no case"
@@ -157,7 +156,10 @@ CASES: dict[str, Case] = {
         for name in ("bench", "driver", "untuned")
     },
 }
-"""Folder of goldens → the files to write.  If a format has no case here, its own sample is written again."""
+"""For each folder of golden files, the files to write.
+
+If a format has no case here, its own sample is written again.
+"""
 CASES |= {
     f"rewritten-{format.name}": Case(partial(rewritten, format), format.name, TARGET)
     for format in OVERRIDE_FORMATS
@@ -166,7 +168,7 @@ CASES |= {
 
 
 def rendered(files: Sequence[Emission]) -> dict[str, bytes]:
-    """Return file name → its bytes, and ``NAME.use`` → the lines that make a library read the file."""
+    """Return the bytes of each written file, and under ``NAME.use`` the lines that make a library read the file."""
     out = {file.name: file.data for file in files}
     uses = {x.name: "\n".join([*x.lines, *[""] * x.use.endswith("\n")]) for x in files[:1] if x.use}
     return out | {f"{name}.use": use.encode() for name, use in uses.items()}
@@ -202,7 +204,10 @@ def test_no_file_takes_the_place_of_one_that_is_read(tmp_path: Path) -> None:
 
 
 def test_no_golden_is_left_over(golden: Goldens) -> None:
-    """The files of each case are compared in its own test."""
+    """No golden file is left that no case writes.
+
+    The files of each case are compared in a separate test.
+    """
     golden.check_names(GOLDENS, (path for path in GOLDENS.rglob("*") if path.parent.name in CASES), "**/*")
 
 

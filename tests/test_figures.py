@@ -1,4 +1,7 @@
-"""The figures of README.md and docs/results.md are computed again from their records."""
+"""Tests that the figures of README.md and docs/results.md follow from their records.
+
+The figures are computed again.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ Record = Mapping[str, Any]
 
 @cache
 def record(name: str, date: str = "2*") -> Record:
-    """Return the latest record of this name on an H200, or the record of a date."""
+    """Return a benchmark record of this name on an H200: the latest one, or the record of a date."""
     path = sorted(RESULTS.glob(f"{name}-NVIDIA-H200-{date}.json*"))[-1]
     data = path.read_bytes()
     found: Record = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
@@ -38,7 +41,7 @@ def percent(share: float, places: int = 1) -> str:
 
 
 def timed(name: str) -> list[tuple[Record, dict[str, float]]]:
-    """Return the problems of a record with a time of the pick, and the time (µs) of each solution."""
+    """Return the problems of a record for which the library's choice was timed, with the time (µs) of each solution."""
     rows = [
         (x, {row["solution"]: row["time_us"] for row in x["rows"] if row["status"] == "ok" and row["time_us"]})
         for x in record(name)["results"]
@@ -52,7 +55,7 @@ def confirmed(name: str) -> str:
 
 
 def weighted(name: str) -> float:
-    """Return the share of the time of all calls that the best solution of each problem saves."""
+    """Return the fraction of the time of all calls that would be saved if each problem ran its best solution."""
     rows = [(x["calls"], times[x["pick"]], times[x["best"]]) for x, times in timed(name)]
     return 1 - sum(n * best for n, _, best in rows) / sum(n * pick for n, pick, _ in rows)
 
@@ -65,9 +68,9 @@ def products(name: str) -> str:
 
 
 def convolutions(name: str) -> str:
-    """Return a text about the time of one call of each problem.
+    """Return the text that docs/results.md must contain about the time of one call of each convolution.
 
-    It has the time by default, with the best solution as called, and with the best solution in a stored layout.
+    It has the time by default, with the best solution as called, and with the best solution in another stored layout.
     """
     rows = timed(name)
     default = sum(times[x["pick"]] for x, times in rows)
@@ -84,7 +87,7 @@ def convolutions(name: str) -> str:
 
 
 def short(name: str) -> str:
-    """Return a text in the shorter form that README.md uses."""
+    """Return the shorter form of this text that README.md must contain."""
     words = re.sub(r" \([^)]*\)", "", convolutions(name))
     count, default, reachable, best, confirmed = re.findall(r"[\d.]+(?: of \d+)?", words)
     return (
@@ -131,7 +134,10 @@ CONFIRMED_WITH = {
 
 @pytest.mark.parametrize("blocks", CONFIRMED_WITH)
 def test_six_blocks_confirm_as_well_as_twelve(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record's summary is computed again, from the first blocks of each process."""
+    """The figures about confirmations with six and with twelve blocks follow from the record.
+
+    The record's summary is computed again, from the first blocks of each process.
+    """
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     found = record("intervals")["pairs"]
     processes = []
@@ -173,7 +179,7 @@ def scaled() -> str:
 
 
 def promises(name: str) -> tuple[str, str]:
-    """Count the pairs of program and action that kept their promise, and find the largest error."""
+    """Return how many pairs of program and action kept their promise, and the largest error, as text."""
     made = record(name)
     errors = [abs(x["error"]) for model in made["models"].values() for x in model["actions"] if "error" in x]
     kept = sum(x <= 0.05 for x in errors)
@@ -324,7 +330,7 @@ JOBS = {"": "jobs-NVIDIA-H200-2026-11-27.json", " (H100)": "jobs-NVIDIA-H100-80G
 
 
 def jobs() -> dict[str, Record]:
-    """Return the records of jobs, by the mark of their rows."""
+    """Return the records of jobs, by the mark of their rows in the document."""
     return {mark: json.loads((RESULTS / name).read_text(encoding="utf-8"))["jobs"] for mark, name in JOBS.items()}
 
 

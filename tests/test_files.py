@@ -1,4 +1,4 @@
-"""Files that logparse writes into a user's folder.
+"""Tests of files that logparse writes into a user's folder.
 
 If a write fails, the old files stay. If a link leads out of the folder, nothing is written through it unnoticed.
 """
@@ -33,7 +33,7 @@ CSV = str(SAMPLES / "tunableop/tunableop_results0.csv")
 
 
 def full(number: int) -> Callable[[int], None]:
-    """Return a stand-in for ``fsync`` that reports a full disk at the n-th file."""
+    """Return a replacement for ``fsync`` that reports a full disk at the n-th file."""
     left = [number]
 
     def fsync(handle: int) -> None:
@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_the_old_file(
 def test_files_of_a_recommendation_change_together(
     found: Recommendation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the disk is full at the n-th file, all old files stay. This holds for every n."""
+    """If the disk is full at any file of a recommendation, all old files stay."""
     made, _ = verb.write(found, Settings(), tmp_path)
     paths = [x.path for x in made if x.path is not None]
     for path in paths:
@@ -101,7 +101,10 @@ def test_files_of_a_recommendation_change_together(
 
 
 def test_apply_sh_comes_last(found: Recommendation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill between two renames must not leave a new ``apply.sh`` beside files that do not belong to it."""
+    """``apply.sh`` is written last, after the files that it uses.
+
+    If the program is killed between two renames, a new ``apply.sh`` must not lie beside files that do not belong to it.
+    """
     order: list[str] = []
     rename = os.replace
 
@@ -119,7 +122,10 @@ def test_apply_sh_comes_last(found: Recommendation, tmp_path: Path, monkeypatch:
 
 
 def test_a_real_limit_of_bytes(samples: Store, found: Recommendation, tmp_path: Path) -> None:
-    """The program itself runs, with a limit of 1,000 bytes for its files."""
+    """If the system refuses to write, the program says so, and the old files stay.
+
+    The program itself runs, with a limit of 1,000 bytes for its files.
+    """
     out = tmp_path / "out"
     verb.write(found, Settings(), out)
     for path in out.rglob("*"):
@@ -143,7 +149,9 @@ def add(folder: Path, *names: str) -> None:
 
 
 def test_what_a_program_cannot_follow(tmp_path: Path) -> None:
-    """Links within the folder are followed. A link that leads out is an error, for a file and for a folder."""
+    """Links within the output folder are followed. A link that leads out of it is an error, for a file and for a
+    folder.
+    """
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     outside.mkdir()
@@ -193,7 +201,10 @@ def test_a_recommendation_into_a_folder_with_such_a_link(found: Recommendation, 
 
 
 def test_findings_of_another_hand_move_no_file_outside(found: Recommendation, tmp_path: Path) -> None:
-    """``findings.json`` names the files of an earlier recommendation, which get another name."""
+    """A ``findings.json`` from somebody else cannot make logparse rename files outside of the folder.
+
+    The file names the files of an earlier recommendation, which get another name.
+    """
     out = tmp_path / "out"
     (tmp_path / "mine").write_bytes(b"mine")
     out.mkdir()

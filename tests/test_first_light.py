@@ -1,4 +1,4 @@
-"""The main use of logparse end to end on real files. The expected figures were counted independently."""
+"""Test of the main use of logparse from end to end on real files. The expected figures were counted independently."""
 
 from __future__ import annotations
 

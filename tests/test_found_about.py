@@ -12,7 +12,10 @@ LINE = "TN 4096×512×1024 bf16_r"
 
 
 def test_show_names_the_measured_problems_of_an_estimate(tmp_path: Path) -> None:
-    """Findings of versions without the column ``comparable`` are shown without the names."""
+    """If a finding estimates a time from comparable problems, ``show`` names these problems.
+
+    Findings of versions without the column ``comparable`` are shown without the names.
+    """
     table = tmp_path / "job.csv"
     table.write_text(
         "trans_a,trans_b,m,n,k,batch_count,a_type,library,solution,time_us\nT,N,4096,512,1024,1,bf16_r,torch,Default,61.2\n"

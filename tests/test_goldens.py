@@ -1,4 +1,4 @@
-"""The rows of every sample, compared with its golden."""
+"""Tests that compare the rows of every sample with its golden file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OWN_SOLUTIONS = """
     from solutions_ t join commits_ s using (attempt) left join (
         select source_id, string_agg(value, ' ' order by name, value) as build from facts
         where name in ('hipblaslt_version', 'hipblaslt_revision') group by source_id) b using (source_id)"""
-"""SQL of a view like ``solutions``, but per source. ``solutions`` itself holds each solution of all sources once."""
+"""SQL of a view with the solutions of each source. The view ``solutions`` itself has each solution only once."""
 
 
 def golden_of(sample: Path) -> Path:
@@ -42,7 +42,7 @@ def golden_of(sample: Path) -> Path:
 
 
 def rendered(store: Store) -> dict[str, str]:
-    """Return path → the source's rows, sorted, as CSV sections."""
+    """Return the text of each source's golden file: {path: the source's rows, sorted, as CSV sections}."""
     with store.connect() as con:
         con.execute(OWN_SOLUTIONS)
         tables = {
@@ -67,7 +67,7 @@ def rendered(store: Store) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def rows(samples: Store) -> dict[str, str]:
-    """Rows of every sample. Each line of a sample is counted once."""
+    """Return the rows of every sample, after a check that each line of a sample is counted once."""
     check_conservation(samples)
     return rendered(samples)
 
@@ -78,7 +78,7 @@ def test_sample_gives_its_golden_rows(sample: Path, rows: dict[str, str], golden
 
 
 def test_every_format_has_a_sample() -> None:
-    """Every format has a sample that it reads. So rows of every format are in a golden."""
+    """Every format reads some sample, so that rows of every format are in a golden file."""
     read = {name for path in GOLDENS.rglob("*.txt") for name in path.read_text().partition("\n")[0][7:].split("+")}
     assert read >= {format.name for format in FORMATS}
 
@@ -88,7 +88,9 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 
 
 def test_exactly_one_format_recognises_a_sample() -> None:
-    """If a sample is a whole file, exactly one format recognises it. If it is a stream, a format takes some line."""
+    """Exactly one format recognises a sample that is a whole file. If a sample is a stream of lines, some format reads
+    a line.
+    """
     for sample in SAMPLE_FILES:
         file = InputFile(str(sample))
         head, data = file.head(), file.open().read()

@@ -1,8 +1,8 @@
-"""No text from data is ever run as code. In these tests the texts are code of some language, in files of every format.
+"""Tests that no text from data is ever run as code. The texts are code of some language, in files of every format.
 
-Two barriers are tested apart.  First, files whose text fields hold such texts (``hostile_files``) are read.  A text
-that a field may not hold is a reject.  Second, nouns with such texts, as another person's store may hold, are written
-without the first barrier.  Shells, Python, a browser, a reader of Markdown and a terminal then take them as text.
+Two barriers are tested separately. First, files whose text fields have such texts (``hostile_files``) are read. A text
+that a field may not have is rejected. Second, records with such texts, as another person's store may have, are written
+without the first barrier. Shells, Python, a browser, a reader of Markdown and a terminal then take them as text.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ SHELLS = [found for shell in ("sh", "dash", "bash", "zsh") if (found := shutil.w
 
 
 def texts_of(noun: object, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield name and text of each text field of a noun, including the fields of nouns inside it."""
+    """Yield name and text of each text field of a record, including the fields of objects inside it."""
     if isinstance(noun, str):
         yield name, noun
     elif is_dataclass(noun):
@@ -100,7 +100,7 @@ def content(path: Path) -> bytes:
 
 
 def hostile_files(path: Path, records: Sequence[Record]) -> Iterator[bytes]:
-    """Yield contents of the file with a text of code behind the first value of each text field in it."""
+    """Yield versions of a file in which code follows the first value of each text field."""
     data, met = content(path), set[str]()
     for name, value in (pair for record in records for pair in texts_of(record)):
         field = f"{name}:{value.partition(':')[0]}" if name == "Fact.name" else name
@@ -116,7 +116,7 @@ def hostile_files(path: Path, records: Sequence[Record]) -> Iterator[bytes]:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A store of the samples, and of hostile variants of each."""
+    """Return a store of the samples and of hostile versions of each."""
     folder, nouns, count = tmp_path_factory.mktemp("hostile"), list[Record](), 0
 
     def spied(outcome: Outcome) -> Outcome:
@@ -157,7 +157,7 @@ KINDS = {
     "select split_part(name, ':', 1) from facts": NAME,
 }
 ANYTHING = ("text", "error", "reason", "path")
-"""Columns of messages, errors and files.  They are shown, and used for nothing else."""
+"""Columns of messages, errors and files, which may contain any text. They are shown, and used for nothing else."""
 
 
 def test_a_field_holds_what_its_kind_may_hold(hostile: Store) -> None:
@@ -186,7 +186,7 @@ def test_nothing_of_a_hostile_file_runs(hostile: Store, tmp_path: Path) -> None:
 
 
 class Group:
-    """A kind of text to change in nouns.  ``problem`` or ``field`` of a subclass puts ``code`` behind such texts."""
+    """A kind of text to make hostile. ``problem`` or ``field`` of a subclass appends ``code`` to such texts."""
 
     def __init__(self, code: str) -> None:
         self.code = code
@@ -263,9 +263,9 @@ def found(samples: Store) -> Recommendation:
 def test_nothing_of_a_hostile_noun_runs(
     group: type[Group], found: Recommendation, samples: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As ``test_nothing_of_a_hostile_file_runs``, but without the first barrier.
+    """No hostile text in a stored record is run when files are written from it.
 
-    A store may come from another person.
+    A store may come from another person. This is ``test_nothing_of_a_hostile_file_runs`` without the first barrier.
     """
     monkeypatch.setattr(overrides_write, "fault", lambda noun: None)
     application = Application(line="", settings=tf32.SETTINGS, model=(Python("model = pad_output(model, 5, 8)"),))
@@ -290,7 +290,7 @@ def test_nothing_of_a_hostile_noun_runs(
 
 
 def everything(found: Recommendation, store: Store, out: Path, change: Group | None = None) -> None:
-    """Write every file and show every text, and let the program that reads it (shell, browser, …) take it as input."""
+    """Write every file and show every text, and give each to the program that reads it (shell, browser, …)."""
     made, _ = verb.write(found, Settings(), out)
     names = {str(x.path.relative_to(out)) for x in made if x.path is not None}
     assert change is None or "apply.py" in names
@@ -322,9 +322,9 @@ STUB = '#!/bin/sh\nprintf \'%s\\n\' "$@" >> "$SEEN"\n'
 
 
 def run(path: Path) -> None:
-    """Let each shell run a script. The tools that the script calls are stubs.
+    """Let each shell run a script. The tools that the script calls are fakes.
 
-    A script that is sourced also runs while its facts hold.
+    A script that is sourced is also run on a machine with the facts that it expects.
     """
     tools = path.parent.parent / "tools"
     tools.mkdir(exist_ok=True)
@@ -361,7 +361,7 @@ def plain(text: str) -> None:
 
 
 def literals_alone(text: str) -> None:
-    """Check that a hostile text stands in ``apply.py`` only within a literal."""
+    """Check that a hostile text is in ``apply.py`` only within a literal."""
     for node in ast.walk(ast.parse(text)):
         names = [x for x in vars(node).values() if isinstance(x, str)] if not isinstance(node, ast.Constant) else []
         assert not [x for x in names if CANARY in x]
@@ -381,7 +381,7 @@ def no_markup(text: str) -> None:
 
 
 class Page(HTMLParser):
-    """Counts the tags of a page, and the attributes that contain code."""
+    """Counts the tags of an HTML page, and the attributes that contain code."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -411,9 +411,10 @@ def test_a_page_of_hostile_files_holds_only_its_own_tags(hostile: Store, tmp_pat
 
 
 def test_the_cases_that_ran(tmp_path: Path) -> None:
-    """Cases in which the code once did run: it made a file when a user ran or sourced one of the written scripts.
+    """Texts that once did run as code are now rejected.
 
-    The scripts are ``apply.sh``, ``driver.sh`` and ``tune_miopen.sh``.
+    The code made a file when a user ran or sourced one of the written scripts (``apply.sh``, ``driver.sh`` and
+    ``tune_miopen.sh``).
     """
     results = (SAMPLES / "tunableop/tunableop_results0.csv").read_text()
     named = f"Validator,A//;1e touch {CANARY} #,1\n{results}"

@@ -1,4 +1,4 @@
-"""Imports at the first use: a library's module, and a package's members."""
+"""Tests of imports that happen at the first use: a library's module, and a package's members."""
 
 from __future__ import annotations
 

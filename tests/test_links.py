@@ -1,4 +1,7 @@
-"""Links between texts of one problem: the Python function and the SQL view agree, and levels and counts are right."""
+"""Tests of links between two texts that may describe the same problem.
+
+The Python function and the SQL view agree, and the levels and counts of links are right.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,7 @@ ALL = replace(
     activation="gelu",
     beta="nonzero",
 )
-"""A call to which every field matters."""
+"""A call for which every field of the problem is set."""
 DOMAINS: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("trans_a", "trans_b"), ("N", "T")),
     **dict.fromkeys(
@@ -153,7 +156,11 @@ def test_every_field_separates_two_problems_or_is_marked_unknown(name: str, base
 
 
 def test_a_number_of_compute_units_may_be_all_of_the_device() -> None:
-    """cuBLAS states the number with every classic call. 132 on an H200 means all units. A user may set fewer."""
+    """A call that may use all compute units is linked to a call that states a number of them, but not as an exact
+    match.
+
+    cuBLAS states the number with every classic call. 132 on an H200 means all units. A user may set fewer.
+    """
     all_units, some, more = (replace(FULL, sm_count=x) for x in (0, 48, 132))
     assert [linked(all_units, x) for x in (all_units, some)] == ["exact", "shape"]
     assert view([all_units, some])[some.text, all_units.text][0] == "shape"

@@ -1,4 +1,7 @@
-"""URLs: inputs and whole stores on an S3 server of this machine, put-if-absent, and the forms of a URL."""
+"""Tests of URLs: inputs and whole stores on a local S3 server, and all forms of a URL.
+
+They also check writes that must not replace an existing file.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def s3(address: str) -> Iterator[Any]:
-    """Return a client of the server, with an empty bucket ``logs``."""
+    """Return a client of the S3 server, with an empty bucket ``logs``."""
     client = boto3.client("s3", endpoint_url=f"http://{address}")
     client.create_bucket(Bucket="logs")
     yield client

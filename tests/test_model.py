@@ -1,4 +1,4 @@
-"""The nouns' texts are canonical and readable, and can be read back."""
+"""Tests that the texts of problems and solutions are unique and readable, and can be read back."""
 
 from __future__ import annotations
 
@@ -97,7 +97,10 @@ def test_what_a_plain_call_lacks_is_no_part_of_its_text() -> None:
 
 
 def test_a_text_of_an_older_store_is_of_a_plain_call() -> None:
-    """The words of such a text end with β, and it does not mention a swizzle or scale that is absent."""
+    """A problem text of an older store, which ends with β, is read as a call without swizzle and scales.
+
+    The text mentions neither a swizzle nor a scale that is absent.
+    """
     text = GemmProblem(**with_plain({f"{x}_type": "bf16_r" for x in "abcd"})).text
     problem = problem_from_text(text)
     assert isinstance(problem, GemmProblem)

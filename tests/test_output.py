@@ -1,4 +1,7 @@
-"""Output of the verbs: every verb in every format on every kind of store, tables that fit, options that refuse."""
+"""Tests of the verbs' output: every verb in every format on every kind of store.
+
+They also check that tables fit the terminal and that options refuse wrong values.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "compact": ("compact",),
     "forget": ("forget", "r"),
 }
-"""Verbs whose answer is no table.  In this order, each verb finds what it needs."""
+"""Verbs whose answer is no table, in an order in which each verb finds what it needs."""
 ELSEWHERE = {
     **dict.fromkeys(
         ("capture", "run", "tune", "try"), "they start a job: tests/capture, tests/analyzers/tune/test_tune.py"
@@ -142,7 +145,7 @@ def test_the_tables_of_verbs_hold_all_of_them() -> None:
 
 
 def test_verbs_without_a_table_end_on_every_kind_of_store(kind_of_store: tuple[str, str], tmp_path: Path) -> None:
-    """Each verb ends with an answer, or an error in one line."""
+    """Each verb without a table ends with an answer, or with an error in one line, on every kind of store."""
     kind, store = kind_of_store
     url = str(shutil.copytree(store, tmp_path / "store"))
     for verb, given in CHANGES.items():
@@ -613,7 +616,10 @@ def test_a_process_ends_at_once_and_leaves_nothing_undone(watched: str, tmp_path
 
 @pytest.mark.parametrize("verb", ["top", "recommend", "status", "coverage", "diff"])
 def test_a_program_that_ends_prints_nothing_else(verb: str, samples_store: str, tmp_path: Path) -> None:
-    """DuckDB warns of uncollected objects when the interpreter shuts down.  Only a verb's own notes may be printed."""
+    """When the program ends, it prints nothing but a verb's own notes.
+
+    DuckDB warns of uncollected objects when the interpreter shuts down.
+    """
     rest = {"coverage": [TUNED], "diff": [TUNED, TUNED], "recommend": ["--out", str(tmp_path)]}.get(verb, [])
     command = [sys.executable, "-m", "logparse", verb, *rest, "--store", samples_store]
     out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -646,7 +652,10 @@ def test_the_status_of_an_empty_store_states_that(tmp_path: Path) -> None:
 
 
 def test_a_count_with_a_fraction_is_read_as_a_whole_number() -> None:
-    """Weighted kinds of units give calls fractions.  The views with a run's counts have whole numbers."""
+    """A fractional number of calls is printed as a whole number.
+
+    Weighted kinds of steps give calls fractions. The views with a run's counts have whole numbers.
+    """
     rows = pd.DataFrame({"count": pd.array([1.98, None, 3.0], "Float64")})
     assert typed(rows, "count int")["count"].to_pylist() == [2, None, 3]
 
@@ -660,7 +669,10 @@ def test_empty_columns_are_left_out_before_others() -> None:
 
 
 def test_names_that_are_no_utf8_are_errors_with_a_remedy(tmp_path: Path) -> None:
-    """In the forced C locale this holds for all names but ASCII. The other files are read, and their table is drawn."""
+    """A path that is not valid text in the current locale is an error with a remedy, and other files are still read.
+
+    In the forced C locale this is so for all names but ASCII. The table of the other files is drawn.
+    """
     (tmp_path / "é").mkdir()
     for folder in ("", "é"):
         shutil.copy(LOG, tmp_path / folder / "x.log")
@@ -692,7 +704,10 @@ def test_json_is_utf_8_in_every_locale() -> None:
 def test_a_line_longer_than_the_bound_is_a_counted_reject(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line's bytes pass in blocks.  No part of the reader ever holds the line as a whole."""
+    """A line that is longer than the limit is rejected and counted.
+
+    The line's bytes pass in blocks. No part of the reader ever has the whole line in memory.
+    """
     monkeypatch.setattr(lines, "LONGEST_BYTES", 3 << 20)
     monkeypatch.setattr(worker, "_RANGED_BYTES", 1 << 20 if how == "counters" else 1 << 40)
     content = b"".join((LINE.encode() + b"\n", b"x" * (9 << 20) + b"\n", LINE.encode() + b"\n", b"y" * (5 << 20)))

@@ -1,4 +1,7 @@
-"""Commands of logparse in printed and written texts: a copied command must work on the store that was asked about."""
+"""Tests of logparse commands in printed and written texts.
+
+If a user copies such a command, it must work on the store that was used.
+"""
 
 from __future__ import annotations
 

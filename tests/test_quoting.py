@@ -1,4 +1,4 @@
-"""For any text, a reader of the language gets the text back that a quoting function has quoted."""
+"""Tests that any text that a quoting function has quoted is read back unchanged by the language."""
 
 from __future__ import annotations
 
@@ -178,9 +178,9 @@ def test_the_use_of_a_file_names_its_place() -> None:
 
 @pytest.mark.parametrize("code", [*BLIND, *LINES])
 def test_what_fields_may_not_hold(code: str) -> None:
-    """Most kinds of text fields have a grammar that no hostile text fits.
+    """Most text fields of a record refuse hostile text, because it does not fit their grammar.
 
-    The other kinds allow any single printable line, which is quoted when it is written.
+    The other fields allow any single printable line, which is quoted when it is written.
     """
     conv = ConvProblem(direction="F", in_type="FP16", in_layout="NHWC")
     good = gemm().text

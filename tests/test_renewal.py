@@ -1,4 +1,7 @@
-"""Goldens: the option that renews them writes and removes files. Without the option, a difference is a failure."""
+"""Tests of the option that renews golden files: it writes and removes files.
+
+Without the option, a difference is a failure.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Screens of the program, as a user sees them in terminals of 80, 100 and 160 columns.
+"""Tests of the program's screens, as a user sees them in terminals of 80, 100 and 160 columns.
 
-The store is the one of README's session, with a run ``after``.  A golden has the screens of one case.  A width whose
+The store is the one of README's session, with a run ``after``. A golden file has the screens of one case. A width whose
 screen equals the screen before it is only named.
 """
 
@@ -44,7 +44,7 @@ ANSWERS: Mapping[str, Sequence[str]] = {
     "diff": ("problem", "pick_a", "pick_b"),
     "dry run": ("problem", "saving_us"),
 }
-"""Columns that answer the question of a verb, at every width."""
+"""Columns that answer the question of a verb. They must be shown at every width."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def screens(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[int, str]:
-    """Return the output of a case at each width.  The verb runs once, and its answer is drawn at each width."""
+    """Return the output of a case at each width. The verb runs once, and its answer is drawn at each width."""
     asked: list[tuple[Answer, tuple[Any, ...], dict[str, Any]]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(options, "show", lambda answer, *words, **more: asked.append((answer, words, more)))
@@ -90,7 +90,7 @@ def screens(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict
 
 
 def heads(screen: str) -> list[str]:
-    """Return the names of the columns of the first table.  A rule stands below them."""
+    """Return the names of the columns of the first table on the screen. They are above a line of dashes."""
     lines = screen.splitlines()
     rule = next((number for number, line in enumerate(lines) if line.startswith(" ──")), 0)
     return lines[rule - 1].split() if rule else []

@@ -1,4 +1,7 @@
-"""A page, a replay and an ingest use one store at once. Each of them does the same as if it ran alone."""
+"""Test of a page, a replay and an ingest that use one store at the same time.
+
+Each of them does the same as if it ran alone.
+"""
 
 from __future__ import annotations
 

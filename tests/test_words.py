@@ -1,4 +1,4 @@
-"""Search for sentences that are hard to read, by a few patterns that a machine can find (CONTRIBUTING, "Words")."""
+"""Test that searches docstrings for sentences that are hard to read, by a few patterns (CONTRIBUTING, "Words")."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.conftest import ROOT
 
 FOLDERS = ("logparse", "analyzers", "tests", "benchmarks", "docs", "sample_logs")
 BEGINS = re.compile(r"(?:Of|What|Those|Whose)\b(?![^.\n]*\?)")
-"""Words that no docstring begins with, unless its first sentence is a question."""
+"""Pattern of words with which no docstring begins, unless its first sentence is a question."""
 WITHIN = re.compile(r"\b[Tt]hose that\b|\b(?:is|are) none\b|\bof these\b(?! [a-zA-Z`])")
-"""Words without their noun; ``of these cases`` has its noun."""
+"""Pattern of words that lack their noun. ``of these cases`` is allowed, because it has its noun."""
 
 
 def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -1,7 +1,7 @@
-"""The session in README.md: the real output of five commands, between two markers.
+"""Write the session in README.md: the real output of five commands, between two markers.
 
-The commands run in a folder that README's own commands make of samples, in a terminal of 120 columns.  The transcript
-keeps the lines of each command that match the command's pattern.  ``…`` stands for the others.
+The commands run in a folder that README's own commands make from samples, in a terminal of 120 columns. The transcript
+keeps the lines of each command that match the command's pattern. A line ``…`` replaces the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.conftest import SAMPLES
 BEGIN, END = "<!-- transcript begins -->", "<!-- transcript ends -->"
 COLUMNS = 120
 FILES = re.compile(r"^```sh\n(mkdir session && cd session\n.*?)^```$", re.MULTILINE | re.DOTALL)
-"""README's commands that make the folder ``session`` beside ``sample_logs``."""
+"""Pattern of README's commands that make the folder ``session`` beside ``sample_logs``."""
 SHOWN = (
     ("logparse ingest *.log *.txt *.csv --run before", r"^( file| ─|.*\.(log|txt|csv)\b|run:)"),
     ("logparse top --by time -n 2", r"^( calls| ─| +\d)"),
@@ -34,7 +34,7 @@ SHOWN = (
     ("logparse lint overrides/*/hipblaslt_tuning.txt", r""),
     ("logparse verify before after/hipblaslt_rank0_4300.log overrides/*/hipblaslt_tuning.txt", r""),
 )
-"""Commands, and patterns of the output lines that are kept."""
+"""Commands of the session, with patterns of the output lines that are kept."""
 
 
 def files_of_session(text: str, folder: Path) -> Path:
@@ -77,7 +77,7 @@ def _commands(folder: Path, output: Callable[[str], str]) -> Iterator[str]:
 
 
 def shortened(lines: Iterable[str], kept: str) -> Iterator[str]:
-    """Yield the lines that match, with long lines wrapped. Yield one ``…`` in place of consecutive other lines."""
+    """Yield the lines that match, with long lines wrapped. One ``…`` replaces consecutive other lines."""
     left_out = False
     for line in lines:
         if not re.search(kept, line):
@@ -96,7 +96,7 @@ def shortened(lines: Iterable[str], kept: str) -> Iterator[str]:
 
 
 def renewed(text: str) -> str:
-    """Return README's text with the transcript of a session that runs now."""
+    """Return README's text with the output of a session that runs now."""
     with tempfile.TemporaryDirectory() as folder:
         lines = "\n\n".join(session(files_of_session(text, Path(folder))))
     block = f"{BEGIN}\n```console\n{lines}\n```\n{END}"

@@ -1,11 +1,11 @@
-"""Simulate a replay in which every solution takes the same time, and write what the replay would write into the store.
+"""Simulate a replay in which every solution takes the same time, and write its results into tables as a replay would.
 
-A sample is the true time × a slowly drifting clock × short-term noise, with an outlier now and then. The sizes are
-assumptions. They are on the high side for a GPU without other users:
+A correct analysis then finds no gain. A sample is the true time × a slowly drifting clock × short-term noise, with an
+outlier now and then. The sizes are assumptions. They are on the high side for a GPU without other users:
 
-* 1 % from sample to sample
-* 2 % of drift
-* +30 % once in 50 samples
+* Samples vary by 1 %.
+* The clock drifts by 2 %.
+* Once in 50 samples the time is 30 % longer.
 
 Between processes the ratio of a pair varies by 0.32 %, as on an H200.
 """
@@ -30,11 +30,11 @@ from tests.analyzers.example import gemm
 
 NOISE, WANDER, HICCUP, HICCUPS, BETWEEN = 0.01, 0.02, 0.3, 1 / 50, 0.0032
 RACED, SAMPLES = 12, 3
-"""Number of solutions in a race, and number of samples of each solution."""
+"""Number of solutions that are tried per problem, and number of samples of each solution."""
 
 
 def clock(generator: np.random.Generator, time_us: float) -> Callable[[], float]:
-    """Return a sampler of times (µs) on a device where every solution takes ``time_us``."""
+    """Return a function that samples times (µs) on a noisy device where every solution takes ``time_us``."""
     drift = 0.0
 
     def sample() -> float:
@@ -49,7 +49,10 @@ def clock(generator: np.random.Generator, time_us: float) -> Callable[[], float]
 def confirmations(
     generator: np.random.Generator, problems: int, floor: float
 ) -> Iterator[tuple[GemmProblem, str, Pairs]]:
-    """Yield (problem, winner, pairs) of every problem whose race another solution than the pick won."""
+    """Yield the problems for which another solution than the library's choice seems fastest, with its confirmation.
+
+    Each item is (problem, winner, pairs of times).
+    """
     for index in range(problems):
         sample = clock(generator, float(generator.uniform(20.0, 2000.0)))
         times = [median([sample() for _ in range(SAMPLES)]) for _ in range(RACED)]
@@ -59,9 +62,9 @@ def confirmations(
 
 
 def processes(generator: np.random.Generator, sample: Callable[[], float], floor: float, count: int = 3) -> Pairs:
-    """Return one pair measured by ``count`` processes.
+    """Return the paired times of two solutions, measured by ``count`` processes.
 
-    In each process the winner is faster or slower by a random factor that holds for the whole process.
+    In each process the winner is faster or slower by a random factor that stays the same in the process.
     """
     pairs = Pairs((), ())
     for _ in range(count):
@@ -80,7 +83,10 @@ def processes(generator: np.random.Generator, sample: Callable[[], float], floor
 
 
 def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
-    """Return the tables of one store: its workload and the confirmations of a replay of equal solutions."""
+    """Return the tables of a store in which all solutions are equal.
+
+    They have its workload and the confirmations of a replay.
+    """
     generator = np.random.default_rng(seed)
     rows, found = [], []
     for problem, winner, pairs in confirmations(generator, problems, floor):
@@ -102,10 +108,10 @@ def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
 
 @cache
 def _called(problems: int) -> Tables:
-    """Return tables with only the workload, which is the same in all stores."""
+    """Return tables with only the called problems, which are the same in all simulated stores."""
     return tables(workload=[work(gemm(64 * (i + 1)).text, 100) for i in range(problems)])
 
 
 def confirmation(problem: GemmProblem, winner: str, pairs: Pairs, floor: float = 0.03) -> str:
-    """Return the value of the fact ``confirmation`` as a replay writes it."""
+    """Return the value of the fact ``confirmation``, as a replay writes it."""
     return confirmation_text(problem.text, "Default", winner, pairs, judge(pairs, floor=floor))

@@ -1,4 +1,4 @@
-"""Run a command without and with ``capture``, each in a folder of its own, and compare its visible behaviour."""
+"""Run a command without and with ``capture``, each in a new folder, and compare its visible behaviour."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _VARIES = (
 )
 """Patterns of output that differs between two plain runs: lines of PyTorch's log with a time, addresses, a test's time.
 
-The line about GPUs is a warning of a CUDA build of PyTorch without a GPU. If we trace a window, this line is missing
-(docs/measurement.md).
+The line about GPUs is a warning of a CUDA build of PyTorch without a GPU. If logparse traces some steps, this line is
+missing (docs/measurement.md).
 """
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """Exit code, bytes of the outputs, and the files left, by name.
+    """The visible behaviour of a program: exit code, bytes of the outputs, and the files that it left, by name.
 
-    The outputs hold neither our lines nor the text that varies between plain runs.
+    The outputs contain neither logparse's own lines nor the text that varies between plain runs.
     """
 
     code: int | str
@@ -52,7 +52,7 @@ class Behaviour:
 
 
 def behaviour_of(code: int | str, out: bytes, err: bytes, folder: Path) -> Behaviour:
-    """Return the behaviour of a program with this exit code, these outputs and this folder."""
+    """Return the behaviour of a program that ended with this exit code, these outputs and this folder."""
     lines = err.splitlines(keepends=True)
     ours = [line for line in lines if line.startswith(BESIDE.encode())]
     files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
@@ -69,7 +69,7 @@ def _lasting(output: bytes) -> bytes:
 def behaviour(
     command: Sequence[str], folder: Path, stdin: bytes = b"", environ: Mapping[str, str] = ENVIRON
 ) -> Behaviour:
-    """Run a command in a new folder, in a process group of its own, and return its behaviour."""
+    """Run a command in a new folder, in a new process group, and return its behaviour."""
     folder.mkdir(parents=True)
     done = subprocess.run(
         command, cwd=folder, env=dict(environ), input=stdin, capture_output=True, start_new_session=True, check=False
@@ -79,7 +79,7 @@ def behaviour(
 
 
 def capturing(folder: Path, *options: str) -> list[str]:
-    """Return the words of ``capture --trace 2`` before a job. Logs and store lie outside of the job's folder."""
+    """Return the words of ``capture --trace 2`` to put before a job. Logs and store lie outside of the job's folder."""
     places = ["--dir", str(folder / "logs"), "--store", str(folder / "store")]
     return [sys.executable, "-m", "logparse", "capture", "--trace", "2", *places, *options, "--"]
 

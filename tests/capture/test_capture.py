@@ -1,4 +1,7 @@
-"""``logparse capture``: its settings do not cancel each other, and a job runs as if the user had called it directly."""
+"""Tests of ``logparse capture``.
+
+Its settings do not cancel each other, and a job runs as if the user had called it directly.
+"""
 
 from __future__ import annotations
 
@@ -214,7 +217,7 @@ sys.exit(7)
 
 
 def driven(tmp_path: Path, *command: str, facts: str = "no") -> list[str]:
-    """Return the command that runs ``capture`` in a process of its own.
+    """Return the command that runs ``capture`` in a separate process.
 
     ``facts`` is "yes" to ask the job's PyTorch for facts (this takes two seconds), "no" for no facts, or the arch that
     the machine is said to have.
@@ -316,7 +319,10 @@ def test_what_cannot_run_gives_a_shells_exit_code(tmp_path: Path, name: str, cod
 
 
 def test_a_process_left_behind_delays_nothing(tmp_path: Path) -> None:
-    """The process that the job left behind keeps the pipe of standard error open. ``capture`` must not wait for it."""
+    """``capture`` does not wait for a process that the job left behind.
+
+    This process keeps the pipe of standard error open.
+    """
     leaves = "import subprocess, sys; print(subprocess.Popen(['sleep', '60'], stdout=-3).pid, flush=True)"
     command = driven(tmp_path, *python(leaves))
     out = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=50)
@@ -343,7 +349,10 @@ def test_what_a_job_prints_goes_through_and_to_a_file(tmp_path: Path, capfd: pyt
 
 
 def test_a_job_at_a_terminal_still_has_one(tmp_path: Path) -> None:
-    """The copied output has the job's own line ends and progress bars (carriage returns), not the terminal's."""
+    """A job that is started at a terminal still has a terminal under ``capture``.
+
+    The copied output has the job's own line ends and progress bars (carriage returns), not the terminal's.
+    """
     prints = "import os; os.write(1, b'%d %d\\n\\r 5%%' % (os.isatty(1), os.isatty(2)))"
     runs = "import os; from pathlib import Path; from logparse.capture import job; "
     runs += f"job.run({python(prints)!r}, os.environ, None, Path({str(tmp_path / 'job.log')!r}))"
@@ -483,7 +492,10 @@ def test_the_jobs_own_interpreter_is_asked(tmp_path: Path) -> None:
 
 
 def test_facts_come_from_a_process_that_may_have_torch(tmp_path: Path) -> None:
-    """The job's interpreter imports a fake torch. Its values become facts under the names that formats use."""
+    """Facts about the machine come from the torch of the job's own interpreter.
+
+    The interpreter imports a fake torch. Its values become facts under the names that formats use.
+    """
     (tmp_path / "torch.py").write_text(
         textwrap.dedent("""
         import sys

@@ -1,4 +1,7 @@
-"""``capture`` copies a job's outputs: a terminal stays a terminal, and no process that outlives the job is harmed."""
+"""Tests of how ``capture`` copies a job's outputs.
+
+A terminal stays a terminal, and no process that outlives the job is harmed.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ while True:
 """
 """Program that acts as a shell for one command.
 
-The command runs in a foreground process group of its own. If it is stopped, the shell continues it once a file exists.
+The command runs in a new foreground process group. If it is stopped, the shell continues it once a file exists.
 """
 
 
@@ -109,9 +112,9 @@ def test_a_terminal_stays_one_with_its_size_whatever_is_copied(copied: tuple[boo
 
 
 def test_two_outputs_on_one_terminal_keep_their_order(tmp_path: Path) -> None:
-    """Both outputs of a job must share one terminal.
+    """Standard output and standard error keep their order on a terminal, because both share one.
 
-    When each output had a terminal of its own, two threads copied them, and half of the words came in the wrong order.
+    When each output had a separate terminal, two threads copied them, and half of the words came in the wrong order.
     """
     prints = "import os\nfor i in range(2000): os.write(1 + i % 2, b'%d ' % i)"
     terminal = Terminal(driven(None, tmp_path / "all", *python(prints)))
@@ -162,7 +165,7 @@ def test_control_z_stops_the_job_and_a_shells_fg_wakes_it_once(tmp_path: Path) -
 
 
 def stopped(group: int) -> list[int]:
-    """Return the stopped processes of a group."""
+    """Return the stopped processes of a process group."""
     found = []
     for process in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -187,7 +190,7 @@ left = subprocess.Popen([sys.executable, "-c", talks, sys.argv[1]], stdin=-3, st
 while not os.path.exists(sys.argv[1] + ".early"):
     time.sleep(0.02)
 """
-"""A job that leaves a process behind.
+"""Program of a job that leaves a process behind.
 
 The process inherits the job's standard error, and later writes more bytes to it than fit into a pipe.
 """
@@ -202,7 +205,10 @@ def go(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_process_left_behind_lives_on_and_its_words_are_copied(tmp_path: Path, go: Path) -> None:
-    """A process that outlives the job must be able to write. It once died of SIGPIPE at its next output."""
+    """A process that outlives the job can still write, and its output is copied.
+
+    It once died of SIGPIPE at its next output.
+    """
     command = driven(tmp_path / "errors", None, *python(DAEMON), str(go))
     with open(tmp_path / "stderr", "wb") as errors:
         done = subprocess.run(command, stdout=-1, stderr=errors, cwd=ROOT, check=False)
@@ -239,7 +245,10 @@ THREADED = "import threading, time; threading.Thread(target=time.sleep, args=(60
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_that_a_librarys_thread_gets_reaches_the_job_once(number: signal.Signals) -> None:
-    """A signal that arrives in a library's thread once ended this process by the default action, but not the job."""
+    """A signal that arrives in a library's thread reaches the job exactly once.
+
+    It once ended ``capture`` by the default action, but not the job.
+    """
     waits = f"""
         import signal, time
         seen = []
@@ -279,7 +288,7 @@ def test_control_c_beside_a_librarys_thread_reaches_the_job_once() -> None:
 
 
 def test_what_the_caller_ignores_the_job_ignores() -> None:
-    """``nohup`` ignores SIGHUP in this way."""
+    """If the caller ignores a signal, the job ignores it, too. ``nohup`` ignores SIGHUP in this way."""
     tells = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
     ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]
     done = subprocess.run([*ignoring, *driven(None, None, *python(tells))], stdout=-1, cwd=ROOT, check=True)
@@ -287,7 +296,7 @@ def test_what_the_caller_ignores_the_job_ignores() -> None:
 
 
 def test_a_signal_that_the_job_sends_to_its_group_reaches_it_once(tmp_path: Path) -> None:
-    """If a job signals its whole process group, this process must not forward the signal.
+    """If a job signals its whole process group, ``capture`` does not forward the signal to it again.
 
     It once did, so that the job got a second KeyboardInterrupt while it cleaned up.
     """

@@ -1,4 +1,4 @@
-"""Each start of a job gets the same standard input."""
+"""Tests that each start of a job gets the same standard input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from logparse.capture.kept_input import KeptInput
 from logparse.errors import InputError
 
 WORDS = b"".join(b"%d\n" % i for i in range(60_000))
-"""More bytes than a pipe holds."""
+"""Test data with more bytes than a pipe can buffer."""
 
 
 def piped(data: bytes) -> int:
@@ -31,7 +31,7 @@ def piped(data: bytes) -> int:
 
 
 def start(kept: KeptInput, program: str) -> bytes:
-    """Start a program and return its output."""
+    """Start a program with the kept standard input and return its output."""
     with kept.given() as streams:
         words = [sys.executable, "-c", f"import sys\nread = sys.stdin.buffer\n{program}"]
         return subprocess.run(words, stdin=streams.get(0), stdout=-1, check=True).stdout
@@ -41,7 +41,10 @@ ALL, SOME, NOTHING = "sys.stdout.buffer.write(read.read())", "sys.stdout.buffer.
 
 
 def test_each_start_reads_a_pipe_from_its_beginning() -> None:
-    """Every start gets all bytes of a pipe. The second start once found the pipe empty and failed."""
+    """Every start of a job gets all bytes of a piped standard input.
+
+    The second start once found the pipe empty and failed.
+    """
     source = piped(WORDS)
     kept = KeptInput(source)
     assert [start(kept, x) for x in (NOTHING, SOME, ALL, ALL, SOME)] == [b"none\n", b"0\n", WORDS, WORDS, b"0\n"]
@@ -56,7 +59,7 @@ def test_a_job_that_reads_nothing_does_not_wait_for_a_pipe_that_nobody_fills() -
 
 
 def test_what_comes_while_the_job_reads_is_passed_on_at_once() -> None:
-    """Input that arrives while the job runs must reach the job at once.
+    """Input that arrives while the job runs reaches the job at once.
 
     Otherwise a program that answers each line of its input would wait for ever.
     """

@@ -1,7 +1,7 @@
-"""A command under ``capture --trace`` does the same as without ``capture``.
+"""Tests that a command does the same under ``capture --trace`` as without ``capture``.
 
-The tests run programs of their own, and the programs beside the corpus if they are on this machine.
-``observing.differences`` compares both runs.
+They run small programs, and the programs beside the test data if they are on this machine. ``observing.differences``
+compares both runs.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ OTHERS = {
     "ov.py": "is of run: test_with_overrides.py",
     "copyevent.py": "prints what is no program of a user's",
 }
-"""Programs that are not run here, with the reason."""
+"""Programs that are not run here, each with the reason."""
 
 
 def program(folder: Path, text: str) -> list[str]:
@@ -113,7 +113,10 @@ def test_a_command_under_run_does_what_it_does_plain(name: str, tmp_path: Path) 
 
 
 def test_outputs_that_the_caller_closed_stay_closed(tmp_path: Path) -> None:
-    """If the caller has closed an output, it stays closed for the job. The job once got a pipe in its place."""
+    """If the caller has closed an output, it stays closed for the job.
+
+    The job once got a pipe in its place.
+    """
     words = program(tmp_path, "import os, sys; print(sys.stderr is None); sys.exit(2)")
     closing = ["sh", "-c", 'exec "$@" 2>&-', "sh"]
     plain = behaviour([*closing, *words], tmp_path / "plain")
@@ -155,7 +158,10 @@ def test_the_comparison_sees_every_difference() -> None:
 
 
 def test_notes_of_processes_are_printed_once_with_their_number(tmp_path: Path) -> None:
-    """Processes of a job write notes for the user.  Equal notes of two processes are printed as one line."""
+    """Equal notes from several processes of a job are printed as one line that states the number of processes.
+
+    Processes of a job write such notes for the user.
+    """
     writes = """
         import json, os
         notes = {1: ["no trace: too short", "seen twice", "seen twice"], 2: ["no trace: too short"]}

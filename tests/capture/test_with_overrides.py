@@ -1,6 +1,7 @@
-"""Jobs with a recommendation's files and settings: ``run --with``, and the code that runs after a job imports torch.
+"""Tests of jobs that run with a recommendation's files and settings (``run --with``).
 
-torch is a small package of the tests' own, because importing the real torch takes seconds.
+They also test the code that runs after a job imports torch. torch is a small fake package, because importing the real
+torch takes seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ JOB = "import sitecustomize, torch, os; print(torch.setting, os.environ.get('FRO
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Return a job's environment that has a fake torch and a ``sitecustomize`` of its own."""
+    """Return a job's environment variables, with a fake torch and the job's own ``sitecustomize``."""
     (tmp_path / "own/torch").mkdir(parents=True)
     (tmp_path / "own/torch/__init__.py").write_text("setting = 'default'\n")
     (tmp_path / "own/sitecustomize.py").write_text("import os\nos.environ['OWN'] = 'kept'\n")
@@ -92,7 +93,7 @@ PRINTS = "import torch; print(torch.backends.cudnn.benchmark)"
 def made(folder: Path, *, settings: bool = True) -> Path:
     """Make a folder with an ``apply.py`` as ``recommend`` writes it.
 
-    If ``settings``, the file applies one setting by itself. Otherwise it applies none.
+    If ``settings`` is true, importing the file applies one setting. Otherwise it applies nothing.
     """
     result = ActionResult(
         action=next(x for x in ACTIONS if x.name == "cudnn_benchmark"),
@@ -139,7 +140,7 @@ def test_run_says_what_was_applied_and_in_how_many_processes(tmp_path: Path, wit
 def test_a_job_that_ran_as_it_was_ends_with_an_error_of_ours(
     words: list[str], program: str, why: str, tmp_path: Path, with_torch: dict[str, str]
 ) -> None:
-    """If nothing was applied, ``run --with`` must end with an error.
+    """If nothing was applied, ``run --with`` ends with an error.
 
     It once ended with 0, so that a user who measured the gain compared the job with itself.
     """
@@ -155,9 +156,10 @@ def test_a_job_that_ran_as_it_was_ends_with_an_error_of_ours(
 def test_a_job_that_looks_for_torch_first_has_the_setting_or_the_error(
     tmp_path: Path, with_torch: dict[str, str]
 ) -> None:
-    """Like transformers, the job searches for torch (``find_spec``) before it imports torch.
+    """If a job searches for torch before it imports torch, the setting is applied or an error is reported.
 
-    This once removed the import hook, so that nothing was applied, although the exit code was 0.
+    transformers does this (``find_spec``). The search once removed the import hook, so that nothing was applied,
+    although the exit code was 0.
     """
     program = f"import importlib.util; importlib.util.find_spec('torch'); {PRINTS}"
     done = run_with(made(tmp_path / "made"), sys.executable, "-c", program, environ=with_torch)
@@ -226,9 +228,9 @@ def test_marks_that_cannot_be_written_never_fail_the_job(tmp_path: Path, with_to
 
 
 def test_marks_are_facts_of_the_capture_around_the_command(tmp_path: Path, with_torch: dict[str, str]) -> None:
-    """If ``capture`` runs ``run --with``, the marks of applied actions become facts of the captured run.
+    """If ``capture`` runs ``run --with``, the records of applied actions become facts of the captured run.
 
-    ``verify`` reads from them what the run applied.
+    ``verify`` reads from them which actions the run applied.
     """
     places = ["--dir", str(tmp_path / "logs"), "--store", str(tmp_path / "store"), "--run", "r"]
     inner = ["run", "--with", str(made(tmp_path / "made")), "--", sys.executable, "-c", PRINTS]

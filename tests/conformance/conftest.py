@@ -23,7 +23,7 @@ def rocm(tmp_path_factory: pytest.TempPathFactory) -> Rocm:
 
 @pytest.fixture(autouse=True)
 def other_versions(rocm: Rocm, request: pytest.FixtureRequest) -> None:
-    """Mark tests as expected failures if the libraries have other versions than the suite was written for.
+    """Mark tests as expected failures if the libraries have other versions than the tests were written for.
 
     Differences are then reported, but no test fails.
     """
@@ -33,7 +33,7 @@ def other_versions(rocm: Rocm, request: pytest.FixtureRequest) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send a worker's rows of the table to the main process."""
+    """Send the rows of the comparison table from a worker of pytest-xdist to the main process."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["table"] = [list(vars(row).values()) for row in report.TABLE]

@@ -1,4 +1,4 @@
-"""Compare the real library's choice under override files with our reader's look-up."""
+"""Compare the real library's choice under override files with the choice that logparse's reader predicts."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from tests.conformance.rocm import CrashError
 
 @dataclass(frozen=True)
 class Library:
-    """A real library and what the comparison needs to know about it.
+    """A real library, with everything that the comparison needs to know about it.
 
-    - ``ask``: returns what the library uses for each of the ``calls`` under a file (an index or launched kernels).
-      Raises CrashError if the library crashes.
-    - ``plain``: makes a file from call number → solutions.
-    - ``good``: per call a solution that runs and is not the library's own choice (None: no such solution).
-    - ``name``: name of the file, if the name matters.
-    - ``lazy``: if true, the library loads kernels when a call needs them.  Suppose the solution of a row cannot run the
-      call.  If the solution is not loaded, the library ignores the row and uses the next one.  If the solution is
-      loaded, the library uses its own choice.  Both results are right.
-    - ``expected``: names the difference that is expected for a call, if any.
+    - ``ask`` returns what the library uses for each of the ``calls`` under a file (an index or launched kernels).
+      It raises CrashError if the library crashes.
+    - ``plain`` makes a file from {call number: solutions}.
+    - ``good`` has for each call a solution that runs and is not the library's own choice (None: no such solution).
+    - ``name`` is the name of the file, if the name matters.
+    - ``lazy`` is true if the library loads kernels only when a call needs them. Suppose the solution of a row cannot
+      run
+      the call. If the solution is not loaded, the library ignores the row and uses the next one. If the solution is
+      loaded, the library uses its own choice. Both results are right.
+    - ``expected`` names the difference that is expected for a call, if any.
     """
 
     format: OverrideFormat
@@ -42,11 +43,11 @@ class Library:
 
 @dataclass(frozen=True)
 class Build:
-    """How the real build treats one call.
+    """The observed behaviour of the real library for one call.
 
-    - ``own``: what it uses without a file.
-    - ``uses``: what it uses if a file has only this solution.
-    - ``absent``: solutions that it ignores in favour of a later row.
+    - ``own`` is what it uses without a file.
+    - ``uses`` has what it uses if a file has only this solution.
+    - ``absent`` has the solutions that it ignores in favour of a later row.
     """
 
     own: Any
@@ -55,12 +56,12 @@ class Build:
 
     @property
     def idle(self) -> set[Solution]:
-        """Solutions that do not change what the build uses."""
+        """Return the solutions that do not change what the library uses."""
         return {solution for solution, used in self.uses.items() if used == self.own}
 
 
 def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Difference], int]:
-    """Return the look-ups in which the library's choice differs from our reader's.
+    """Return the look-ups in which the library's choice differs from the choice that logparse's reader predicts.
 
     Also return the number of look-ups in which a row of a file changed the library's choice.
     """
@@ -86,17 +87,17 @@ def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Diff
 def _expected(
     library: Library, reading: Reading[Any], call: Problem, build: Build, *, passed_over: set[Solution]
 ) -> Any:
-    """Return what the library should use for the call by our reader.
+    """Return what the library should use for the call, as logparse's reader predicts it.
 
-    This is what the build uses with the first matching row whose solution is not in ``passed_over``, even if the
-    solution cannot run. Without such a row it is the library's own choice.
+    The prediction is the first matching row whose solution is not in ``passed_over``, even if the solution cannot run.
+    Without such a row it is the library's own choice.
     """
     answer = look_up(library.format, reading, call, has=lambda solution: solution not in passed_over)
     return build.own if answer.solution is None else build.uses[answer.solution]
 
 
 def _probed(library: Library, readings: Iterable[Reading[Any]]) -> list[Build]:
-    """Ask the library for each solution of the files alone.
+    """Find out what the library does with each solution in the files, each alone in a file.
 
     Unless the library is ``lazy``, also ask for each solution with a good solution after it. If the library then uses
     the good solution, it ignores the first one.

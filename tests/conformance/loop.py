@@ -1,6 +1,6 @@
-"""Run the whole loop (capture, replay, apply, verify) with a real library over a virtual GPU.
+"""Run the whole loop (capture, replay, apply, verify) with a real library on a virtual GPU.
 
-The commands run in a folder of their own. Times and faults of kernels are planted.
+The commands run in their own folder. The test chooses the times and faults of the kernels.
 """
 
 from __future__ import annotations
@@ -17,31 +17,34 @@ from tests.conformance.rocm import HERE, Rocm
 DISTURBED = {"VGPU_NOISE": "0.02", "VGPU_DRIFT": "0.5", "VGPU_STEPS": "4000:1.1;20000:0.95"}
 """Settings of the virtual GPU for an unsteady clock.
 
-Times have 2 % of noise and grow by half in the first second of kernels.  The clock makes two steps.
+Times have 2 % of noise and grow by half in the first second of kernels. The clock makes two steps.
 """
 FAULTS = ("WRONG", "HANG", "CRASH")
 OWN_US, BEST_US, OTHER_US, WRONG_US = 40, 25, 60, 10
-"""Planted times of a product, µs: the library's own choice, the best solution, the others, and a wrong solution."""
+"""Chosen times of a product in µs: the library's own choice, the best solution, the others, and a wrong solution."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop and its folder.  Its commands get this process's environment and the variables in ``settings``."""
+    """One run of the whole loop in a folder.
+
+    Its commands get this process's environment and the variables in ``settings``.
+    """
 
     rocm: Rocm
     folder: Path
     settings: dict[str, str] = field(default_factory=dict)
 
     def job(self, name: str, *arguments: object) -> list[str]:
-        """Return the command of a program in ``drivers/``.  The arguments are passed as JSON."""
+        """Return the command of a program in ``drivers/``. The arguments are passed as JSON."""
         program = HERE / "drivers" / f"{name}.py"
         return [str(self.rocm.launcher), str(program), *(json.dumps(x) for x in arguments)]
 
     def plant(self, times: Iterable[tuple[float, str]], faults: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Plant times (µs) and faults of kernels.
+        """Set the times (µs) and faults that the virtual GPU gives to kernels.
 
-        Each time has words of a kernel's name, and the first entry that fits counts.  ``faults`` maps each of
-        ``FAULTS`` to words of kernels.
+        A time belongs to all kernels whose name has these words. The first entry that fits is used. ``faults`` maps
+        each of ``FAULTS`` to words of kernels.
         """
         path = self.folder / "times.txt"
         path.write_text("".join(f"{us} {words}\n" for us, words in times), encoding="utf-8")
@@ -49,7 +52,7 @@ class Loop:
         self.settings.update({f"VGPU_{name}": ";".join((faults or {}).get(name, ())) for name in FAULTS})
 
     def run(self, *command: str, sourced: str = "true") -> str:
-        """Run a command and return its output.  Raises AssertionError, with the output, if the command fails."""
+        """Run a command and return its output. Raises AssertionError, with the output, if the command fails."""
         shell = ["bash", "-c", f'set -e; {sourced}; "$@"', "bash", *command]
         environment = self.rocm.environment(self.settings) | {"PYTHONPATH": str(HERE.parents[1]), "COLUMNS": "200"}
         ended = subprocess.run(
@@ -70,18 +73,18 @@ class Loop:
         )
 
     def replay(self, backend: str, *more: str) -> str:
-        """Replay with the real library.  A worker that hangs is killed after the shortest time that is safe."""
+        """Replay with the real library. A worker that hangs is killed after the shortest time that is safe."""
         own = f"tests.conformance.virtual_device:{backend.upper()}"
         options = ["--backend", own, "--device", "cpu", "--silence", "30s", *more]
         return self.logparse("replay", *options, python=str(self.rocm.launcher))
 
     def rows(self, sql: str) -> list[dict[str, str]]:
-        """Return the rows of a query of the store."""
+        """Run an SQL query on the store and return its rows."""
         found: list[dict[str, str]] = json.loads(self.logparse("sql", "--format", "json", sql))
         return found
 
     def launches(self, run: str, job: Sequence[str], sourced: str = "true") -> list[str]:
-        """Capture the job as a run of the store, and return the virtual GPU's launches meanwhile."""
+        """Capture the job as a run of the store, and return the kernels that the virtual GPU launched meanwhile."""
         path = self.folder / f"launches of {run}.txt"
         self.settings["VGPU_LOG"] = str(path)
         self.capture(run, job, sourced)
@@ -89,11 +92,11 @@ class Loop:
         return path.read_text(encoding="utf-8").splitlines()
 
     def plant_product(self, words: Mapping[int, str], *, better: bool) -> tuple[int, ...]:
-        """Plant times and faults of a product's solutions.
+        """Set the times and faults of a product's solutions.
 
-        ``words`` maps solutions to words of their kernels, the library's own choice first.  If ``better``, the second
-        solution is the best one, the third is faster but computes wrong values, the fourth hangs, and the fifth
-        crashes.  Returns the numbers of the second to the fifth.
+        ``words`` maps solutions to words of their kernels, the library's own choice first. If ``better`` is true, the
+        second solution is the best one, the third is faster but computes wrong values, the fourth hangs, and the fifth
+        crashes. Returns the numbers of the second to the fifth.
         """
         own, best, wrong, hanging, crashing = list(words)[:5]
         times = {own: OWN_US} | ({best: BEST_US, wrong: WRONG_US} if better else {})

@@ -1,4 +1,7 @@
-"""Edits of override files as people and programs make them. A seed chooses them, for any text of lines and cells."""
+"""Edit override files at random, as people and programs edit them. A seed chooses the edits.
+
+It works for any text of lines and cells.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ _COUNTS = (
 
 @dataclass(frozen=True)
 class Words:
-    """Words that belong to a format.
+    """Words of a file format that random edits use.
 
-    ``separator`` stands between cells. ``texts`` are whole cells to put in place of others. ``lines`` are whole lines
-    to put between others.
+    ``separator`` separates cells. ``texts`` are whole cells to put in place of others. ``lines`` are whole lines to put
+    between others.
     """
 
     separator: str
@@ -35,7 +38,7 @@ class Words:
 
 
 def mutated(seed: int, text: str, words: Words) -> bytes:
-    """Return the text after one to three edits."""
+    """Return the text after one to three random edits."""
     random_ = random.Random(seed)
     lines = text.split("\n")
     for _ in range(random_.choice((1, 1, 1, 2, 3))):
@@ -117,7 +120,7 @@ def _line(random_: random.Random, lines: Lines, words: Words) -> Lines:
 
 
 def _ends(random_: random.Random, lines: Lines, words: Words) -> Lines:
-    """Put something before or behind a line."""
+    """Put a blank, a separator or another character before or behind a line."""
     at = random_.randrange(len(lines))
     before, behind = random_.choice((("", words.separator), ("", " "), ("", "\r"), (" ", ""), ("\t", ""), ("", "\0")))
     lines[at] = f"{before}{lines[at]}{behind}"

@@ -1,4 +1,4 @@
-"""The unpacked ROCm libraries, and a Python in which ctypes finds them over the virtual GPU."""
+"""The unpacked ROCm libraries, and a Python in which ctypes finds them together with the virtual GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 VERSIONS = {"libhipblaslt1": "7.2.4", "libmiopen1": "7.2.4", "librocblas5": "7.2.4"}
-"""Debian's packages that this suite was written against, with the beginning of their versions."""
+"""Debian's packages that these tests were written for, with the beginning of their versions."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Rocm:
 
     @classmethod
     def installed(cls, folder: Path, made: Path) -> Rocm:
-        """Unpack and compile missing parts.  Raises CalledProcessError if that fails."""
+        """Unpack and compile missing parts of the installation. Raises CalledProcessError if that fails."""
         subprocess.run([HERE / "install.sh", folder], check=True)
         return cls(folder.resolve(), _launcher(folder.resolve(), made))
 
@@ -42,16 +42,16 @@ class Rocm:
             return dict(line.split() for line in file)
 
     def others(self) -> str:
-        """Name the packages whose version differs from ``VERSIONS``; "" if none does.
+        """Return the packages whose version differs from ``VERSIONS``, as text; "" if all versions are equal.
 
-        They differ once Debian's suite moves on.
+        They differ once Debian has newer packages.
         """
         found = self.versions()
         other = [name for name, version in VERSIONS.items() if not found.get(name, "").startswith(version)]
         return ", ".join(f"{name} {found.get(name, 'unknown')} instead of {VERSIONS[name]}" for name in other)
 
     def driver(self, name: str, environment: Mapping[str, str]) -> Driver:
-        """Start a program of ``drivers/`` with these settings."""
+        """Start a program of ``drivers/`` with these environment variables."""
         return Driver([str(self.launcher), str(HERE / "drivers" / f"{name}.py")], self.environment(environment))
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
@@ -84,8 +84,8 @@ class Driver:
     def ask(self, question: object) -> Any:
         """Ask a question and return the answer.
 
-        Raises CrashError if the library ended the child process that should answer (``forked.py``).  Raises
-        RuntimeError if the whole process ends.
+        Raises CrashError if the library ended the child process that should answer (``forked.py``). Raises RuntimeError
+        if the whole process ends.
         """
         assert self._process.stdin
         assert self._process.stdout

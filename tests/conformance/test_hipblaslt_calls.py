@@ -1,7 +1,7 @@
-"""Calls of any kind to hipBLASLt: from the bench log to a tuning file, and to what the next process reads from it.
+"""Tests of calls of any kind to hipBLASLt: logged, written to a tuning file, and run again with the file.
 
 Random products with epilogues, auxiliary matrices, scales, paddings, batches and workspaces are run and logged. Each
-key gets a solution that the heuristic offered for a call of that key. A fresh process then runs all calls again.
+key gets a solution that the heuristic offered for a call of that key. A new process then runs all calls again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ SCALES = {"a": 5, "b": 6, "c": 7, "d": 8}
 EPILOGUES = [1, 1, 1, 2, 4, 6, 32, 36, 65536, 65540, 131072]
 """Values of hipblasLtEpilogue_t without an auxiliary matrix."""
 KEPT = [130, 160, 164, 192, 208, 256, 512]
-"""RELU_AUX, GELU_AUX, GELU_AUX_BIAS, DGELU, DGELU_BGRAD, BGRADA, BGRADB."""
+"""Values of hipblasLtEpilogue_t with an auxiliary matrix or a bias gradient.
+
+They are RELU_AUX, GELU_AUX, GELU_AUX_BIAS, DGELU, DGELU_BGRAD, BGRADA, BGRADB.
+"""
 TYPES = {
     "gfx90a": [[F16] * 4, [F16] * 4, [BF16] * 4, [F16, F16, F32, F32], [F32] * 4, [I8, I8, I32, I32], [I8] * 4],
     "gfx1201": [
@@ -48,7 +51,7 @@ TYPES = {
 
 
 def call(chance: random.Random, arch: str) -> dict[str, Any]:
-    """Return a random call as ``drivers/hipblaslt_calls.py`` describes it."""
+    """Return a random call in the form that ``drivers/hipblaslt_calls.py`` takes."""
     types = chance.choice(TYPES[arch])
     integers = types[0] == I8
     sizes = {"m": chance.choice([17, 32, 64]), "n": chance.choice([1, 32, 33]), "k": chance.choice([32, 40, 64, 1024])}
@@ -85,7 +88,10 @@ def call(chance: random.Random, arch: str) -> dict[str, Any]:
 
 
 def without_workspace(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call with the same key that is another problem (by its leading dimensions) and offers no workspace."""
+    """Return a call with the same key in the tuning file that is another problem and offers no workspace.
+
+    It differs in its leading dimensions.
+    """
     return {**call, "pads": [x + 16 for x in call["pads"]], "workspace": 0}
 
 
@@ -93,7 +99,7 @@ def without_workspace(call: Mapping[str, Any]) -> dict[str, Any]:
 class Ran:
     """Calls that ran, by number.
 
-    ``problems`` holds each problem as the log's line names it. ``needs`` holds the offered solutions with the workspace
+    ``problems`` has each problem as the log's line names it. ``needs`` has the offered solutions with the workspace
     that each needs (bytes).
     """
 
@@ -123,9 +129,9 @@ def run(rocm: Rocm, folder: Path, calls: Sequence[object], most: int, settings: 
 
 @pytest.mark.parametrize(("arch", "device"), [("gfx90a", "gfx90a:sramecc+:xnack-"), ("gfx1201", "gfx1201")])
 def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: str, device: str) -> None:
-    """A call takes its row from the file if ``coverage`` reports a hit, and no other call takes a row.
+    """A call gets its row from the file if ``coverage`` reports a hit, and no other call gets a row.
 
-    The test uses the whole toolkit. As a control a run has the file's path in a variable of another name.
+    The test uses the whole toolkit. As a control, one run has the file's path in a variable of another name.
     """
     calls = [call(random.Random(number), arch) for number in range(sized(300, 6_000))]
     calls += [without_workspace(x) for x in calls[: len(calls) // 3] if x["workspace"]]
@@ -210,13 +216,21 @@ ASKED = [
     for types in ([F16] * 4, [BF16] * 4, [F32] * 4, [F16, F16, F32, F32], [I8] * 4)
     for compute in (0, 2, 4, 5, 6, 9)
 ]
-"""Types, and values of hipblasComputeType_t: 16F, 32F, 32F_FAST_16F, 32F_FAST_16BF, 32F_FAST_TF32, 32I."""
+"""Combinations of types and values of hipblasComputeType_t to try.
+
+The values are 16F, 32F, 32F_FAST_16F, 32F_FAST_16BF, 32F_FAST_TF32, 32I.
+"""
 ONLY_TRACE = {("f16_r", "f32_f16_r"), ("bf16_r", "f32_bf16_r")}
-"""Types of A and compute types that a bench line states as f32_r. The library looks up the call's own types."""
+"""Types of A and compute types whose true compute type only a Trace line states.
+
+A bench line states f32_r for them, but the library looks up the call's own types.
+"""
 
 
 def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Path) -> None:
-    """A row that is written from a call's Trace line is taken. A row from a bench line with another key is not."""
+    """The library uses a row that is written from a call's Trace line, but not a row from a bench line with another
+    key.
+    """
     some = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20, "scale": F32}
     calls = [some | {"types": types, "compute": compute} for types, compute in ASKED]
     device = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}
@@ -245,7 +259,10 @@ def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Pa
 
 
 def test_a_product_without_an_algorithm_asks_no_file(rocm: Rocm, tmp_path: Path) -> None:
-    """hipblasLtMatmul may be called without an algorithm. The library then chooses by itself, and not from the file."""
+    """If hipblasLtMatmul is called without an algorithm, the library does not use the tuning file.
+
+    It then chooses by itself.
+    """
     plain = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20}
     calls = [plain, plain | {"algorithm": False}]
     device = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}

@@ -1,4 +1,4 @@
-"""hipBLASLt's tuning files: the real library and our reader take the same rows from generated and edited files."""
+"""Tests of hipBLASLt's tuning files, generated and edited ones: the real library and logparse take the same rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.conftest import sized
 
 ARCH = "gfx90a:sramecc+:xnack-"
 TARGET = {"hipblaslt_revision": ""}
-"""Target without an arch. The library does not check the arch, while our reader refuses rows of another arch."""
+"""Target without an arch. The library does not check the arch, while logparse's reader refuses rows of another arch."""
 GIT = "Git Version: "
 DATA = {"f32_r": 0, "f64_r": 1, "f16_r": 2, "i8_r": 3, "i32_r": 10, "bf16_r": 14}
 COMPUTES = {"f32_r": (2, 0), "f32_f16_r": (4, 0), "xf32_r": (6, 0), "f64_r": (7, 1), "i32_r": (9, 10)}
@@ -87,7 +87,7 @@ def asked(call: GemmProblem) -> list[object]:
 
 
 def entry(call: GemmProblem, index: int, columns: Sequence[str]) -> list[str]:
-    """Return the lines of one entry, as hipblaslt-bench writes them with these columns."""
+    """Return the lines of one entry of a tuning file, as hipblaslt-bench writes them with these columns."""
     cells = dict.fromkeys(columns, "0") | {
         "transA": str(call.trans_a),
         "transB": str(call.trans_b),
@@ -105,7 +105,7 @@ def entry(call: GemmProblem, index: int, columns: Sequence[str]) -> list[str]:
 
 
 def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequence[int]]) -> str:
-    """Return a file of some entries. Some entries share a key, and some have indices of other calls."""
+    """Return a random tuning file. Some entries share a key, and some have indices of other calls."""
     random_ = random.Random(seed)
     lines = [GIT]
     columns = random_.choice((TUNING_COLUMNS, NEEDED, WIDE))
@@ -137,7 +137,10 @@ def row_of_object(target: Mapping[str, str], call: GemmProblem) -> GemmProblem:
 
 @pytest.mark.parametrize("through", ["functions", "object"])
 def test_hipblaslt_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path, through: str) -> None:
-    """This also holds through the C++ object, whose calls have other keys."""
+    """The real library takes the rows that logparse's reader predicts, through the C functions and the C++ object.
+
+    Calls through the object have other keys.
+    """
     every = calls()
     path = tmp_path / "tuning.txt"
     format, count = OVERRIDE_FORMAT, sized(360, 3_600)

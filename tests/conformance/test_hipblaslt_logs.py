@@ -1,4 +1,7 @@
-"""Logs of the real hipBLASLt and what our readers find in them: settings, threads, and ends of a process."""
+"""Tests of logs that the real hipBLASLt writes: logparse's readers find the right calls in them.
+
+They vary the settings, the number of threads, and how the process ends.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ MACHINE = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}
 
 
 def job(rocm: Rocm, folder: Path, threads: int, end: str, **settings: str) -> bytes:
-    """Run a job of ``threads`` threads and return its standard error.  Its log files lie in the folder."""
+    """Run a job with ``threads`` threads and return its standard error. Its log files lie in the folder."""
     path = {"HIPBLASLT_LOG_FILE": str(folder / "hipblaslt_%i.log")}
     words = [json.dumps(x) for x in (CALLS[:threads], TIMES, end)]
     command = [str(rocm.launcher), str(HERE / "drivers/hipblaslt_threads.py"), *words]
@@ -28,7 +31,7 @@ def job(rocm: Rocm, folder: Path, threads: int, end: str, **settings: str) -> by
 
 
 def counts(store: Store, folder: Path) -> dict[str, int]:
-    """Return the calls per category in the job's log, as ingest reads it."""
+    """Return the number of calls per log category in the job's log, as ingest reads it."""
     (path,) = folder.glob("hipblaslt_*.log")
     ingest([str(path)], store, run="job")
     calls = store.frames()["calls"]
@@ -45,11 +48,11 @@ def test_bench_lines_outlive_the_process(rocm: Rocm, store: Store, tmp_path: Pat
 
 
 def test_of_all_categories_in_four_threads_the_profile_counts(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """If several categories are logged together, lines get lost. Each category alone is complete.
+    """If several threads log several categories together, only the profile is complete.
 
-    Bench lines, trace lines and API lines come from source files of the library with a lock each, and go into one
-    buffer. Together they are lost, torn, or written twice (under mask 31 in some 15 % of the runs).  The profile is
-    written at the end, and is complete.
+    Each category alone is complete. Bench lines, trace lines and API lines come from source files of the library with a
+    lock each, and go into one buffer. Together they are lost, torn, or written twice (under mask 31 in some 15 % of the
+    runs). The profile is written at the end.
     """
     lines = Counter(alone(rocm, tmp_path, "32").splitlines())
     assert list(lines.values()) == [TIMES] * 4
@@ -68,7 +71,7 @@ def test_of_all_categories_in_four_threads_the_profile_counts(rocm: Rocm, store:
 
 
 def alone(rocm: Rocm, folder: Path, mask: str) -> bytes:
-    """Return the log of four threads, written in a folder of its own."""
+    """Return the log that four threads write with this mask, in its own folder."""
     folder = folder / mask
     folder.mkdir()
     job(rocm, folder, 4, "exit", HIPBLASLT_LOG_MASK=mask)
@@ -86,7 +89,7 @@ def test_an_empty_level_switches_the_log_off(rocm: Rocm, tmp_path: Path) -> None
 
 
 def test_a_log_that_cannot_be_written_costs_the_job(rocm: Rocm, tmp_path: Path) -> None:
-    """If the disk is full, products fail, and the process aborts at its end.
+    """If the disk is full, the library's log makes products fail, and the process aborts at its end.
 
     If the log file cannot be created, the library writes to standard error instead.
     """

@@ -1,6 +1,6 @@
-"""The loop with the real hipBLASLt: a job, its log, a replay, the tuning file, the job again, and the proof.
+"""The whole loop with the real hipBLASLt: a job, its log, a replay, the tuning file, the job again, and the proof.
 
-The times of its kernels are planted, so the right result is known.  Each product has about a dozen solutions.
+The test chooses the times of the kernels, so the right result is known. Each product has about a dozen solutions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def solutions(loop: Loop) -> dict[int, str]:
-    """Return the library's solutions, its own choice first. Each has words that only its own first kernel contains."""
+    """Return the library's solutions, its own choice first, with words that only the solution's own kernel contains."""
     lines = loop.run(*loop.job("hipblaslt_job", CALL, 1, 20)).splitlines()
     return {index: launches[0] for index, launches in map(json.loads, lines)}
 
@@ -42,7 +42,10 @@ def before(loop: Loop) -> None:
 
 
 def test_the_planted_best_is_found_written_used_and_verified(loop: Loop) -> None:
-    """This also holds if a faster kernel computes wrong values, others hang or crash, and the clock is unsteady."""
+    """The fastest right solution is found, written to a file, used by the job and verified.
+
+    This is so even if a faster kernel computes wrong values, others hang or crash, and the clock is unsteady.
+    """
     words = solutions(loop)
     best, *faulty = loop.plant_product(words, better=True)
     before(loop)
@@ -64,9 +67,9 @@ def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
 
 
 def test_a_call_of_a_size_between_is_served_by_the_rows_of_its_ends(loop: Loop) -> None:
-    """A call with n = 80 lies between two measured sizes, and the library's own choice is slow for it, too.
+    """``recommend --ladder`` writes a row that serves a call whose size lies between two measured sizes.
 
-    ``recommend --ladder`` must write a row that serves this call.
+    The call has n = 80, and the library's own choice is slow for it, too.
     """
     words = solutions(loop)
     own, best = list(words)[:2]
@@ -84,9 +87,9 @@ def test_a_call_of_a_size_between_is_served_by_the_rows_of_its_ends(loop: Loop) 
 
 
 def test_the_rows_by_which_a_kernel_runs_are_named(loop: Loop) -> None:
-    """The file has two rows with one key. If the first row is left out, the library takes the second.
+    """``bisect`` names both rows of a file that make the library run a kernel.
 
-    So ``bisect`` must name both rows.
+    The two rows have one key. If the first row is left out, the library takes the second.
     """
     index = list(solutions(loop))[1]
     types = {"a_type": "bf16_r", "b_type": "bf16_r", "c_type": "f32_r", "d_type": "f32_r", "compute_type": "f32_r"}

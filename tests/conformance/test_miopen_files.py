@@ -1,4 +1,4 @@
-"""MIOpen's user find-db: which solver the real library's immediate mode takes under generated and edited files."""
+"""Tests of MIOpen's user find-db: which solver the real library takes under generated and edited files."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ def item(solver: str, direction: str, ms: float) -> str:
 
 
 def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
-    """Return records of some problems, with applicable and other solvers, in any order of their times."""
+    """Return random find-db records of some problems.
+
+    They have solvers that can and cannot run the problem, in any order of their times.
+    """
     random_ = random.Random(seed)
     lines = []
     for problem in random_.sample(calls, random_.randrange(4, 16)):
@@ -87,9 +90,9 @@ def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
 
 
 def expected(reading: Reading[Any], call: Problem) -> str | None:
-    """Return the name of an expected difference between Find and the immediate mode, or None.
+    """Return the name of an expected difference between MIOpen's Find and its immediate mode, or None.
 
-    Our reader follows Find, while the driver asks the immediate mode.
+    logparse's reader follows Find, while the driver asks the immediate mode.
     """
     rows = reading.by_key.get(OVERRIDE_FORMAT.key(call, TARGET) or "", ())
     whys = [breach.note.message for row in rows for breach in row.breaches]
@@ -113,11 +116,17 @@ FOUND = {
     f"GemmFwdRest:0.1,{10**22},miopenConvolutionFwdAlgoGEMM": (DIRECT, 0.5),
     "GemmFwdRest:0.1,0,miopenConvolutionFwdAlgoDirect": (GEMM, 0.1),
 }
-"""Item of a record that also has the naive solver with 0.5 ms → algorithm and ms of Find's result in hybrid modes."""
+"""Entries of a find-db record, and the algorithm and time (ms) that Find then reports.
+
+The record also has the naive solver with 0.5 ms. Find runs in a hybrid mode.
+"""
 
 
 def test_find_is_as_the_expected_differences_state(rocm: Rocm, tmp_path: Path) -> None:
-    """Find ignores a negative time, and a workspace that no GPU has.  It does not check an item's algorithm."""
+    """MIOpen's Find ignores a negative time, and a workspace that no GPU has.
+
+    It does not check an entry's algorithm.
+    """
     (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
     (tmp_path / "empty").mkdir()
     (tmp_path / "db").mkdir()
@@ -147,11 +156,14 @@ NAMES = {
     FILE.upper(): False,
     FILE.replace(".ufdb", ".fusion.ufdb"): False,  # only for fusion plans
 }
-"""Names of a user find-db → whether this build on this device opens it."""
+"""File names of a user find-db, each with the information whether MIOpen on this device opens it."""
 
 
 def test_names_that_are_opened(rocm: Rocm, tmp_path: Path) -> None:
-    """MIOpen ignores a file with any other name and prints nothing. So our reader must refuse such a file."""
+    """logparse's reader refuses a find-db whose name MIOpen would not open.
+
+    MIOpen ignores a file with any other name and prints nothing.
+    """
     one = asked()[0]
     data = f"{key_of(call(one))}={item(NAIVE['F'], 'F', 0.5)}\n".encode()
     (tmp_path / "empty").mkdir()
@@ -168,9 +180,9 @@ def test_names_that_are_opened(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_the_number_in_the_name_of_an_rdna_device(rocm: Rocm, tmp_path: Path) -> None:
-    """The number in a file's name is HIP's count of compute units.
+    """The number in a find-db's file name is the number of compute units that HIP reports.
 
-    For a Radeon RX 9070 XT with 64 CUs HIP counts 32, so that MIOpen opens ``gfx1201_32``.
+    For a Radeon RX 9070 XT with 64 CUs HIP reports 32, so MIOpen opens ``gfx1201_32``.
     """
     one = asked()[0]
     data = f"{key_of(call(one))}={item(NAIVE['F'], 'F', 0.5)}\n".encode()
@@ -190,9 +202,9 @@ def test_the_number_in_the_name_of_an_rdna_device(rocm: Rocm, tmp_path: Path) ->
 
 
 def test_databases_of_fusions_and_batch_normalisations(rocm: Rocm, tmp_path: Path) -> None:
-    """MIOpen writes these databases beside those for convolutions, under other keys.
+    """MIOpen writes separate databases for fusions and batch normalisations, and logparse does not judge their rows.
 
-    But the parameters of a fusion's solver are in the perf-db for convolutions, under the convolution's key.
+    The parameters of a fusion's solver are in the perf-db for convolutions, under the convolution's key.
     """
     device, norms = "gfx906_60.HIP.3_5_1_", "batchnorm_gfx906_60.HIP.3_5_1_.udb.txt"
     settings = SETTINGS | {"VGPU_ARCH": "gfx906:sramecc+:xnack-", "VGPU_CUS": "60"}
@@ -217,13 +229,13 @@ def test_databases_of_fusions_and_batch_normalisations(rocm: Rocm, tmp_path: Pat
 
 
 MODES = [("", ""), ("1", ""), ("2", ""), ("3", ""), ("5", ""), ("5", "1"), ("5", "2"), ("3", "3")]
-"""Values of MIOPEN_FIND_MODE and MIOPEN_FIND_ENFORCE; "" leaves a variable unset."""
+"""Pairs of values of MIOPEN_FIND_MODE and MIOPEN_FIND_ENFORCE; "" leaves a variable unset."""
 
 
 def test_find_modes_that_pass_over_rows(rocm: Rocm, tmp_path: Path) -> None:
-    """In mode NORMAL (1), or with MIOPEN_FIND_ENFORCE from 2 on, MIOpen measures again and overwrites the row.
+    """In some find modes MIOpen ignores the find-db's row, measures again and overwrites the row.
 
-    In all other cases MIOpen uses the row.
+    These are the mode NORMAL (1), and MIOPEN_FIND_ENFORCE from 2 on. In all other cases MIOpen uses the row.
     """
     (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
     for name in ("empty", "db"):
@@ -261,7 +273,9 @@ def test_miopen_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:
         own = found(b"")
 
         def ask(data: bytes) -> list[int | str]:
-            """Return the solver's number, or "own" if solver and time equal the library's own estimate."""
+            """Return the solver's number for each convolution, or "own" if solver and time equal the library's own
+            estimate.
+            """
             return ["own" if x is None or x == y else x[0] for x, y in zip(found(data), own, strict=True)]
 
         def plain(given: Mapping[int, Sequence[Solution]]) -> bytes:

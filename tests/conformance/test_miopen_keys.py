@@ -1,4 +1,4 @@
-"""Convolutions of random form: our key of the command that MIOpen logs is the key that MIOpen itself looks up."""
+"""Tests with random convolutions that logparse's key of the logged command is the key that MIOpen itself looks up."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _KEY = re.compile(r"Looking for key (\d\S*x\S*) in ")
 
 
 def form(chance: random.Random) -> list[object]:
-    """Return a random call as ``drivers/miopen_keys.py`` describes it.
+    """Return a random call in the form that ``drivers/miopen_keys.py`` takes.
 
-    Calls are 2-D or 3-D, in groups, transposed, channels last, with many 1s. In some calls each tensor has a layout of
-    its own, or gaps.
+    Calls are 2-D or 3-D, in groups, transposed, channels last, with many 1s. In some calls the tensors have different
+    layouts, or gaps.
     """
     axes, transposed, groups = chance.choice([2, 2, 3]), chance.random() < 0.3, chance.choice([1, 1, 2, 4])
     pad, sizes = [[chance.choice(x) for _ in range(axes)] for x in ([0, 1, 2], [1, 2, 3, 5, 7])]
@@ -45,9 +45,10 @@ def form(chance: random.Random) -> list[object]:
 
 
 def test_a_command_has_the_key_that_is_looked_up(rocm: Rocm, tmp_path: Path) -> None:
-    """If a size is 1, the strides of a tensor fit several layouts.
+    """The key that logparse makes from MIOpen's logged command is the key that MIOpen looks up.
 
-    MIOpen derives the layout in the command from the strides of one tensor, and the layout in the key from all three.
+    This is difficult if a size is 1, because the strides of a tensor then fit several layouts. MIOpen derives the
+    layout in the command from the strides of one tensor, and the layout in the key from all three.
     """
     calls = [form(random.Random(number)) for number in range(sized(400, 4_000))]
     folders = {f"MIOPEN_{x}": str(tmp_path / x) for x in ("USER_DB_PATH", "CUSTOM_CACHE_DIR")}

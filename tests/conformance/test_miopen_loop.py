@@ -1,7 +1,7 @@
-"""The loop with the real MIOpen: Find's times, a slow backward-weight convolution, a replay, a user find-db, the proof.
+"""The whole loop with the real MIOpen: Find, a slow weight gradient, a replay, a user find-db, the proof.
 
-MIOpen's real Find times its solvers under planted times and writes the user find-db.  By that file the job runs the
-naive solver for each backward-weight convolution.  Then other times are planted, as if a new build had made one solver
+MIOpen's real Find times its solvers under times that the test chooses, and writes the user find-db. By that file the
+job runs the naive solver for each weight gradient. Then other times are chosen, as if a new build had made one solver
 fast.
 """
 
@@ -30,7 +30,7 @@ AS_FOUND = [
     *((1, helper) for helper in ("Im2d2Col", "Col2Im", "SubTensorOp")),
 ]
 BETTER, WRONG, CRASHING, HANGING = 32, 48, 64, 80
-"""Output channels of four layers. Each layer's solver has another planted behaviour."""
+"""Output channels of four layers. The fastest solver of each layer behaves in another way."""
 NAIVE, GEMM = "ConvDirectNaiveConvWrw", "GemmWrwUniversal"
 
 
@@ -39,12 +39,12 @@ def call(direction: str, channels: int) -> list[object]:
 
 
 def product(channels: int) -> str:
-    """Return words that identify the product kernel of the GEMM solver for a layer's backward weights."""
+    """Return words that identify the matrix product kernel of the GEMM solver for a layer's weight gradient."""
     return f"Cijk_Alik_Bljk m=144 n={channels}"
 
 
 def fastest(path: Path) -> dict[str, str]:
-    """Return output channels → fastest solver, over the backward-weight records of a file."""
+    """Return the fastest solver of each weight gradient in a find-db: {output channels: solver}."""
     found = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         key, _, items = line.partition("=")
@@ -76,14 +76,17 @@ def before(loop: Loop, calls: list[list[object]]) -> str:
 
 
 def flagged(loop: Loop) -> set[str]:
-    """Return the problems that slow-wrw lists with a saving, without any replay."""
+    """Return the problems that the analyzer slow-wrw lists with a saving, without any replay."""
     loop.logparse("recommend", "--out", "before a replay")
     rows = loop.rows("select problem from findings where analyzer = 'slow-wrw' and saving_us > 0")
     return {row["problem"] for row in rows}
 
 
 def test_a_slow_backward_weight_is_found_written_used_and_verified(loop: Loop) -> None:
-    """This also holds if the fastest solvers of other layers compute wrong values, crash or hang."""
+    """A slow weight gradient is found, and a faster solver is written to a file, used by the job and verified.
+
+    This is so even if the fastest solvers of other layers compute wrong values, crash or hang.
+    """
     calls = [call(direction, BETTER) for direction in "FBW"]
     calls += [call("W", channels) for channels in (WRONG, CRASHING, HANGING)]
     written = before(loop, calls)

@@ -1,4 +1,7 @@
-"""MIOpen's user perf-db: parameters with which the real library builds solvers under generated and edited files."""
+"""Tests of MIOpen's user perf-db: parameters with which the real library builds solvers.
+
+The files are generated and edited.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ KINDS = {
     "B": ["BwdDataV1R1"],
     "W": ["V4R1WrW", "V4R4WrW", "WrwV4R4Xdlops", "WrwV4R4Xdlops_Padded_Gemm"],
 }
-"""Tunable solvers whose sources this build has, and which hiprtc compiles."""
+"""Tunable solvers whose sources this build of MIOpen has, and which hiprtc compiles."""
 SHAPES = [([128, 64, 28, 28, 64, 3, 3], 1, 1, 1), ([64, 128, 14, 14, 256, 1, 1], 0, 1, 1)]
 NUMBERS = {name: number for number, name in SOLVERS.items()}
 WORDS = Words(
@@ -48,7 +51,7 @@ WORDS = Words(
 
 Pair: TypeAlias = tuple[ConvProblem, str]
 Tried: TypeAlias = tuple[int, str]
-"""Number of a (convolution, solver) pair, and parameters for it."""
+"""A number that identifies a (convolution, solver) pair, and a text of parameters for it."""
 
 
 def shipped(rocm: Rocm) -> dict[str, list[str]]:
@@ -63,7 +66,7 @@ def shipped(rocm: Rocm) -> dict[str, list[str]]:
 
 
 def generated(seed: int, pairs: Sequence[Pair], texts: Mapping[str, Sequence[str]]) -> str:
-    """Return records of some problems, each with parameters of some solvers in any order."""
+    """Return random perf-db records of some problems, each with parameters of some solvers in any order."""
     random_ = random.Random(seed)
     records: dict[str, list[str]] = {}
     for problem, solver in random_.sample(pairs, random_.randrange(3, len(pairs))):
@@ -74,7 +77,7 @@ def generated(seed: int, pairs: Sequence[Pair], texts: Mapping[str, Sequence[str
 
 
 def plain(pairs: Sequence[Pair], given: Mapping[int, str]) -> bytes:
-    """Return a file with these parameters of pairs."""
+    """Return a well-formed perf-db file with these parameters of (convolution, solver) pairs."""
     records: dict[str, list[str]] = {}
     for number, parameters in given.items():
         problem, solver = pairs[number]
@@ -83,14 +86,14 @@ def plain(pairs: Sequence[Pair], given: Mapping[int, str]) -> bytes:
 
 
 def parameters_of(reading: Reading[Any], pair: Pair) -> str | None:
-    """Return the parameters that our reader finds for a pair. Return None if it finds no row."""
+    """Return the parameters that logparse's reader finds for a pair. Return None if it finds no row."""
     problem, solver = pair
     row = look_up(OVERRIDE_FORMAT, reading, problem, has=lambda solution: solution.id == solver).row
     return None if row is None else row.text.partition(":")[2]
 
 
 def ends(reading: Reading[Any], pairs: Sequence[Pair]) -> bool:
-    """Tell whether our reader states that one of the pairs may end the process."""
+    """Tell whether logparse's reader warns that one of the pairs may crash the process."""
     for problem, solver in pairs:
         for row in reading.by_key.get(str(perf_key_of(problem)), ()):
             crashes = any(breach.note.rule == "crash" for breach in row.breaches)
@@ -102,7 +105,7 @@ def ends(reading: Reading[Any], pairs: Sequence[Pair]) -> bool:
 def built(
     ask: Callable[[bytes], Sequence[str | None]], pairs: Sequence[Pair], tried: set[Tried]
 ) -> dict[Tried, str | None]:
-    """Return what the library builds with these parameters, each alone in a well-formed file."""
+    """Return what the library builds with each text of parameters, each alone in a well-formed file."""
     found: dict[Tried, str | None] = {}
     queues = [sorted(text for number, text in tried if number == at) for at in range(len(pairs))]
     while any(queues):

@@ -1,4 +1,4 @@
-"""The registry of solvers as the real library has it: numbers, names and algorithms."""
+"""Tests of logparse's list of MIOpen's solvers against the real library: numbers, names and algorithms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from logparse.libraries.miopen.solvers import ID_OF_CODE, SOLVERS, is_registered
 from tests.conformance.rocm import Rocm
 
 CONVOLUTION = 1
-"""``miopen::solver::Primitive::Convolution``."""
+"""The value of ``miopen::solver::Primitive::Convolution``."""
 
 
 def test_every_solver_of_the_library_has_its_number_and_algorithm(rocm: Rocm) -> None:

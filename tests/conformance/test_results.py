@@ -1,4 +1,4 @@
-"""The replay finds the results of real libraries' solutions right: epilogues, scales, groups, 3-D convolutions.
+"""Tests that a replay accepts the results of real libraries' solutions: epilogues, scales, groups, 3-D convolutions.
 
 The virtual GPU computes the kernels, so each result is compared with the reference as on a GPU. This includes the
 matrix and the vector that an epilogue writes besides D.
@@ -55,7 +55,10 @@ DEEP = [
     for direction, first, last in [("F", "4-6-14-12", "8-6-14-12"), *((x, "8-6-14-12", "4-6-14-12") for x in "BW")]
     for filter_, pad in (("3x3x3", "1x1x1"), ("1x1x1", "0x0x0"))
 ]
-"""Direction, and the beginning of MIOpen's key. The key's first tensor is the image or, backward, the output."""
+"""Directions and beginnings of MIOpen's keys of 3-D convolutions.
+
+A key's first tensor is the image or, in the backward directions, the output.
+"""
 
 
 def product(kind: str = "f16_r", trans: str = "NN", **fields: Any) -> GemmProblem:
@@ -65,7 +68,9 @@ def product(kind: str = "f16_r", trans: str = "NN", **fields: Any) -> GemmProble
 
 
 def judged(loop: Loop, backend: str, problems: Sequence[Problem], most: int) -> list[list[tuple[float, str]]]:
-    """Return, per problem, the error and the fault of each of the library's first solutions."""
+    """Return, per problem, the error of each of the library's first solutions and a text that says what is wrong with
+    it.
+    """
     lines = loop.run(*loop.job("checks", backend, [x.text for x in problems], most)).splitlines()
     return [json.loads(line) for line in lines]
 
@@ -90,7 +95,7 @@ def logged(folder: Path, problems: Sequence[Problem]) -> None:
 
 
 def test_epilogues_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """The logs also state the right epilogues, in three categories."""
+    """Products with every epilogue give right results, and three kinds of logs state the right epilogues."""
     problems = [product(**fields) for fields in EPILOGUES.values()]
     assert [x.epilogue for x in problems] == list(EPILOGUES)
     written = {"HIPBLASLT_LOG_MASK": "98", "HIPBLASLT_LOG_FILE": str(tmp_path / "hipblaslt_%i.log")}
@@ -99,9 +104,9 @@ def test_epilogues_are_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_a_vector_of_alphas_is_right(rocm: Rocm, tmp_path: Path) -> None:
-    """A vector of alphas multiplies each row of D by its own factor.
+    """Products with a vector of alphas give right results, also with a bias and if K is split.
 
-    The result is right if K is split, too, and with a bias. The factor is applied before C is added.
+    The vector multiplies each row of D by its own factor. The factor is applied before C is added.
     """
     plain: Mapping[str, Any] = {"scale_alpha_vector": True, "beta": "nonzero"}
     bias: Mapping[str, Any] = {"bias": True, "bias_type": "f16_r", "activation": "relu"}
@@ -110,7 +115,10 @@ def test_a_vector_of_alphas_is_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """Some solutions split the sum of 4,096 products over K, and scale the partial sums."""
+    """Products of 8-bit floats with scales give right results.
+
+    Some solutions split the sum of 4,096 products over K, and scale the partial sums.
+    """
     problems = [product("f8_r", "TN", **fields) for fields in SCALED]
     written = {"HIPBLASLT_LOG_MASK": "98", "HIPBLASLT_LOG_FILE": str(tmp_path / "hipblaslt_%i.log")}
     all_right(Loop(rocm, tmp_path, GFX1201 | written), "hipblaslt", problems, 40)
@@ -118,7 +126,10 @@ def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """MIOpen's GEMM solvers (with 3-D columns of the image, or without columns) and its naive solvers are tested."""
+    """3-D convolutions give right results.
+
+    MIOpen's GEMM solvers (with 3-D columns of the image, or without columns) and its naive solvers are tested.
+    """
     folders = {f"MIOPEN_{name}": str(tmp_path) for name in ("SYSTEM_DB_PATH", "USER_DB_PATH", "CUSTOM_CACHE_DIR")}
     problems = [problem_from_key(f"{key}-0-NCDHW-FP16-{direction}") for direction, key in DEEP]
     all_right(Loop(rocm, tmp_path, MIOPEN | folders), "miopen", problems, 9)
@@ -134,7 +145,7 @@ def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
 def test_a_wrong_kernel_is_found(
     rocm: Rocm, tmp_path: Path, several: Sequence[Mapping[str, Any]], kernel: str, fault: str
 ) -> None:
-    """The kernel may also spoil only the results that are written besides D."""
+    """A kernel that computes wrong values is found, even if it spoils only the results that are written besides D."""
     problems = [product(**fields) for fields in several]
     loop = Loop(rocm, tmp_path, GFX90A | {"VGPU_WRONG": kernel})
     for ((_, text),) in judged(loop, "hipblaslt", problems, 1):

@@ -1,6 +1,7 @@
-"""rocBLAS's override files: the real library launches the kernels that our reader finds, in generated and edited files.
+"""Tests of rocBLAS's override files: the real library launches the kernels that logparse's reader predicts.
 
-All calls have β = 0, because the library compares the value of β, which our problems do not contain.
+The files are generated and edited. All calls have β = 0, because the library compares the value of β, which logparse's
+problems do not contain.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ TYPES = [
     *(("f32_r", "f32_r", "f32_r"), ("f64_r", "f64_r", "f64_r"), ("i8_r", "i32_r", "i32_r")),
 ]
 SHAPES = [(96, 64, 128, 1, 0), (64, 96, 128, 1, 0), (96, 64, 128, 1, 8), (96, 64, 128, 3, 0)]
-"""m, n, k, batch, and how much larger the leading dimensions are than the smallest possible ones."""
+"""Sizes of products: m, n, k, batch, and how much larger the leading dimensions are than the smallest possible ones."""
 TRANSPOSES = [("N", "N"), ("T", "N"), ("N", "T")]
 WORDS = Words(
     separator=",",
@@ -78,14 +79,14 @@ def asked(call: GemmProblem) -> list[object]:
 
 
 def row(call: GemmProblem, index: int, strides: bool) -> str:
-    """Return a row as rocblas-gemm-tune writes it. ``index`` is Tensile's."""
+    """Return a row as rocblas-gemm-tune writes it. ``index`` is the index in the library Tensile."""
     sizes = [call.trans_a, call.trans_b, call.m, call.n, call.batch_count, call.k, 1, 0, call.lda, call.ldb, call.ldc]
     more = [call.stride_a, call.stride_b, call.stride_c] if strides else []
     return ",".join(map(str, [*sizes, *more, call.a_type, call.d_type, call.compute_type, index]))
 
 
 def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequence[int]]) -> str:
-    """Return rows for some calls.
+    """Return a random override file with rows for some calls.
 
     Some rows share a key, some have indices of other calls, and rows of batched calls may have strides.
     """
@@ -135,9 +136,9 @@ def test_rocblas_launches_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> N
 
 
 def test_both_functions_of_a_product_take_what_is_written(rocm: Rocm, tmp_path: Path) -> None:
-    """``rocblas_sgemm``, ``_hgemm`` and ``_dgemm`` find other rows than ``rocblas_gemm_ex``.
+    """Both functions that can compute a product use the rows that are written for them, and ``coverage`` predicts this.
 
-    ``coverage`` knows which rows each function finds.
+    ``rocblas_sgemm``, ``_hgemm`` and ``_dgemm`` find other rows than ``rocblas_gemm_ex``.
     """
     every = [x for x in calls() if x.batch_count == 1 and x.a_type == x.compute_type]
     path = tmp_path / "override.csv"

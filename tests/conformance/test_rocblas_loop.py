@@ -1,6 +1,6 @@
-"""The loop with the real rocBLAS: a job, its bench log, a replay, the override file, the job again.
+"""The whole loop with the real rocBLAS: a job, its bench log, a replay, the override file, the job again.
 
-The times of its kernels are planted.  The product has 68 solutions.
+The test chooses the times of the kernels. The product has 68 solutions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def solutions(loop: Loop) -> dict[int, str]:
-    """Return kernel names by solution: the library's own choice (0), and solutions with a kernel of their own."""
+    """Return the kernel name of each solution: the library's own choice (0), and solutions with their own kernel."""
     lines = loop.run(*loop.job("rocblas_job", CALL, 0)).splitlines()
     names = {index: launches[0].split()[0] for index, launches in map(json.loads, lines)}
     all_names = list(names.values())
@@ -54,7 +54,10 @@ def before(loop: Loop) -> None:
 
 
 def test_the_planted_best_is_found_written_and_used(loop: Loop) -> None:
-    """This also holds if a faster kernel computes wrong values, others hang or crash, and the clock is unsteady."""
+    """The fastest right solution is found, written to a file and used by the job.
+
+    This is so even if a faster kernel computes wrong values, others hang or crash, and the clock is unsteady.
+    """
     names = solutions(loop)
     best, *faulty = loop.plant_product(names, better=True)
     before(loop)

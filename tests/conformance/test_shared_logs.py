@@ -1,4 +1,4 @@
-"""Logs of the real rocBLAS and MIOpen into which several threads or processes write, and what our readers find."""
+"""Tests of logs of the real rocBLAS and MIOpen into which several threads or processes write."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIND = MACHINE | {
 
 
 def start(rocm: Rocm, log: Path, settings: dict[str, str], driver: str, *words: object) -> subprocess.Popen[bytes]:
-    """Start a job that appends its standard error to the log."""
+    """Start a job that appends its standard error to the log file."""
     command = [str(rocm.launcher), str(HERE / "drivers" / f"{driver}.py"), *map(json.dumps, words)]
     with open(log, "ab") as file:
         return subprocess.Popen(command, env=rocm.environment(settings), stdout=subprocess.DEVNULL, stderr=file)
@@ -40,9 +40,9 @@ def read(log: Path, store: Store) -> Store:
 
 
 def test_rocblas_writes_each_call_once(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """Four threads write bench, profile and trace lines of rocBLAS to standard error.
+    """If four threads log together, each kind of rocBLAS log that logparse reads has each call exactly once.
 
-    Each of the layers that we read has each call exactly once.
+    The threads write bench, profile and trace lines to standard error.
     """
     log = tmp_path / "stderr"
     settings = MACHINE | {"ROCBLAS_LAYER": "7", "ROCBLAS_USE_HIPBLASLT": "0"}
@@ -71,7 +71,7 @@ def test_a_file_that_rocblas_cannot_open_costs_the_job(rocm: Rocm, tmp_path: Pat
 
 @pytest.mark.parametrize("named", [False, True], ids=["no thread is named", "each line names its thread"])
 def test_times_of_miopen_stay_with_their_problem(rocm: Rocm, tmp_path: Path, named: bool) -> None:
-    """Two processes run MIOpen's Find at once. No time goes to a problem of the other process.
+    """If two processes run MIOpen's Find into one log, no time is given to a problem of the other process.
 
     If a line does not name its thread, its time may be left out.
     """
@@ -97,9 +97,9 @@ def test_times_of_miopen_stay_with_their_problem(rocm: Rocm, tmp_path: Path, nam
 
 
 def test_processes_share_a_user_find_db(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """Four processes run MIOpen's Find at once, all with one convolution in common. The file has every record once.
+    """If four processes run MIOpen's Find at the same time, their common user find-db has every record once.
 
-    A lock that a killed process left behind does not change this.
+    They have one convolution in common. A lock that a killed process left behind does not change this.
     """
     folder = tmp_path / "db"
     lock = folder / "miopen-lockfiles" / "gfx942130.HIP.3_5_1_.ufdb.txt.lock.fslock"

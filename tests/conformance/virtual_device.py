@@ -1,7 +1,7 @@
-"""The virtual GPU (``virtual_gpu/``) in this process, as a device of the replay, and backends on this device.
+"""Use the virtual GPU (``virtual_gpu/``) as a device of the replay, with the replay's backends.
 
-Libraries launch kernels on the virtual GPU through functions of the HIP runtime.  Operands are in the host's memory.
-Torch is not built for this device.  So streams and events use the HIP functions as well, in place of the parts of
+Libraries launch kernels on the virtual GPU through functions of the HIP runtime. Operands are in the host's memory.
+Torch is not built for this device. So streams and events use the HIP functions as well, in place of the parts of
 ``torch.cuda`` that a measurement needs.
 """
 
@@ -21,7 +21,7 @@ from logparse.libraries.miopen import replay as miopen
 from logparse.libraries.rocblas import replay as rocblas
 
 _NOT_READY = 600
-"""hipErrorNotReady (hip_runtime_api.h)."""
+"""The value of hipErrorNotReady (hip_runtime_api.h)."""
 
 
 class _Dim3(ctypes.Structure):
@@ -32,7 +32,7 @@ ONE = _Dim3(1, 1, 1)
 
 
 class Event:
-    """``torch.cuda.Event`` over HIP's functions, on the only stream."""
+    """Replacement for ``torch.cuda.Event`` that uses HIP's functions, on the only stream."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime, self._event = runtime, ctypes.c_void_p()
@@ -42,7 +42,7 @@ class Event:
         self._runtime.ask("hipEventDestroy", self._event)
 
     def record(self) -> None:
-        """Enqueue the event."""
+        """Enqueue the event on the stream."""
         self._runtime.ask("hipEventRecord", self._event, self._runtime.stream)
 
     def query(self) -> bool:
@@ -53,11 +53,11 @@ class Event:
         return bool(status == 0)
 
     def synchronize(self) -> None:
-        """Wait for the event."""
+        """Wait until the device has reached the event."""
         self._runtime.ask("hipEventSynchronize", self._event)
 
     def elapsed_time(self, end: Event) -> float:
-        """Return the time from this event to another, ms."""
+        """Return the time from this event to another in ms."""
         ms = ctypes.c_float()
         self._runtime.ask("hipEventElapsedTime", ctypes.byref(ms), self._event, end._event)
         return ms.value
@@ -84,7 +84,7 @@ class Runtime:
             raise RuntimeError(f"{function} returned {status}")
 
     def sleep(self, cycles: int) -> None:
-        """Hold the device with a kernel that spins, as ``torch.cuda._sleep`` does."""
+        """Keep the device busy with a kernel that spins for this many cycles, as ``torch.cuda._sleep`` does."""
         count = ctypes.c_int64(cycles)
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(count))
         self.ask("hipLaunchKernel", self._spin, ONE, ONE, arguments, ctypes.c_size_t(0), self.stream)
@@ -120,7 +120,7 @@ class VirtualDevice(TorchDevice):
 
 
 def _over_virtual_gpu(kind: BackendType) -> BackendType:
-    """Return the backend with the virtual GPU as its device. Its ``open`` must be called in a process of its own."""
+    """Return the backend with the virtual GPU as its device. Its ``open`` must be called in a separate process."""
 
     def opened(place: Place) -> Backend:
         device_backend.torch_device = cache(VirtualDevice)

@@ -1,4 +1,4 @@
-"""Functions that workers run in the tests. Most of them write a file, so that a test knows that they ran."""
+"""Functions that worker processes run in the tests. Most of them write a file, so that a test knows that they ran."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logparse.executors.executor import Resources, report
 
 
 def plenty(item: object) -> Resources:
-    """Return enough work for an executor to start processes."""
+    """Return resources so large that an executor starts several processes for the work."""
     return Resources(weight=1e9)
 
 
@@ -27,7 +27,7 @@ def fail_odd(number: int) -> int:
 
 
 def die_once(path: str) -> str:
-    """Kill the process at the first try, as the system does for lack of memory."""
+    """Kill the process at the first try, as the system does if it lacks memory."""
     mark = Path(path)
     if mark.name.startswith("mortal") and not mark.exists():
         mark.touch()
@@ -42,7 +42,7 @@ def die(number: int) -> int:
 
 
 def stay(path: str) -> None:
-    """Run until killed. The file holds the process id."""
+    """Run until killed. The file has the process id."""
     Path(path + ".part").write_text(str(os.getpid()))
     os.replace(path + ".part", path)
     while True:

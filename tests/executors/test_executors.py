@@ -1,7 +1,9 @@
-"""Both executors behave alike.
+"""Tests that both executors (local processes and Ray) behave alike.
 
-They return a result as soon as its task ends. A task that fails stops no other task. A task whose process died is
-tried again. No process or file is left behind.
+* They return a result as soon as its task ends.
+* A task that fails stops no other task.
+* A task whose process died is tried again.
+* No process or file is left behind.
 """
 
 from __future__ import annotations
@@ -111,7 +113,10 @@ def test_leaving_early_ends_what_runs(executor: Executor, tmp_path: Path) -> Non
 
 
 def test_the_main_module_is_run_again_only_for_what_it_defines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A script without ``if __name__ == "__main__"`` must not start over in each process of a replay."""
+    """A user's script is run again in a worker process only if the task's function is defined in it.
+
+    A script without ``if __name__ == "__main__"`` must not start over in each process of a replay.
+    """
     script, ran, main = tmp_path / "script.py", tmp_path / "ran", ModuleType("__main__")
     main.__file__ = str(script)
     script.write_text(f"def nothing(): ...\nopen({str(ran)!r}, 'w').close()\n")

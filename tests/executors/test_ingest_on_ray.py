@@ -1,4 +1,4 @@
-"""Ingest on a Ray cluster: the views are the same as without Ray, whichever process dies meanwhile."""
+"""Tests of ingest on a Ray cluster: the views are the same as without Ray, whichever process dies meanwhile."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, o
 
 
 def _kill_one(but: list[int]) -> list[int]:
-    """Kill a process of Ray that runs one of our tasks (SIGKILL)."""
+    """Kill a process of Ray that runs a task of logparse (SIGKILL), and return its id. ``but`` has ids to spare."""
     for pid in processes(b"ray::_run"):
         if pid not in but:
             os.kill(pid, signal.SIGKILL)
@@ -84,7 +84,9 @@ def _kill_one(but: list[int]) -> list[int]:
 
 
 def committed(path: Path) -> int:
-    """Return the number of ingested files that are committed. A file's parts are written before its commit."""
+    """Return the number of files that are completely ingested. A file's data are written before it is marked as
+    committed.
+    """
     with contextlib.suppress(StoreError):
         return len(open_store(path).sources())
     return 0
@@ -93,7 +95,10 @@ def committed(path: Path) -> int:
 def test_what_no_node_is_left_for_is_named_and_the_repeat_completes(
     tmp_path: Path, on_ray: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no node has enough cores for a task, Ray keeps the task for ever. The ingest once waited for it."""
+    """If no node has enough cores for a task, the ingest names the file and ends. A repeat ingests the file.
+
+    Ray keeps such a task for ever. The ingest once waited for it.
+    """
     monkeypatch.setattr("logparse.executors.ray._NODE_SECONDS", 0.5)
     for number in range(3):
         (tmp_path / f"log_{number}.log").write_text(bench(number + 1))
@@ -126,7 +131,7 @@ def test_what_no_node_is_left_for_is_named_and_the_repeat_completes(
 
 
 class _Ray:
-    """Ray with other nodes."""
+    """The module ray, with a made-up list of nodes."""
 
     def __init__(self, ray: Any, nodes: Callable[[], object]) -> None:
         self._ray, self.nodes = ray, nodes
@@ -138,7 +143,10 @@ class _Ray:
 @pytest.mark.nightly
 @pytest.mark.skipif(bool(os.environ.get("RAY_ADDRESS")), reason="a cluster of its own is killed")
 def test_a_node_that_dies_leaves_its_files_to_another(tmp_path: Path) -> None:
-    """The test runs in a process of its own, because a process can be connected to only one cluster."""
+    """If a node of the cluster dies, another node ingests its files. Without another node, these files fail.
+
+    The test runs in a separate process, because a process can be connected to only one cluster.
+    """
     for number in range(8):
         (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(1, 4000)))
     script = tmp_path / "dying.py"
@@ -211,7 +219,10 @@ def test_logs_and_store_in_a_bucket(s3: Any, options: str, on_ray: Executor) -> 
 def test_a_killed_driver_leaves_a_whole_store_and_the_repeat_does_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command finds no cluster. So it starts one, and this cluster ends when the command is killed."""
+    """If the ``ingest`` command is killed, the store stays valid, and a repeat ingests the remaining files.
+
+    The command finds no cluster. So it starts one, and this cluster ends when the command is killed.
+    """
     files, problems = 40, 400
     for number in range(files):
         (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(1, problems)))

@@ -1,4 +1,7 @@
-"""``--engine ray://HOST:PORT`` uses a cluster through Ray's client port, like a program outside of the cluster."""
+"""Tests of ``--engine ray://HOST:PORT``, which uses a cluster through Ray's client port.
+
+A program outside of the cluster connects in this way.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Return the address of a client port of the tests' cluster.
+    """Open a client port of the tests' Ray cluster and return its address.
 
     ``ray start --head`` opens such a port at 10001. This port is another one, which nothing else uses.
     """
@@ -75,7 +78,7 @@ def test_the_command_ingests_through_a_client(address: str, tmp_path: Path) -> N
 
 @pytest.mark.nightly
 def test_the_contract_holds_through_a_client(address: str) -> None:
-    """The tests in ``CONTRACT`` also pass through the client port.
+    """The tests in ``CONTRACT`` also pass through Ray's client port.
 
     They cover results, failures, deaths, cancelled tasks, ranges, and the actors of a replay.
     """

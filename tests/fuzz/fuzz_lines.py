@@ -3,9 +3,9 @@
     python -m tests.fuzz.fuzz_lines hipblaslt-log -max_total_time=300
     python -m tests.fuzz.fuzz_lines stream -runs=100000 -max_len=8192
 
-The first word is a format of lines or blocks, or ``stream``.  ``stream`` gives the input to all formats at once, as
-ingest does, after it has counted distinct lines.  It checks that no line is lost.  The other words are libFuzzer's
-options.  Fuzzing starts with real lines of the samples and a dictionary of the grammars' marks.  Exit code 0 means that
+The first word is a format of lines or blocks, or ``stream``. ``stream`` gives the input to all formats at once, as
+ingest does, after it has counted distinct lines. It checks that no line is lost. The other words are libFuzzer's
+options. Fuzzing starts with real lines of the samples and a dictionary of the grammars' marks. Exit code 0 means that
 nothing raised an error.
 """
 
@@ -72,7 +72,7 @@ def stream(data: bytes) -> None:
 
 
 def corpus(name: str, folder: Path) -> None:
-    """Write the real text with which libFuzzer begins."""
+    """Write the real log text with which libFuzzer begins."""
     found = seeds()
     texts = found[name] if name in found else [seed for format in FORMATS for seed in found[format.name]]
     if name not in found:
@@ -82,7 +82,7 @@ def corpus(name: str, folder: Path) -> None:
 
 
 def dictionary(path: Path) -> None:
-    """Write the dictionary's pieces in libFuzzer's format: every byte in hex."""
+    """Write strange pieces of text as a dictionary in libFuzzer's format: every byte in hex."""
     words = [f'p{n}="{"".join(f"{chr(92)}x{byte:02x}" for byte in piece)}"' for n, piece in enumerate(PIECES)]
     path.write_text("\n".join(words) + "\n")
 

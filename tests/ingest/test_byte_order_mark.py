@@ -1,4 +1,4 @@
-"""A byte order mark at the start of a file does not change what is read from it."""
+"""Tests that a byte order mark at the start of a file does not change what is read from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VIEWS = {
 
 
 def read(store: Store) -> dict[str, Counter[str]]:
-    """Return the rows of each view, without the columns that state places in files."""
+    """Return the rows of each view of the store, without the columns that state places in files."""
     with store.reading() as con:
         return {
             view: Counter(map(repr, con.execute(f"select {names} from {view}").fetchall()))
@@ -92,7 +92,7 @@ def test_standard_input_may_begin_with_a_mark(store: Store, monkeypatch: pytest.
 
 
 def test_a_short_first_line_is_read_once(store: Store, tmp_path: Path) -> None:
-    """If the first line is shorter than the bytes that are read in advance, it must be read only once.
+    """A first line that is shorter than the bytes read in advance is read only once.
 
     It once came twice after the file had grown.
     """

@@ -1,4 +1,4 @@
-"""The native counter and the Python counter of distinct lines give the same result for any bytes.
+"""Tests that the native counter and the Python counter of distinct lines give the same result for any bytes.
 
 The result does not depend on how a stream was cut into blocks.
 """
@@ -66,9 +66,9 @@ Taken = tuple[list[object], dict[tuple[bytes, bytes, bytes, bytes], int]]
 
 
 def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
-    """Return a counter's result for each block, and its entries with their cells.
+    """Count the lines of a text in blocks. Return the counter's result for each block, and the counted lines.
 
-    The cells have a form that does not depend on how the counter numbers its entries.
+    The counts have a form that does not depend on how the counter numbers its lines.
     """
     counter = new_counter(*MARKERS, native=is_native)
     said: list[object] = [counter.count(block, at) for block, at in blocks(io.BytesIO(data), size=size)]
@@ -118,7 +118,7 @@ def test_they_do_on_long_lines(head: bytes, length: int) -> None:
 
 @given(st.lists(PIECES, max_size=12).map(b"".join).map(lambda text: text.replace(b"\n", b"")))
 def test_a_line_is_cut_where_its_reader_would_split_it(line: bytes) -> None:
-    """A line may be a torn text followed by a whole record. ``pieces`` returns the same for both parts alone."""
+    """A torn line is cut where a whole record begins in it, and both parts are read as if they came alone."""
     reader = LineReader(STREAMS, native=False)
     counter = reader._counters[0]
     assert isinstance(counter, PlainCounter)
@@ -162,9 +162,9 @@ def test_a_counter_forgets_what_it_gave(is_native: bool) -> None:
 def test_ranges_of_a_file_are_counted_as_blocks_of_it(
     data: bytes, held: int, size: int, piece: int, known: int
 ) -> None:
-    """Counting ranges of a file gives the same as counting the file in blocks.
+    """A file that is counted in ranges gives the same result as a file that is counted in blocks.
 
-    This holds for any ranges, piece sizes, bytes that were read before, and for any small limit on memory.
+    This is so for any ranges, piece sizes, bytes that were read before, and for any small limit on memory.
     """
     start = data.find(b"\n", known) + 1
     with tempfile.TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
@@ -196,7 +196,7 @@ def test_a_file_that_became_shorter_is_an_error() -> None:
 
 @given(st.text(alphabet="0x1aFgX =\n", max_size=60).map(str.encode))
 def test_a_mask_is_stable(text: bytes) -> None:
-    """Masking a masked line changes nothing, and no mask makes a line longer."""
+    """Masking the addresses in a masked line changes nothing, and no mask makes a line longer."""
     once = masked(text)
     assert len(once) <= len(text)
     if b"0x@" in once:
@@ -207,7 +207,7 @@ def test_a_mask_is_stable(text: bytes) -> None:
 
 
 def real_lines() -> bytes:
-    """Return some lines of every sample and corpus file, whole and damaged, with application output between them."""
+    """Return some lines of every sample and real file, whole and damaged, with application output between them."""
     folders = [SAMPLES, *([CORPUS] if CORPUS.is_dir() else [])]
     out: list[bytes] = []
     paths = (p for folder in folders for p in sorted(folder.rglob("*")) if p.is_file())
@@ -273,7 +273,7 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_block_readers_follow_in_order(threads: int) -> None:
-    """Rows of a table have no marker, so that the reader must get the lines in order.
+    """A reader of tables gets the lines in order, because the rows of a table have no marker.
 
     Here the rows lie in different blocks, with foreign lines after the table's end.
     """

@@ -1,4 +1,4 @@
-"""Hashes of files. Ingest recognises a known file by its hash."""
+"""Tests of the hashes of files, by which ingest recognises a known file."""
 
 from __future__ import annotations
 
@@ -47,5 +47,8 @@ def test_the_hash_of_a_file_from_those_of_its_pieces(tmp_path: Path) -> None:
 
 
 def test_the_real_piece_is_what_stores_hold() -> None:
-    """The hash depends on the size of a piece. With another size every large file of existing stores would look new."""
+    """The size of the pieces that are hashed must not change.
+
+    With another size every large file of existing stores would look new.
+    """
     assert PIECE_BYTES == 4 << 20

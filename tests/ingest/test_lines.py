@@ -1,4 +1,4 @@
-"""The fast path of ingest: masked text, counted lines, torn lines. No line is lost."""
+"""Tests of the fast path of ingest: masked text, counted lines, torn lines. No line is lost."""
 
 from __future__ import annotations
 
@@ -105,9 +105,10 @@ COLOURED += ["tunableop/tunableop_verbose.log", "hipblaslt/profile_4242.log", "m
 @pytest.mark.parametrize("native", ["0", "1"])
 @pytest.mark.parametrize("sample", COLOURED)
 def test_lines_in_colour_are_read_as_without(sample: str, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines that a terminal, ``script`` or ``kubectl`` recorded may contain codes for colours.
+    """Lines with colour codes are read as lines without them.
 
-    No such line may become a reject, a split or a foreign line.
+    Lines that a terminal, ``script`` or ``kubectl`` recorded may contain such codes. No such line may be rejected,
+    split or taken for another program's line.
     """
     monkeypatch.setenv("LOGPARSE_NATIVE", native)
     lines = (SAMPLES / sample).read_bytes().splitlines()
@@ -129,7 +130,10 @@ def test_lines_in_colour_are_read_as_without(sample: str, native: str, monkeypat
     ],
 )
 def test_a_colour_inside_a_record_is_one_line(line: bytes, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``read_lines`` compares units and lines."""
+    """A colour code in the middle of a record does not split the line.
+
+    ``read_lines`` checks that each line is counted once.
+    """
     monkeypatch.setenv("LOGPARSE_NATIVE", native)
     assert read_lines(line, STREAMS)[1]
 

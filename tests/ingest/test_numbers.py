@@ -1,4 +1,4 @@
-"""Impossible numbers in the files of every format: each line is still counted, and every verb still answers."""
+"""Tests of impossible numbers in the files of every format. Each line is still counted, every verb still answers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ IN_RANGE = {
     "gemm_problems": " and ".join(f"({x} is null or {x} > 0)" for x in ("m", "n", "k", "batch_count")),
     "conv_problems": " and ".join(f"({x} is null or {x} > 0)" for x in ("n", "c", "h", "w", "k", "groups")),
 }
-"""View → SQL condition that each row of the view must fulfil."""
+"""For each view, an SQL condition that each of its rows must fulfil."""
 
 
 def mutants(names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of files of the formats ``names``, with other numbers."""
+    """Yield names and contents of sample files of the given formats, with some numbers replaced."""
     random = Random(49)
     done = set()
     for format in names:
@@ -73,7 +73,10 @@ def test_every_number_may_be_wrong(tmp_path: Path, names: Sequence[str]) -> None
 @pytest.mark.parametrize("name", ["traces/job.trace.json", "graph/decode.trace.json"])
 @pytest.mark.parametrize("member", ["dur", "ts"])
 def test_all_times_of_a_trace_may_be_wrong(tmp_path: Path, name: str, member: str) -> None:
-    """If all kernels of a job take no time, nothing may divide by zero. This once raised an error."""
+    """If all kernels of a job take no time or an impossible time, every verb still answers.
+
+    A division by zero once raised an error.
+    """
     for number in NUMBERS[:-1] if NIGHTLY else (b"0", b"-2.5", b"9223372036854775808"):
         trace = json.loads((SAMPLES / name).read_bytes())
         for event in trace["traceEvents"]:

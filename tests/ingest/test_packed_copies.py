@@ -1,6 +1,6 @@
-"""If a file lies beside its packed copy (such as .gz), only one of them is counted.
+"""Tests that only one file is counted if a file lies beside its compressed copy (such as .gz).
 
-A packed file with other contents is read as a file of its own.
+A compressed file with other contents is read as a separate file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The process id of a log comes from the file's name or from the user, unless the log itself states it."""
+"""Tests of the process id of a log.
+
+It comes from the file's name or from the user, unless the log itself states it.
+"""
 
 from __future__ import annotations
 

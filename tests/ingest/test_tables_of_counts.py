@@ -1,6 +1,6 @@
-"""Tables that ``sort | uniq -c`` makes from a log. There the number before a line is the line's count.
+"""Tests of tables that ``sort | uniq -c`` makes from a log, in which the number before a line is the line's count.
 
-In a log itself a number before a line is no count.
+In a log itself a number before a line is not a count.
 """
 
 from __future__ import annotations
@@ -93,9 +93,10 @@ def test_without_a_count_a_typed_line_is_the_tools(store: Store, tmp_path: Path)
 
 @pytest.mark.parametrize("digits", ["2", "     12", "3554432"])
 def test_digits_of_a_torn_line_are_no_count(store: Store, tmp_path: Path, digits: str) -> None:
-    """Threads of hipBLASLt tear lines of the log, for example within ``data=33554432``.
+    """Digits at the beginning of a torn line are not taken for a count.
 
-    The digits that remain at the beginning of a line look like a count, but they are no count.
+    Threads of hipBLASLt tear lines of the log, for example within ``data=33554432``. The digits that remain at the
+    beginning of a line look like a count.
     """
     text = f"{TYPED}\n{digits} {TYPED}\n{TYPED}\n"
     assert calls(store, tmp_path, text) == [(3, False)]
@@ -109,16 +110,19 @@ def test_a_thread_before_miopens_prefix_is_no_count(store: Store, tmp_path: Path
 
 @pytest.mark.parametrize("form", ["{:6}\t{}\n", "{}\t{}\n", "{:7} {}\n"])
 def test_line_numbers_are_no_counts(store: Store, tmp_path: Path, form: str) -> None:
-    """``cat -n`` (which also counts blank lines), ``nl``, and lines copied from ``less -N`` number lines."""
+    """Line numbers are not taken for counts.
+
+    ``cat -n`` (which also counts blank lines), ``nl``, and lines copied from ``less -N`` number lines.
+    """
     lines = ["of 3 lines, two empty", "", "", TYPED, LOGGED, TYPED, TYPED, LOGGED]
     text = "".join(form.format(number, line) for number, line in enumerate(lines, start=98))
     assert calls(store, tmp_path, text) == [(2, False), (3, False)]
 
 
 def test_counts_in_ascending_order_are_counts(store: Store, tmp_path: Path) -> None:
-    """``sort | uniq -c | sort -n`` of a small log gives counts that may rise by one from line to line.
+    """Counts that rise by one from line to line are not taken for line numbers.
 
-    They must not be taken for line numbers.
+    ``sort | uniq -c | sort -n`` of a small log may give such counts.
     """
     text = f"      1 {LOGGED}\n      2 {DRIVER}\n      3 {TYPED}\n"  # the first two are one call
     assert calls(store, tmp_path, text) == [(3, False), (3, False)]

@@ -1,4 +1,4 @@
-"""Read files and streams without a store, and check laws that every result must obey."""
+"""Helpers that read files and streams without a store, and check rules that every result must obey."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def places_of(read: Read, entry: Distinct) -> dict[Place, int]:
-    """Return place → number of times that a distinct line occurred there.
+    """Return how often a repeated log line occurred at each place: {place: count}.
 
     A place is the clock text and the third bracket of the line.
     """
@@ -33,7 +33,7 @@ def places_of(read: Read, entry: Distinct) -> dict[Place, int]:
 
 @dataclass
 class Memory:
-    """A source in memory. It makes a temporary copy if a format needs a path."""
+    """An input file in memory. It makes a temporary copy if a format needs a path."""
 
     data: bytes
     name: str = "sample"
@@ -71,16 +71,16 @@ def head(source: Memory) -> Head:
 
 
 def outcomes(format: FileFormat, source: Source | bytes | Path) -> list[Outcome]:
-    """Return the outcomes of a whole file. A compressed file is opened as ingest opens it."""
+    """Read a whole file with this format and return the results. A compressed file is opened as ingest opens it."""
     if isinstance(source, bytes):
         source = Memory(source)
     return list(format.read(InputFile(str(source)) if isinstance(source, Path) else source))
 
 
 def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list[Record]]:
-    """Return the outcome of each line (None: no reader takes the line), and the outcomes at the end.
+    """Read lines with a format's reader. Return the result of each line, and the results at the end.
 
-    The readers get the lines as ingest gives them.
+    A line that the reader does not take gives None. The reader gets the lines as ingest gives them.
     """
     reader = format.begin()
     taken = [
@@ -91,9 +91,9 @@ def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list
 
 
 def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -> tuple[list[Record], Counter[str]]:
-    """Return all records, with the records of blocks first, and the number of lines per unit.
+    """Read text with these formats. Return all records, and the number of lines of each kind.
 
-    If a line occurs several times, it is counted as often as it occurs.
+    Records of blocks of lines come first. If a line occurs several times, it is counted as often as it occurs.
     """
     data = data.encode() if isinstance(data, str) else data
     reader = LineReader(formats, head=data)
@@ -109,7 +109,10 @@ def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -
 
 
 def units_of(read: Read) -> Counter[str]:
-    """Count lines (and torn pieces) by unit. The law of ingest: the counts add up to ``lines + splits``."""
+    """Count lines (and torn pieces) by kind, for example "measurement" or "reject".
+
+    In ingest these counts add up to ``lines + splits``.
+    """
     units = Counter({"foreign": read.foreign, "blank": read.blank})
     for line in read.claimed:
         units[line.outcome.unit] += line.outcome.lines
@@ -119,7 +122,7 @@ def units_of(read: Read) -> Counter[str]:
 
 
 def check_conservation(store: Store) -> None:
-    """Check that every line of every source, and every piece of a torn line, is counted as exactly one unit."""
+    """Check that every line of every source, and every piece of a torn line, is counted exactly once."""
     for row in store.sources().itertuples():
         assert row.lines + row.splits == sum(getattr(row, f"{unit}_lines") for unit in UNITS), row.path
 

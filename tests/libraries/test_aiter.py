@@ -1,4 +1,4 @@
-"""aiter's tables: headers of all versions, the conversion to column-major problems, and statuses of rows."""
+"""Tests of AITER's tables: headers of all versions, the conversion to column-major problems, and states of rows."""
 
 from __future__ import annotations
 
@@ -143,7 +143,10 @@ def overrides(name: str) -> list[Override]:
 
 
 def test_text_to_object_to_text() -> None:
-    """All columns are written as they were read, except for err_ratio, tflops and bw, which are computed."""
+    """An AITER table that is read and written again has the same columns.
+
+    The exceptions are err_ratio, tflops and bw, which are computed.
+    """
     lines = (FOLDER / "aiter_bf16_tuned_gemm.csv").read_text().splitlines()
     wanted = [line.split(",")[:15] for line in (lines[1], lines[2])]
     (file,) = aiter.write(overrides("aiter_bf16_tuned_gemm.csv")[:2], TARGET)

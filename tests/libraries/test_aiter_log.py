@@ -1,4 +1,4 @@
-"""aiter's lines in a server's log: real and invented lines, processes, shapes to tune, damage."""
+"""Tests of AITER's lines in a server's log: real and invented lines, processes, shapes to tune, damage."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_calls_are_those_of_the_process_that_the_line_names(store: Store) -> Non
 
 
 def test_a_call_links_to_the_row_that_serves_it(store: Store) -> None:
-    """The shape in the log and the shape in the tuned table are the same problem.
+    """The shape in AITER's log and the shape in its tuned table are the same problem.
 
     Fields that only the log or only the table states may differ.
     """
@@ -91,7 +91,10 @@ BF16 = "shape is M:{}, N:2, K:3 dtype='torch.bfloat16'"
 
 
 def test_every_shape_is_written_whatever_its_line_states() -> None:
-    """If only some lines state a type, two files are written, because a tuner reads one set of columns."""
+    """All missed shapes are written for the tuner, in two files if only some log lines state a type.
+
+    A tuner reads one set of columns per file.
+    """
     miss = MISS.format("a8w8_tuned_gemm.csv")
     lines = [f"shape is M:1, N:2, K:3{miss}", f"shape is M:1, N:2, K:3, q_dtype_w:torch.int8{miss}", "no lookup"]
     first, second = aiter_log.untuned(lines).files

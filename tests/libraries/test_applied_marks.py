@@ -1,4 +1,7 @@
-"""Marks of actions that a job's processes applied become facts. Damaged marks are rejected."""
+"""Tests of the files in which a job's processes record the actions that they applied.
+
+They become facts, and damaged files are rejected.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles bring the measurements of one machine to another.
+"""Tests of bundles, which bring the measurements of one machine to another.
 
 A bundle contains nothing private, and every measurement arrives unchanged.
 """
@@ -76,9 +76,9 @@ def test_what_is_none_is_a_counted_reject(change: dict[str, object]) -> None:
 
 
 def test_a_damaged_text_that_reads_as_a_problem_is_a_reject() -> None:
-    """A text that was cut in the middle may still read as a problem, with a number in place of a type.
+    """A damaged problem text in a bundle is rejected, even if it still reads as a problem.
 
-    This once ended the ingest. Now the text is a reject.
+    For example, a cut text may have a number in place of a type. This once ended the ingest.
     """
     text = gemm(64).text
     cut = text[: text.index("compute=") + 8] + "on=?,0" + text[text.index(" aux=") :]

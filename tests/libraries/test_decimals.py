@@ -1,4 +1,4 @@
-"""Decimal texts of times become microseconds with a single rounding."""
+"""Tests that decimal texts of times become microseconds with a single rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FlashInfer's files of chosen tactics: problem and choice in a key, choices that change between two tunes, damage."""
+"""Tests of the files in which FlashInfer keeps its chosen tactics (kernel variants).
+
+They check problem and choice in a key, choices that change between two tuning runs, and damage.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,10 @@ def test_what_is_no_json_is_one_reject() -> None:
 
 
 def test_two_tunes_are_compared_by_their_choices(store: Store, tmp_path: Path) -> None:
-    """If two tunes chose different runners, the choice has changed, although the runner is part of the file's key."""
+    """If two tuning runs chose different runners for a problem, ``diff`` reports a changed choice.
+
+    The runner is part of the file's key, so the keys differ.
+    """
     for run, (runner, tactic) in {"a": ("CutlassFp4GemmRunner", 4), "b": ("CudnnFp4GemmRunner", 5)}.items():
         path = tmp_path / f"{run}.json"
         path.write_text(json.dumps({NEW.replace("CutlassFp4GemmRunner", runner): [runner, tactic], TYPED: ["C", 1]}))

@@ -1,4 +1,7 @@
-"""Files of known tools that logparse does not read. A message names the tool and what to capture instead."""
+"""Tests of files of known tools that logparse does not read.
+
+A message names the tool and says what to capture instead.
+"""
 
 from __future__ import annotations
 

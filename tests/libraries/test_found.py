@@ -1,4 +1,4 @@
-"""Objects that the rooms of the libraries offer are found: no list names them."""
+"""Tests that the objects in each library's package (formats, for example) are found without a list that names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Results of trials in a job become facts, and can be read back. Damaged results are rejected."""
+"""Tests that the results of trials of actions in a job become facts and can be read back.
+
+Damaged results are rejected.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""units_PID.json: counts and times of units of work become facts. Damaged files are rejected."""
+"""Tests of units_PID.json, in which an observed process lists its steps.
+
+Counts and times of the steps become facts. Damaged files are rejected.
+"""
 
 from __future__ import annotations
 

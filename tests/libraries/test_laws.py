@@ -1,4 +1,7 @@
-"""Laws of every format: names are spelled in one way, and only lines with a record are counted as measured."""
+"""Rules that every file format must obey.
+
+Names are spelled in one way, and only lines with a record are counted as measured.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +41,14 @@ def test_an_unknown_name_is_refused() -> None:
 
 TABLES = [x for x in FORMATS if isinstance(x, FileFormat)]
 COUNTED: Mapping[str, set[type]] = {"measurement": {Measurement, Kernel}, "call": {Call}}
-"""Unit of a line → types of records that such a line must give."""
+"""For a kind of line, the types of records that such a line must give."""
 
 
 def test_a_line_of_a_table_counts_as_measured_or_called_where_it_gives_a_record() -> None:
-    """A table's headers and notes have no time. ``ingest`` and ``status`` must count only lines with a measurement."""
+    """Only table lines with a measurement or a call are counted as such, not headers and notes.
+
+    ``ingest`` and ``status`` print these counts.
+    """
     counted = set()
     for path in SAMPLE_FILES:
         source = from_file(path)

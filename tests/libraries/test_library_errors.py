@@ -1,4 +1,4 @@
-"""Messages that rocBLAS, hipBLASLt and MIOpen print by themselves: the sample, real lines, prose, and remarks."""
+"""Tests of messages that rocBLAS, hipBLASLt and MIOpen print by themselves: samples, real lines, prose, and remarks."""
 
 from __future__ import annotations
 

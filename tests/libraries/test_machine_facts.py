@@ -1,4 +1,4 @@
-"""facts.json can be written and read back. Damaged files are rejected."""
+"""Tests that facts.json can be written and read back. Damaged files are rejected."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ def test_other_json_is_left_alone(data: bytes) -> None:
 
 
 def test_the_cus_of_an_rdna_device_are_counted_as_hip_does() -> None:
-    """HIP counts pairs of CUs on RDNA, rocminfo counts CUs. Facts must have HIP's count.
+    """The fact for the number of compute units has HIP's number, even if the file has the larger number of rocminfo.
 
-    A file that was written by hand, or by an older version on a machine without PyTorch, has rocminfo's count.
+    HIP counts pairs of CUs on RDNA, rocminfo counts CUs. A file that was written by hand, or by an older version on a
+    machine without PyTorch, has rocminfo's number.
     """
     for data, count in (
         (b'{"cu_count": "64", "arch": "gfx1201"}', "32"),

@@ -1,4 +1,4 @@
-"""Fused-MoE tables and log lines about them: real tables, invented tables, damage."""
+"""Tests of fused-MoE tables and of log lines about them: real tables, invented tables, damage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def test_lines_that_users_posted() -> None:
 
 
 def test_tables_and_lines_of_flydsl() -> None:
-    """FlyDSL is vLLM's other backend for fused MoE. A table that the server did use was once reported as missing."""
+    """Tables of FlyDSL, vLLM's other backend for fused MoE, and the log lines about them are read.
+
+    A table that the server did use was once reported as missing.
+    """
     name = "E=384,N=256,device_name=AMD_Instinct_MI350X,dtype=int4_w4a16,backend=flydsl"
     used = f"INFO [fused_flydsl_moe.py:99] Using tuned FlyDSL MoE config from /vllm/configs/{name}.json"
     missed = "WARNING Using default FlyDSL MoE config. Performance might be sub-optimal! Config file not found at "

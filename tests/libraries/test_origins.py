@@ -1,5 +1,6 @@
-"""Each format states whether its times are evidence or won a search, and whether its files are logs of the job.
+"""Tests of the statements that each format makes about its times and its files.
 
+A format states whether its times may be compared, whether they won a search, and whether its files are logs of the job.
 A store keeps these statements. So no analyzer has a list of formats.
 """
 
@@ -78,7 +79,7 @@ def read_row(row: Row) -> Iterator[Record]:
 
 
 def stating(origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make ``ingest`` know one format alone, which states this origin."""
+    """Make ``ingest`` know only one made-up format, which makes the given statement about its times."""
     columns = ("kernel", "m", "n", "k", "us")
     format = TableFormat(name="mytuner", about="times", columns=columns, begin=each_row(read_row), origins=(origin,))
     monkeypatch.setattr(worker, "FORMATS", (format,))
@@ -88,7 +89,10 @@ def stating(origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_times_of_a_new_format_are_compared_if_it_states_that_they_are_evidence(
     evidence: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No code has a list of formats. So a new format needs no entry anywhere."""
+    """Times of a new format are compared with others if the format states that they may be.
+
+    No code has a list of formats. So a new format needs no entry anywhere.
+    """
     stating(Origin("mytuner", evidence), monkeypatch)
     (tmp_path / "times.csv").write_text(TABLE)
     store = open_store(tmp_path / "store", create=True)

@@ -1,4 +1,4 @@
-"""Patterns are compiled at their first use."""
+"""Tests that regular expressions are compiled only at their first use."""
 
 from __future__ import annotations
 

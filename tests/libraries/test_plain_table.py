@@ -1,4 +1,4 @@
-"""A table that anyone may write."""
+"""Tests of the plain CSV table of times that a user may write by hand."""
 
 from __future__ import annotations
 
@@ -138,9 +138,10 @@ def test_the_example_of_the_docstring_is_recommended(store: Store, tmp_path: Pat
 
 
 def test_published_measurements_give_their_own_gain(store: Store, tmp_path: Path) -> None:
-    """The published table has 338 shapes, with the times of four solutions and the number of calls per shape.
+    """The gain that logparse computes from a published table equals the gain that follows from the table's numbers.
 
-    The ceiling must equal the gain that follows from these numbers, weighted by calls.
+    The table has 338 shapes, with the times of four solutions and the number of calls per shape. The gain is weighted
+    by calls.
     """
     draw = random.Random(7)
     lines, before, after = ["m,n,k,a_type,solution,time_us,calls,arch,cu_count"], 0.0, 0.0

@@ -1,4 +1,7 @@
-"""A launcher may put a mark of the rank before each line. The lines are read as if each rank had its own log."""
+"""Tests of logs in which a launcher marks each line with its rank.
+
+The lines are read as if each rank had its own log.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ FORMATS: dict[str, tuple[BlockFormat, Path]] = {
 
 
 def read(format: BlockFormat, lines: list[str]) -> tuple[Counter[str], Counter[str]]:
-    """Return units and records. The readers get the lines as ingest gives them."""
+    """Read lines with a format. Return the number of lines of each kind, and the number of each record.
+
+    The reader gets the lines as ingest gives them.
+    """
     reader = format.begin()
     units: Counter[str] = Counter()
     records: Counter[str] = Counter()
@@ -156,7 +162,7 @@ def test_the_process_of_a_record_line_is_its_worker(format: LineFormat, line: st
 
 @pytest.mark.parametrize("mark", MARKS)
 def test_tables_of_two_ranks_line_by_line(mark: str) -> None:
-    """The lines of two ranks' tables alternate, and each table has its own header.
+    """Tables of two ranks whose lines alternate are read correctly. Each table has its own header.
 
     The place of a damaged row is counted from the end of the rank's mark.
     """

@@ -1,4 +1,4 @@
-"""rocBLAS's logs and its override file."""
+"""Tests of rocBLAS's logs and of its override file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def test_strided_batched_with_one_precision() -> None:
 
 @pytest.mark.parametrize("end", [" --atomics_allowed", " --atomics_not_allowed", " "])
 def test_the_mode_of_atomics_ends_a_line_without_a_value(end: str) -> None:
-    """PyTorch allows atomics. rocBLAS 4 and later then write an option without a value at the end of a line."""
+    """A log line that ends with an option without a value is read.
+
+    If PyTorch allows atomics, rocBLAS 4 and later end the line with ``--atomics_allowed``.
+    """
     assert call(LOG[0] + end) == call(LOG[0])
 
 
@@ -154,7 +157,10 @@ SINGLE = (
 
 
 def test_a_product_that_two_functions_compute_has_a_row_for_each() -> None:
-    """rocBLAS 5.2 finds both rows: ``tests/conformance/test_rocblas_files.py``."""
+    """A product that two rocBLAS functions can compute gets an override row for each function.
+
+    rocBLAS 5.2 finds both rows: ``tests/conformance/test_rocblas_files.py``.
+    """
     call, message = rocblas.read_bench(SINGLE).records
     assert isinstance(call, Call)
     assert message == Message(category="rocblas_bench", function=rocblas.PLAIN, text=call.problem.text)
@@ -228,7 +234,10 @@ def test_the_real_library_logs_the_same_calls_in_both() -> None:
 
 @pytest.mark.parametrize("count", ["9" * 5001, "-1", "\N{ARABIC-INDIC DIGIT THREE}", "x"])
 def test_a_count_of_calls_that_is_none_is_a_reject(count: str) -> None:
-    """Python's ``int`` raises an error for thousands of digits. Such a number of calls once ended a file's ingest."""
+    """A profile line whose number of calls is not a valid number is rejected.
+
+    Python's ``int`` raises an error for thousands of digits. Such a number of calls once ended a file's ingest.
+    """
     line = f'{{ rocblas_function: "rocblas_dgemv", M: 1, N: 1, call_count: {count} }}'
     assert rocblas.read_profile(line).unit == "reject"
     assert rocblas.read_profile(line.replace(count, "3")).unit == "message"

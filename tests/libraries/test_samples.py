@@ -1,4 +1,4 @@
-"""The sample logs equal what their scripts write. The scripts do not use logparse's own writers."""
+"""Tests that the sample logs equal the output of their scripts. The scripts do not use logparse's own writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Formats that are tables: every line is counted as one unit, and a reject states its place and reason."""
+"""Tests of file formats that are tables.
+
+Every line is counted once, and a rejected line states its place and reason.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ FORMAT = TableFormat(
 
 
 def read(text: str, format: TableFormat = FORMAT) -> tuple[dict[str, int], list[Record], list[tuple[int, int, str]]]:
-    """Return lines by unit, the records without rejects, and place, length and reason of each reject."""
+    """Read a table. Return the number of lines of each kind, the records, and the rejects.
+
+    A reject is (place, length, reason).
+    """
     units, records, rejects = Counter[str](), list[Record](), list[tuple[int, int, str]]()
     for outcome in format.read(Memory(text.encode(), "x.csv")):
         units[outcome.unit] += outcome.lines

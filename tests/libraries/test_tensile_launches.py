@@ -1,4 +1,7 @@
-"""Tensile prints each launch with its arguments. These lines show which kernel each product of rocBLAS ran."""
+"""Tests of the launches that Tensile prints with their arguments.
+
+They show which kernel each matrix product of rocBLAS ran.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,10 @@ def test_each_product_is_a_call_with_its_kernel() -> None:
 
 
 def test_the_call_has_the_key_of_its_row_in_an_override_file() -> None:
-    """Tensile prints the whole problem, so that it has the key of the call's row in an override file.
+    """A launch that Tensile prints has the key of the call's row in an override file.
 
-    This includes the output's strides if K is split and another kernel adds the slices.
+    Tensile prints the whole problem. This includes the output's strides if K is split and another kernel adds the
+    slices.
     """
     one, _, split, _ = calls()
     assert rocblas.key(one.problem, TARGET) == "T,T,96,64,1,128,1,0,128,64,96,bf16_r,bf16_r,f32_r"

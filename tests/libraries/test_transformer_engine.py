@@ -1,4 +1,7 @@
-"""TransformerEngine's hipBLASLt cache: rows that a build keeps, calls that they serve, and files it refuses."""
+"""Tests of TransformerEngine's hipBLASLt cache.
+
+They check which rows a build keeps, which calls these rows serve, and which files it refuses.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ REAL = CORPUS / "serving/primus_te_hipblaslt_algo-v26.3.csv"
 
 
 def judged(*lines: str, header: str = HEADER, **target: str) -> dict[int | None, str]:
-    """Return line → rule of lint's note, for a file with this header and these lines.
+    """Return lint's notes on a file with this header and these lines: {line: rule}.
 
     Remarks of severity info are left out.
     """
@@ -31,7 +34,7 @@ def judged(*lines: str, header: str = HEADER, **target: str) -> dict[int | None,
 
 
 def changed(**cells: str) -> str:
-    """Return the ordinary row with other cells."""
+    """Return the usual row with some cells changed."""
     return ",".join(cells.get(name, x) for name, x in zip(HEADER.split(","), ROW.split(","), strict=True))
 
 

@@ -30,6 +30,9 @@ def contents(store: Store, but: Collection[str] = (), views: Iterable[str] = VIE
 
 
 def unrecord(store: Store) -> None:
-    """Rewrite the row files of a local store as an earlier version wrote them: without recorded parts and digests."""
+    """Rewrite a local store's files as an earlier version of logparse wrote them.
+
+    They then do not record their parts and digests.
+    """
     for path in Path(store.url).glob("sources/**/*.parquet"):
         pq.write_table(pq.ParquetFile(path).read().drop_columns([RECORDED]).replace_schema_metadata(), path)

@@ -1,4 +1,4 @@
-"""Columns that the store makes without pandas equal the columns that Arrow makes from DataFrames."""
+"""Tests that columns which the store makes without pandas equal the columns that Arrow makes from DataFrames."""
 
 from __future__ import annotations
 

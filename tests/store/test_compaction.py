@@ -1,4 +1,4 @@
-"""Compaction changes the files, but no row of any view."""
+"""Tests that compaction (merging small files of a store) changes the files, but no row of any view."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def three_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def wanted(three_runs: Store) -> dict[str, list[str]]:
-    """Return the views of a store that nothing has changed yet."""
+    """Return the contents of a store that nothing has changed yet."""
     return contents(three_runs)
 
 
@@ -83,9 +83,9 @@ def test_what_comes_later_is_merged_with_what_is_there(store: Store, tmp_path: P
 
 
 def test_compacted_without_readers_any_reader_sums_what_counts(store: Store, wanted: dict[str, list[str]]) -> None:
-    """After a compaction that waits for no reader, a program may sum all rows of a table's files, also after `forget`.
+    """After a compaction that waits for no reader, any program may sum all rows of a table's files.
 
-    The files have no row of a forgotten run, and no row twice.
+    The files have no row of a forgotten run, and no row twice. This is so even after `forget`.
     """
     tables = ("calls/*/*", "messages/*/*", "measurements/*", "facts/*", "kernels/*", "rejects/*")
 
@@ -194,7 +194,10 @@ def test_the_verb_reports_what_it_did(
 def test_what_is_forgotten_at_the_last_moment_stays_forgotten(
     store: Store, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """A `forget` runs after a compaction's last check for forgotten runs, before or after it writes its manifest."""
+    """A run that is forgotten during the last moments of a compaction stays forgotten.
+
+    The `forget` comes after the compaction's last check for forgotten runs, before or after it writes its manifest.
+    """
     put = Manifest.put
 
     def late(manifest: Manifest, *where: Any) -> bool:

@@ -1,4 +1,7 @@
-"""Damage at rest: `check` finds it, no answer silently lacks or changes rows, and the named remedy works."""
+"""Tests of damaged files of a store.
+
+`check` finds the damage, no answer silently lacks or changes rows, and the named remedy works.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,10 @@ Contents = dict[str, list[str]]
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
-    """Return three stores. Tests must not change them.
+    """Return three stores with the same contents. Tests must not change them.
 
-    In the first store each file has parts of its own. The second store has joint parts. The third store is compacted.
+    In the first store each ingested file has separate Parquet files. In the second store the ingested files share
+    Parquet files. The third store is compacted.
     """
     folder, out = tmp_path_factory.mktemp("stores"), {}
     for kind in KINDS:
@@ -65,7 +69,7 @@ def store(request: pytest.FixtureRequest, stores: dict[str, Store], tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def wanted(stores: dict[str, Store]) -> Contents:
-    """Rows of each view."""
+    """Return the right rows of each view."""
     return contents(stores["single"], OF_THE_MOMENT)
 
 
@@ -85,7 +89,7 @@ COMMITS = ("sources", "compactions")
 
 
 def answers(store: Store) -> Contents:
-    """Return the rows of all views that can be read."""
+    """Return the rows of all views that can be read. Every error must name the remedy."""
     out = Contents()
     for view in VIEWS:
         try:
@@ -237,7 +241,10 @@ def test_rewrites_keep_or_renew_the_records(stores: dict[str, Store], tmp_path: 
 
 
 def test_pages_are_verified_where_a_store_is_elsewhere(stores: dict[str, Store], tmp_path: Path) -> None:
-    """In a remote store parts are not read as a whole. So a flipped bit is found only if it lies inside a page."""
+    """In a remote store a flipped bit is found if it lies in a page of data that is read.
+
+    Parquet files of a remote store are not read as a whole.
+    """
     copy = copied(stores["single"], tmp_path)
     store = Store(copy.url, pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()), "copy")
     assert store.folder is None
@@ -349,10 +356,11 @@ def test_a_deleted_list_of_what_was_forgotten_is_found_and_restored(store: Store
 
 
 def test_a_list_of_what_was_forgotten_is_missed_as_long_as_it_matters() -> None:
-    """Whether `check` reports a missing list of forgotten files depends on the list's age.
+    """`check` reports a missing list of forgotten files only as long as the list matters.
 
-    It reports recent lists, because a compaction may be running. It reports old lists if the store still has files that
-    they name. Other lists may have been swept, so that it does not report them.
+    * It reports recent lists, because a compaction may be running.
+    * It reports old lists if the store still has files that they name.
+    * It does not report other lists, because they may have been deleted as no longer needed.
     """
     old, recent = Forgotten("a.json", ("1", "2"), 0.0), Forgotten("b.json", ("3",), time.time())
     known = Inventory(files=frozenset({"i"}), forgotten=frozenset({old, recent}))
@@ -383,7 +391,10 @@ def test_deleted_findings_are_found(store: Store) -> None:
 
 
 def test_a_deleted_inventory_is_a_remark(store: Store, wanted: Contents) -> None:
-    """No answer depends on an inventory, and a killed ingest leaves a store without one. So its absence is no error."""
+    """A missing inventory (list of a store's files) is a remark, not an error.
+
+    No answer depends on an inventory, and a killed ingest leaves a store without one.
+    """
     for file in Path(store.url).glob("sources/inventory-*"):
         file.unlink()
     whole, remark = check(store.url).blocks  # type: ignore[attr-defined]
@@ -419,7 +430,10 @@ def test_rewrites_by_others_alarm_nobody(stores: dict[str, Store], tmp_path: Pat
 
 
 def test_a_row_file_that_came_again_is_not_missing() -> None:
-    """A forgotten file that is ingested again has the same row file, under another attempt."""
+    """A file that was forgotten and ingested again is not reported as missing.
+
+    It has the same row file (the file's entry in the store), written by another ingest.
+    """
     first, second = (ListedRow("sources/a/b.parquet", attempt, "r", "/log") for attempt in ("1", "2"))
     known, manifest = Inventory(rows=frozenset({first, second})), Manifest(told=(Forgotten("f.json", ("1",), 0.0),))
     assert known.missing_rows(["sources/a/b.parquet"], manifest) == []

@@ -1,4 +1,4 @@
-"""Many small files share joint parts, which a compaction then merges. This changes no answer.
+"""Tests of many small logs whose data share Parquet files, which a compaction then merges. This changes no answer.
 
 At no moment is a row lost or doubled.
 """
@@ -42,13 +42,13 @@ def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def unmerged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep every ingest from compacting."""
+    """Keep every ingest from compacting the store."""
     monkeypatch.setattr(Store, "unmerged_small", lambda *_: 0)
 
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return logs that share problems. Tests must not change them.
+    """Return a folder of logs that share problems. Tests must not change them.
 
     The last line of one log has no line end yet, and one file is of an unknown format.
     """
@@ -71,7 +71,7 @@ def assert_same(store: Store, wanted: dict[str, list[str]]) -> None:
 
 @pytest.fixture(scope="module")
 def wanted(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Return the views of a store in which each file has parts of its own."""
+    """Return the contents of a store in which each ingested log has separate Parquet files."""
     single = open_store(tmp_path_factory.mktemp("single") / "store", create=True)
     for log in sorted(logs.iterdir()):
         ingest([str(log)], single)
@@ -84,7 +84,10 @@ def parts(store: Store) -> set[Path]:
 
 
 def test_every_sample_is_alike(samples: Store, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All views, and so all answers, are equal with separate parts, with joint parts, and with merged joint parts."""
+    """All views are equal, whether logs have separate Parquet files, shared ones, or merged ones.
+
+    So all answers are equal, too.
+    """
     with monkeypatch.context() as patch:
         patch.setattr(Store, "unmerged_small", lambda *_: 0)
         ingest([str(SAMPLES)], store, run="samples")
@@ -219,7 +222,7 @@ def test_a_file_that_fails_fails_alone(logs: Path, tmp_path: Path, store: Store)
 
 
 def interrupt(patch: pytest.MonkeyPatch, at: int, what: Callable[[], object]) -> None:
-    """Call ``what`` before an ingest writes its row file number ``at``.  The ingest writes one row file at a time."""
+    """Call ``what`` before an ingest commits its file number ``at``. The ingest commits one file at a time."""
     put, count, ended = Place.put_row, iter(range(1000)), False
 
     def interrupted(place: Place, *given: Any) -> bool:

@@ -1,7 +1,7 @@
-"""A power cut at any moment leaves a valid store, with everything that was committed.
+"""Tests that a power cut at any moment leaves a valid store, with everything that was committed.
 
-The tests record all changes of the disk in order, and then replay them up to any moment.  If a file was not flushed by
-then, all, some or none of its bytes are on the disk.  If a folder was not flushed, its new names may be missing.
+The tests record all changes of the disk in order, and then replay them up to any moment. If a file was not flushed by
+then, all, some or none of its bytes are on the disk. If a folder was not flushed, its new names may be missing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Folder:
 
 
 def applied(names: dict[str, Any], changes: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the names of a folder after some changes.  A name that maps to None is removed."""
+    """Return the names of a folder after some changes. A name that maps to None is removed."""
     return {name: found for name, found in {**names, **dict(changes)}.items() if found is not None}
 
 
@@ -52,7 +52,7 @@ Change = tuple[Any, ...]
 
 
 class Disk:
-    """Simulated folder, from which the files after a power cut can be made."""
+    """A simulated folder. It can write the files that are left after a power cut."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -96,7 +96,7 @@ class Disk:
 
 @dataclass
 class Cut:
-    """Amount of unflushed data that is on the disk after a cut: all, no or some names, and no or some bytes."""
+    """Amount of unflushed data that is on the disk after a power cut: all, no or some names, and no or some bytes."""
 
     names: str
     rng: random.Random
@@ -110,7 +110,7 @@ class Cut:
 
 
 class Recorder:
-    """Replacement for the module ``os`` in ``logparse.location``.  It records changes of the disk."""
+    """Replacement for the module ``os`` in ``logparse.location``. It records changes of the disk."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -175,7 +175,7 @@ def logs_in(folder: Path, *numbers: int) -> list[str]:
 
 
 def steps_of(folder: Path) -> list[Step]:
-    """Return actions on the store, in order.  Each of them may be done again after a cut."""
+    """Return actions on the store (ingest, compact, forget), in order. Each may be done again after a power cut."""
     for number in range(FILES):
         (folder / f"{number}.log").write_text(bench(number + 1, 40))
     every = logs_in(folder, *range(FILES))
@@ -201,7 +201,7 @@ def paths(store: Store) -> list[str]:
 
 
 def rows(store: Store) -> dict[str, list[str]]:
-    """Return the calls of each source."""
+    """Return the calls of each ingested file."""
     found = store.query(
         "select path, string_agg(problem || ' ' || count, ';' order by problem) as calls "
         "from sources left join (select source_id, problem, sum(count) as count from calls group by all) "

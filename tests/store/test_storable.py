@@ -1,6 +1,6 @@
-"""The store takes a record only if the record can be read back unchanged and its numbers are possible.
+"""Tests that the store accepts a record only if it can be read back unchanged and its numbers are possible.
 
-Every other record becomes a reject with a reason.
+Every other record is rejected with a reason.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_beside_a_record_that_cannot_be_the_others_stay() -> None:
 
 @pytest.mark.parametrize("problem", [gemm(), W, GROUPED, OPERATOR], ids=lambda x: x.kind)
 def test_each_text_field_is_asked(problem: Problem) -> None:
-    """For any change of any field: a problem is stored if and only if its text can be read back as the same problem."""
+    """A problem with any changed field is stored if and only if its text can be read back as the same problem."""
     assert problem_fault(problem) is None
     if isinstance(problem, OperatorProblem):
         return

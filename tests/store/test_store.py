@@ -1,4 +1,4 @@
-"""The views are a contract, the schema is versioned, and untrusted SQL can do no harm."""
+"""Tests of the store: its views keep their columns, its schema has a version, and untrusted SQL can do no harm."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def test_views_have_the_columns_that_were_promised(store: Store, filled: Store, 
 
 
 def test_a_store_of_an_earlier_version_names_formats_as_today(store: Store) -> None:
-    """The row files of such a store spell some names with an underscore."""
+    """A store of an earlier version shows the names of formats as they are spelled today.
+
+    The files of such a store spell some names with an underscore.
+    """
     row = Commit(attempt="a", source_id="s", run="r", path="/x", format="rocblas_bench+rocblas_tune", content_hash="h",
                  start=0, end=1, bytes=1, lines=1)  # fmt: skip
     assert Attempt("a", store.place).commit(row)
@@ -144,9 +147,10 @@ def test_an_unknown_run_names_those_there_are(filled: Store) -> None:
 
 
 def test_a_run_of_unknown_files_is_not_the_latest(store: Store, tmp_path: Path) -> None:
-    """`ingest .` may find only files that `recommend` wrote. Their run must not become the latest run.
+    """A run that has only files of unknown formats does not become the latest run.
 
-    It once did, so that verbs no longer used the real run.
+    `ingest .` may find only files that `recommend` wrote. Such a run once became the latest, so that verbs no longer
+    used the real run.
     """
     (tmp_path / "report.md").write_text("# Report\n")
     (tmp_path / "empty.log").touch()
@@ -197,9 +201,10 @@ ATTACKS = [
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_sql_cannot_write_read_files_or_change_settings(filled: Store, tmp_path: Path, attack: str) -> None:
-    """The test runs the code of a query's child process in this process, to save the start of a process.
+    """A user's SQL cannot write files, read other files or change settings.
 
-    Two attacks run in a real child process, in the next test.
+    The test runs the code of a query's child process in this process, to save the start of a process. Two attacks run
+    in a real child process, in the next test.
     """
     frame = attack  # noqa: F841 - a Python name that a replacement scan would find
     sent: list[tuple[str, object]] = []
@@ -261,7 +266,10 @@ def _row(attempt: Attempt, path: str) -> Commit:
 
 
 def test_an_ingest_at_work_keeps_its_parts(store: Store) -> None:
-    """An ingest may run for hours. Its first parts must stay as long as it writes, even if others sweep or forget."""
+    """The first files that a running ingest has written stay as long as it writes, even if others clean up or forget.
+
+    An ingest may run for hours.
+    """
     working, done = store.attempt(), store.attempt()
     for attempt in (working, done):
         attempt.add("facts", pa.table({"name": ["arch"], "value": ["gfx942"]}))
@@ -285,9 +293,10 @@ def test_a_commit_reports_what_was_swept_away(store: Store) -> None:
 
 
 def test_a_store_that_stays_open_sees_what_others_commit_and_forget(store: Store) -> None:
-    """An open store reads each row file once. It must notice if a file is forgotten and ingested again.
+    """An open store notices if another process forgets a file and ingests it again.
 
-    The row file then has the same name as before.
+    It reads each row file (the file's entry in the store) once. After the second ingest the row file has the same name
+    as before.
     """
     log, other = SAMPLES / "hipblaslt" / "trace_4242.log", open_store(store.url)
     seen = []
@@ -313,9 +322,9 @@ def test_findings_of_an_earlier_version_are_read(store: Store) -> None:
 def test_a_part_of_an_earlier_version_lacks_columns_that_are_unknown(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new version may add a column and keep the schema version. New words in texts of problems came in this way.
+    """If a store's file of an earlier version lacks a column, the column's values are unknown.
 
-    If a part of an earlier version lacks the column, its values are unknown.
+    A new version may add a column and keep the schema version. New words in texts of problems came in this way.
     """
     ingest([str(SAMPLES / "hipblaslt" / "bench_output.txt")], store, run="before")
     monkeypatch.setitem(SCHEMAS, "gemms", SCHEMAS["gemms"].append(pa.field("later", pa.string())))

@@ -1,4 +1,4 @@
-"""An older store may have problems that this version cannot read.
+"""Tests of older stores with problems that this version cannot read.
 
 Verbs answer without these problems, and state how many rows they left out.
 """
@@ -25,7 +25,7 @@ TABLE = "m,n,k,a_type,solution,time_us,calls\n64,8,8,bf16 r,a:1,3.5,7\n32,8,8,bf
 def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Return a store as earlier versions wrote it.
 
-    They stored every record, and no commit states that the records can be read back.
+    They stored every record, and no entry states that the records can be read back.
     """
     store = open_store(tmp_path / "older", create=True)
     (tmp_path / "files").mkdir()

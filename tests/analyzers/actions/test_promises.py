@@ -1,4 +1,4 @@
-"""The gains that actions promise, compared with recorded measurements of ``benchmarks/actions.py``.
+"""Tests of the gains that actions promise, against recorded measurements of ``benchmarks/actions.py``.
 
 They also check which calls an action changes. No test needs a GPU.
 """

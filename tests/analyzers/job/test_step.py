@@ -1,4 +1,4 @@
-"""The simulation of a step with other kernel times, on planted traces whose results are computed by hand."""
+"""Tests of the simulation of a step with other kernel times. The traces are made up, the results computed by hand."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def graph(*events: Event) -> Graph:
 
 
 def simulate(found: Graph, scale: Mapping[str, float] | None = None, host_factor: float = 1.0) -> float:
-    """Return the mean time of a unit (µs).
+    """Return the mean simulated time of a step (µs).
 
     ``scale`` multiplies kernel times by the kernel's problem, operator or name. ``host_factor`` multiplies host times.
     """
@@ -124,10 +124,10 @@ def simulate(found: Graph, scale: Mapping[str, float] | None = None, host_factor
 
 
 def error(found: StepAnswer) -> float:
-    """Return the relative error that a simulated step may have against a real step with the change.
+    """Return the relative error that a simulated step may have, compared with a real step after the same change.
 
-    The host's time varies between two starts of a job. The error includes this, for the fraction of the step that
-    waits for the host or for data.
+    The host's time varies between two starts of a job. The error includes this, in proportion to the time for which the
+    step waits for the host or for data.
     """
     host = found.shares["host"] + found.shares["data loading"]
     return math.hypot(ERROR, 1.96 * math.sqrt(2) * STARTS * host)
@@ -164,9 +164,10 @@ STATED = {
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_two_streams_with_an_event(stated: bool) -> None:
-    """If ``first`` takes half the time, it ends at 55 µs, so that ``second`` runs from 56 to 106.
+    """A kernel that waits for an event starts when the other stream's work has ended, also if that work gets faster.
 
-    The host's synchronisation returns 4 µs later, and the host works for 5 µs more.
+    If ``first`` takes half the time, it ends at 55 µs, so that ``second`` runs from 56 to 106. The host's
+    synchronisation returns 4 µs later, and the host works for 5 µs more.
     """
     found = graph(*TWO_STREAMS, *[STATED] * stated)
     assert simulate(found) == pytest.approx(165)
@@ -175,9 +176,10 @@ def test_two_streams_with_an_event(stated: bool) -> None:
 
 
 def test_streams_without_an_event_run_side_by_side() -> None:
-    """Without an event ``second`` runs from 26 to 76 µs, whenever ``first`` ends.
+    """Without an event the work of one stream does not wait for the other stream.
 
-    The host's synchronisation returns 5 µs after both kernels have ended.
+    ``second`` runs from 26 to 76 µs, whenever ``first`` ends. The host's synchronisation returns 5 µs after both
+    kernels have ended.
     """
     events = [x for x in TWO_STREAMS if "Event" not in x["name"] and x["name"] not in ("second", "ProfilerStep#1")]
     found = graph(
@@ -193,9 +195,10 @@ def test_streams_without_an_event_run_side_by_side() -> None:
 
 @pytest.mark.parametrize("vendor", ["cuda", "hip"])
 def test_a_stated_event_does_not_wait_for_later_work(vendor: str) -> None:
-    """The event was recorded before ``late`` was launched, so that ``second`` does not wait for ``late``.
+    """A kernel that waits for an event does not wait for work that was launched after the event was recorded.
 
-    If the trace does not state the event's ids, ``second`` waits for the work that ended last before it began.
+    Here ``late`` is launched after the event, so ``second`` does not wait for it. If the trace does not state the
+    event's ids, the simulation can only assume that ``second`` waits for the work that ended last before it began.
     """
     events = [
         mark(1, 0, 100),
@@ -216,7 +219,7 @@ def test_a_stated_event_does_not_wait_for_later_work(vendor: str) -> None:
 
 
 def ranks(clock: float = 0.0) -> Graph:
-    """Return a step of two ranks. Rank 1 computes for 80 µs, rank 0 for 20 µs. The transfer takes 30 µs.
+    """Return a simulated step of two ranks. Rank 1 computes for 80 µs, rank 0 for 20 µs. The transfer takes 30 µs.
 
     ``clock`` is the offset of rank 1's clock.
     """
@@ -239,9 +242,10 @@ def ranks(clock: float = 0.0) -> Graph:
 
 @pytest.mark.parametrize("clock", [0.0, 1e6])
 def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
-    """If ``gemm`` takes half the time, rank 1 enters the collective at 46 µs.
+    """A collective starts when the last rank enters it, also if that rank gets faster.
 
-    The transfer then ends at 76, and the host at 80 + 5. If ``gemm`` takes no time, rank 0 enters last, at 26.
+    If ``gemm`` takes half the time, rank 1 enters the collective at 46 µs. The transfer then ends at 76, and the host
+    at 80 + 5. If ``gemm`` takes no time, rank 0 enters last, at 26.
     """
     found = ranks(clock)
     assert simulate(found) == pytest.approx(125)
@@ -255,9 +259,10 @@ def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
 
 
 def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
-    """The collective took 50 of 60 µs, because it waited for another rank, which started its profiler.
+    """If other ranks left no trace, the simulation shortens the collective until the step takes its untraced time.
 
-    Without tracing the step takes 30 µs. So the simulation must shorten the collective to 20 µs.
+    In the trace the collective took 50 of 60 µs, because it waited for another rank, which started its profiler.
+    Without tracing the step takes 30 µs. So the collective must take 20 µs.
     """
     found = build([trace(mark(1, 0, 60), launch(1, 11), kernel(NCCL, 5, 55, 11), call("cudaDeviceSynchronize", 4, 57))])
     assert any("no trace of all their ranks" in note for note in found.notes)
@@ -271,9 +276,10 @@ def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
 
 @pytest.mark.parametrize(("factor", "us", "limit"), [(0.5, 100, "host"), (1.0, 100, "host"), (2.0, 181, "kernels")])
 def test_a_device_that_catches_up_is_no_faster_than_its_host(factor: float, us: float, limit: str) -> None:
-    """The device first has 1,000 µs of earlier work. Then kernels of 90 µs follow. The host launches one per 100 µs.
+    """A step is limited by the host even if the traced kernels follow each other at once.
 
-    So in the long run a step takes the host's 100 µs, although the kernels of the trace follow at once.
+    The GPU first has 1,000 µs of earlier work. Then kernels of 90 µs follow. The host launches one per 100 µs, so in
+    the long run a step takes the host's 100 µs.
     """
     events = [kernel("before", 1, 1001, 5)]
     for i in range(3):
@@ -286,7 +292,7 @@ def test_a_device_that_catches_up_is_no_faster_than_its_host(factor: float, us: 
 
 
 def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
-    """Return steps that launch ten kernels of 10 µs each, one every 50 µs."""
+    """Return a trace whose steps launch ten kernels of 10 µs each, one every 50 µs."""
     events = [mark(1 + s, 500 * s, 500 * s + 500) for s in range(steps)]
     for i in range(10 * steps):
         events += [launch(50 * i + 1, 100 + i), kernel("k", 50 * i + 7, 50 * i + 17, 100 + i)]
@@ -294,9 +300,10 @@ def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
 
 
 def test_a_host_bound_loop() -> None:
-    """The step takes the host's 500 µs even if kernels get faster.
+    """If the host limits a step, faster kernels do not shorten it, and a faster host does.
 
-    If a kernel takes 100 µs instead of 10 µs, the step takes ten kernels and their gaps: 10 · 101 µs.
+    The step takes the host's 500 µs. If a kernel takes 100 µs instead of 10 µs, the step takes ten kernels and their
+    gaps: 10 · 101 µs.
     """
     step = host_bound()
     (found,) = step.graphs
@@ -333,10 +340,11 @@ def test_the_factor_that_reaches_100_us(us: Callable[[float], float], factor: fl
 
 
 def test_the_host_is_scaled_to_the_untraced_step() -> None:
-    """A step takes 500 µs in the trace and 300 µs without the profiler. So the host's times are multiplied by 0.6.
+    """The simulation uses the host's speed without the profiler, which slows the host.
 
-    If kernels take 5 times as long, the step takes 10 × (50 + 1) µs. With the traced host times it would take nearly
-    the same as without that change.
+    A step takes 500 µs in the trace and 300 µs without the profiler. So the host's times are multiplied by 0.6. If
+    kernels take 5 times as long, the step takes 10 × (50 + 1) µs. With the traced host times, it would take nearly the
+    same as without that change.
     """
     step = host_bound(untraced=300.0)
     assert host_factor_of(step) == pytest.approx(0.6, rel=1e-3)
@@ -351,7 +359,10 @@ def test_the_host_is_scaled_to_the_untraced_step() -> None:
 
 @pytest.mark.parametrize("slowed", [1.2, 1.8, 2.5])
 def test_the_profiler_is_taken_off_a_machine(slowed: float) -> None:
-    """If a program waits for its host, the untraced step alone determines the host factor."""
+    """If a program waits for its host, the untraced step time shows how much the profiler slowed the host.
+
+    Random programs run on a simulated machine, without the profiler and with a host that is slowed by a known factor.
+    """
     found = 0
     for seed in range(20):
         steps = program(seed)
@@ -367,9 +378,10 @@ def test_the_profiler_is_taken_off_a_machine(slowed: float) -> None:
 
 
 def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
-    """A step has one kernel of 400 µs and 100 µs of host time, so that it never waits for the host.
+    """If a step never waits for the host, its untraced time says nothing about the host's speed.
 
-    If such a step takes 5 % longer without the profiler, this does not show how fast the host is.
+    The step has one kernel of 400 µs and 100 µs of host time. It takes 5 % longer without the profiler. The traced host
+    times are kept.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
@@ -399,9 +411,11 @@ def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
 
 @pytest.mark.parametrize(("most", "factor"), [(1.2, 0.58), (1.1, 0.5)])
 def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: float) -> None:
-    """Measured without waits the host took 50 µs per unit, half of the 100 µs in the trace. But units took 58 µs.
+    """If a step takes longer than the host alone, the host is assumed to be slower, as far as its measured spread
+    allows.
 
-    If the spread of the host's times allows 58 µs, the host factor is 0.58. Otherwise it is 0.5.
+    Measured without waits the host took 50 µs per step, half of the 100 µs in the trace. But steps took 58 µs. If the
+    spread of the host's times allows 58 µs, the host factor is 0.58. Otherwise it is 0.5.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
@@ -411,9 +425,10 @@ def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: flo
 
 
 def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_to_both() -> None:
-    """A unit has 100 µs of host time and a kernel of 10 µs, so that the kernel never limits the unit.
+    """An uncertain host speed does not widen the interval of a change that does not depend on it.
 
-    How fast the host is without the profiler is not known well, but this affects both sides of the comparison equally.
+    A step has 100 µs of host time and a kernel of 10 µs, so that the kernel never limits the step. How fast the host is
+    without the profiler is not known well, but this affects both sides of the comparison equally.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
@@ -427,10 +442,10 @@ def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_t
 
 
 def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
-    """A unit has 50 µs of host time without waits. This includes two launches of 2 µs each.
+    """An action that removes a kernel also saves the host time of its launch.
 
-    One launch starts a convolution, the other one starts the kernel that transposes the convolution's input. An action
-    that removes a kernel also saves its launch.
+    A step has 50 µs of host time without waits. This includes two launches of 2 µs each. One launch starts a
+    convolution, the other one starts the kernel that transposes the convolution's input.
     """
     events = [mark(1 + s, 50 * s, 50 * s + 50) for s in range(3)]
     for i in range(3):
@@ -453,9 +468,10 @@ def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
 
 
 def test_what_is_no_number_of_a_call_joins_nothing() -> None:
-    """A damaged trace, or a trace of another profiler, may have a correlation that is no whole number.
+    """A trace event whose correlation is not a whole number is linked to no launch.
 
-    Such an event has no correlation. In particular it does not get the correlation of the event before it.
+    A damaged trace, or a trace of another profiler, may have such events. In particular such an event does not get the
+    correlation of the event before it.
     """
     odd = [kernel("k", 10, 20, 1) | {"args": {"device": 0, "stream": 7, "correlation": x}} for x in ([1], 1.0, True)]
     found = trace(mark(1, 0, 50), launch(1, 1), kernel("k", 5, 8, 1), *odd)
@@ -463,13 +479,14 @@ def test_what_is_no_number_of_a_call_joins_nothing() -> None:
 
 
 def test_what_the_host_spent_on_launches() -> None:
-    """The host time of a launch counts from the end of the operator's previous launch, or else from its own beginning.
+    """The host time of a launch is measured from the end of the operator's previous launch, or else from its own
+    beginning.
 
     A convolution transposes its images:
 
     * A fill and the transpose take 3 µs, from the beginning of the fill to the end of the transpose's launch.
-        * The convolution's own launch takes 4 µs after that.
-        * The transpose back takes 5 µs.
+    * The convolution's own launch takes 4 µs after that.
+    * The transpose back takes 5 µs.
 
     The next operator begins anew. Its second launch waited for room in the queue. Because that wait is no work of the
     host, only the 4 µs up to the launch's call are host time.
@@ -495,9 +512,10 @@ def test_what_the_host_spent_on_launches() -> None:
 
 
 def test_what_limits_the_step_is_weighed_by_how_often_its_kinds_ran() -> None:
-    """One kind of unit waits for its host. The other kind waits for kernels, which take ten times the host's time.
+    """If a job has several kinds of steps, the limit is decided by how often each kind ran.
 
-    If 95 of 100 units are of the first kind, the host is the limit. If 50 are of the first kind, the kernels are.
+    One kind waits for its host. The other kind waits for kernels, which take ten times the host's time. If 95 of 100
+    steps are of the first kind, the host is the limit. If 50 are of the first kind, the kernels are.
     """
     graphs = []
     for kind, us in (("host", 1.0), ("kernels", 1000.0)):
@@ -512,9 +530,9 @@ def test_what_limits_the_step_is_weighed_by_how_often_its_kinds_ran() -> None:
 
 
 def test_a_graph_launch() -> None:
-    """A graph has two branches. The second branch ends at 51 µs, whenever the first branch ends.
+    """A kernel after a CUDA graph with two branches waits for both branches.
 
-    The next kernel begins 1 µs after both branches have ended.
+    The second branch ends at 51 µs, whenever the first branch ends. The next kernel begins 1 µs after both have ended.
     """
     found = graph(
         mark(1, 0, 80),
@@ -532,7 +550,10 @@ def test_a_graph_launch() -> None:
 
 
 def test_a_loader_wait() -> None:
-    """A batch comes every 1,000 µs. So a unit takes 1,000 µs unless its kernels or its host take longer than that."""
+    """If the data loader limits a step, neither faster kernels nor a faster host shorten it.
+
+    A batch comes every 1,000 µs. So a step takes 1,000 µs unless its kernels or its host take longer than that.
+    """
     events = []
     for i in range(4):
         at = 1000.0 * i
@@ -552,9 +573,10 @@ def test_a_loader_wait() -> None:
 
 
 def test_waits_for_a_loader_are_those_of_all_units() -> None:
-    """The two traced units take 1,000 µs each, of which they wait for data for 700 µs. An average unit takes 700 µs.
+    """If traced steps wait longer for data than the average step, the simulation shortens only these waits.
 
-    The host's own work takes 300 µs in both. So only the waits can be shorter in an average unit.
+    The two traced steps take 1,000 µs each, of which they wait for data for 700 µs. An average step takes 700 µs. The
+    host's own work takes 300 µs in both.
     """
     events = []
     for i in range(2):
@@ -572,9 +594,10 @@ def test_waits_for_a_loader_are_those_of_all_units() -> None:
 
 
 def test_no_ceiling_is_above_the_step_of_now() -> None:
-    """With an infinitely fast host the first unit ends 890 µs earlier, but the second unit's batch comes as before.
+    """The stated step time with an infinitely fast host is never longer than the present time.
 
-    So the simulated mean time grows. The ceiling must not be above the present time.
+    Here the simulated mean time grows with such a host: the first step ends 890 µs earlier, but the second step's batch
+    comes as before.
     """
     name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
     waits = [op(name, start, end) | {"cat": "user_annotation"} for start, end in ((5, 10), (910, 1500))]
@@ -586,7 +609,10 @@ def test_no_ceiling_is_above_the_step_of_now() -> None:
 
 
 def test_a_loader_without_workers_is_the_host() -> None:
-    """The loader takes 800 of 1,000 µs in the host process, so that an infinitely fast host would save them."""
+    """A data loader without worker processes is host work, so a faster host would shorten it.
+
+    The loader takes 800 of 1,000 µs in the host process.
+    """
     name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     events = [mark(1, 0, 1000), op(name, 100, 900), launch(910, 11), kernel("k", 916, 926, 11)]
     step = Step([graph(*events)], {})
@@ -597,9 +623,10 @@ def test_a_loader_without_workers_is_the_host() -> None:
 
 
 def test_a_copy_to_the_host_waits() -> None:
-    """If ``k`` takes half the time, it ends at 55 µs, the copy to the host at 58, and the host's call of it at 62.
+    """The host waits for a copy to pageable memory, so the copy ends earlier if the kernel before it gets faster.
 
-    The host launches ``k`` again 20 µs later. ``k`` starts 6 µs after that and runs for 25 µs.
+    If ``k`` takes half the time, it ends at 55 µs, the copy to the host at 58, and the host's call of it at 62. The
+    host launches ``k`` again 20 µs later. ``k`` starts 6 µs after that and runs for 25 µs.
     """
     found = graph(
         mark(1, 0, 200),
@@ -617,7 +644,7 @@ def test_a_copy_to_the_host_waits() -> None:
 
 
 def test_a_copy_that_waits_follows_its_own_call() -> None:
-    """The stream is idle when the host calls the copy, so that the copy starts at once.
+    """If the stream is idle, a copy to the host starts as soon as the host calls it.
 
     A host of half the speed calls the copy later, so that the copy starts later, too.
     """
@@ -649,9 +676,10 @@ def test_a_stream_synchronisation_waits_for_the_stream_of_the_last_launch() -> N
 
 
 def test_autograd_runs_on_its_thread_while_the_caller_waits() -> None:
-    """The backward pass begins after the caller's call, and the optimizer begins after the backward pass.
+    """The backward pass runs in another thread, but it is simulated as host work in sequence with the calling thread.
 
-    So if the host takes half the time, the step takes half the time, although two threads work in it.
+    It begins after the caller's call, and the optimizer begins after the backward pass. So if the host takes half the
+    time, the step takes half the time.
     """
     found = graph(
         mark(1, 0, 400),
@@ -674,9 +702,10 @@ def test_autograd_runs_on_its_thread_while_the_caller_waits() -> None:
 
 
 def test_a_full_queue_holds_the_host() -> None:
-    """The host launches 1,030 kernels of 1 ms, one per µs, but the queue holds only 1,024.
+    """The host waits in a launch if the GPU's queue is full.
 
-    So the last launch waits until the sixth kernel has ended, at 6,006 µs.
+    The host launches 1,030 kernels of 1 ms, one per µs, but the queue holds only 1,024. So the last launch waits until
+    the sixth kernel has ended, at 6,006 µs.
     """
     events, at = [], 0.0
     for i in range(1030):
@@ -694,10 +723,11 @@ def test_a_full_queue_holds_the_host() -> None:
 
 
 def test_a_queue_is_as_deep_as_most_of_its_launches_found_it() -> None:
-    """In an FP8 job on an H200 a launch returned once 1,022 kernels or copies were left in the queue.
+    """The depth of the GPU's queue is taken from the trace, not assumed.
 
-    If the simulation assumed a depth of 1,024, a launch would return two kernels too early. The rest of its wait would
-    then seem to be the host's own work.
+    In an FP8 job on an H200 a launch returned once 1,022 kernels or copies were left in the queue. With an assumed
+    depth of 1,024, a launch would return two kernels too early. The rest of its wait would then seem to be the host's
+    own work.
     """
     events, at, depth = [], 0.0, 1022
     for i in range(1100):
@@ -726,9 +756,9 @@ def test_kernels_of_an_operator_are_known_by_their_problem() -> None:
 
 
 def test_kernels_of_other_operators_are_known_by_theirs() -> None:
-    """Attention takes 100 µs, and half of that with cuDNN's backend.
+    """A change of an operator other than a product or convolution changes the simulated step, too.
 
-    The simulated step once ignored such a change of an operator.
+    Attention takes 100 µs, and half of that with cuDNN's backend. The simulated step once ignored such a change.
     """
     name, sizes, strides = "aten::_scaled_dot_product_flash_attention", [8, 16, 64, 64], [65536, 4096, 64, 1]
     inputs = {"Input Dims": [sizes] * 3, "Input type": ["c10::BFloat16"] * 3, "Input Strides": [strides] * 3}
@@ -751,9 +781,10 @@ def test_kernels_of_other_operators_are_known_by_theirs() -> None:
 
 
 def test_the_layout_of_a_trace_does_not_matter_and_damage_costs_one_event() -> None:
-    """The reader drops events that are not needed and parses a whole block of events at once.
+    """A trace is read correctly however its JSON is laid out, and a damaged event loses only itself.
 
-    If that fails, it parses the block event by event, so that damage costs only one event.
+    The reader drops events that are not needed and parses a whole block of events at once. If that fails, it parses the
+    block event by event.
     """
     kineto = (SAMPLES / "traces" / "job.trace.json").read_bytes()
     held = read_trace(Text(kineto))
@@ -775,7 +806,10 @@ HALF = {"gemm": Factor(0.5, 0.4, 0.6)}
 
 @pytest.fixture
 def two_ranks(store: Store, tmp_path: Path) -> Tables:
-    """Return a run of two ranks in one window. Rank 1 decides the time of the step."""
+    """Return the tables of a job with two ranks whose traces show the same steps.
+
+    Rank 1 decides the time of the step.
+    """
     files = {}
     for rank, compute in enumerate((20, 80)):
         events = (
@@ -792,7 +826,10 @@ def two_ranks(store: Store, tmp_path: Path) -> Tables:
 
 
 def of_an_older_store(held: Tables) -> Tables:
-    """Return the tables without the stored timelines that a step needs. Versions of 2026 did not store them."""
+    """Return the tables as an older version of logparse stored them, without timelines. Versions of 2026 had none.
+
+    The simulation of a step needs the timelines.
+    """
     return replace(held, timeline=lambda source_id: None)
 
 
@@ -808,9 +845,10 @@ def test_a_step_needs_no_file_of_its_traces(two_ranks: Tables, tmp_path: Path) -
 
 
 def test_a_step_of_an_older_store_is_read_from_files_that_are_the_same(two_ranks: Tables, tmp_path: Path) -> None:
-    """If a trace file is gone or has changed, a note names the file and the remedy.
+    """If the store has no timeline, the step is simulated from the original trace files.
 
-    If no usable file is left, there is no answer.
+    If a file is gone or has changed, a note names the file and the remedy. If no usable file is left, there is no
+    answer.
     """
     kept, held = step_of(two_ranks, HALF), of_an_older_store(two_ranks)
     found = step_of(held, HALF)
@@ -846,7 +884,7 @@ def test_a_step_survives_compaction_and_a_temporary_store(store: Store, two_rank
 
 @given(st.integers(0, 1 << 30))
 def test_a_stored_trace_is_the_one_that_was_read(seed: int) -> None:
-    """A trace that was stored as Parquet equals the trace that was read, even if one of its lists is empty."""
+    """A trace that is stored as Parquet and read back equals the original, even if one of its lists is empty."""
     steps = program(seed)
     (row,) = (x for one in read_events(Text(text(*run(steps, {}, 1.4)[1]))) for x in one.tables.values())
     sink = io.BytesIO()
@@ -855,7 +893,10 @@ def test_a_stored_trace_is_the_one_that_was_read(seed: int) -> None:
 
 
 def test_a_step_that_its_traces_do_not_explain_is_unknown(store: Store, tmp_path: Path) -> None:
-    """The trace has a kernel of 100 µs, but the step takes 20 µs without the profiler."""
+    """If the traced step takes much longer than the untraced step, the simulation gives no answer, but a reason.
+
+    The trace has a kernel of 100 µs, but the step takes 20 µs without the profiler.
+    """
     events = (mark(1, 0, 120), launch(1, 11), kernel("k", 5, 105, 11), call("cudaDeviceSynchronize", 8, 110, 12))
     found = step_of(read(store, tmp_path, {"trace_1.json": text(*events, logparse_untraced_step_us=20).decode()}), HALF)
     assert isinstance(found, StepUnknown)
@@ -886,9 +927,10 @@ def test_real_traces_give_their_own_time(name: str) -> None:
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_a_machine_that_runs_again_takes_what_was_simulated(stated: bool) -> None:
-    """Programs are traced with a host that the profiler slows by 1.4.
+    """The simulated step times equal the times that a simulated machine really takes with the changed kernels.
 
-    Then they run without the profiler and with other kernel times.
+    Random programs are traced with a host that the profiler slows by 1.4. Then they run without the profiler and with
+    other kernel times.
     """
     errors = []
     for seed in range(sized(40, 400)):

@@ -1,4 +1,7 @@
-"""Small traces through the real ingest: which of several traces show the job, and when the step of a trace begins."""
+"""Tests of small traces that are really ingested.
+
+They check which of several traces shows the job, and when the step of a trace begins.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def time_of(store: Store, *paths: str) -> GpuTime:
 
 
 def advice(store: Store, *paths: str) -> tuple[Recommendation, str]:
-    """Ingest these files as one run. Return the recommendation and the printed text, joined to one line."""
+    """Ingest these files as one run. Return the recommendation and its printed text, joined to one line."""
     ingest([*paths], store, run="run")
     found = advise(store, Settings(), "run")
     return found, " ".join(" ".join(screen(found, Written(Path("out")))).split())
@@ -74,9 +77,10 @@ def test_a_late_first_kernel_is_the_hosts(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_device_that_lags_behind_its_host(tmp_path: Path, store: Store) -> None:
-    """The host launched the step's kernels while the device still ran work that the trace does not show.
+    """If the GPU is still busy with earlier work, a step's time is measured on the GPU, not on the host.
 
-    So the step's window is the device's, from the first to the last kernel: 10 ms, not the host's 2.4 ms.
+    The step lasts from its first to its last kernel: 10 ms, not the 2.4 ms that the host took to launch it. The trace
+    does not show the earlier work.
     """
     trace = MadeTrace()
     trace.step(0, 2_400, "execute_context_0(0)_generation_32(32)")
@@ -89,7 +93,7 @@ def test_a_device_that_lags_behind_its_host(tmp_path: Path, store: Store) -> Non
 
 
 def decoding(pid: int = 7, **header: object) -> MadeTrace:
-    """Return the trace of a replayed graph of 10 ms. The trace marks no step."""
+    """Return the trace of a CUDA graph of 10 ms that is launched once. The trace marks no step."""
     trace = MadeTrace(pid, **header)
     trace.operator("aten::mm", 0, [(GEMM, 100.0)])
     trace.graph(100, [("paged_attention", 4_900.0), (GEMM, 5_000.0)], at=110)
@@ -135,7 +139,7 @@ def test_a_capture_without_kernels_is_not_worth_a_word(tmp_path: Path, store: St
 
 
 def test_a_job_that_captures_a_graph_itself(tmp_path: Path, store: Store) -> None:
-    """The job captures a graph in the middle of its trace. This time is no part of the job's window."""
+    """If a job captures a CUDA graph while it is traced, the time of the capture is not part of the job's time."""
     trace = MadeTrace()
     trace.operator("aten::mm", 0, [(GEMM, 1_000)])
     trace.capture(2_000, 62_000, [GEMM, GEMM])
@@ -151,9 +155,9 @@ FIND = [(NAIVE, 250_000.0), ("igemm_fwd_gtcx3_nhwc_fp16", 400.0), (WINOGRAD, 300
 
 
 def convolutions(search: bool, steps: bool, calls: int = 4) -> MadeTrace:
-    """Return calls of 300 µs, one in each step of 500 µs.
+    """Return a trace with convolutions of 300 µs, one in each step of 500 µs.
 
-    With ``search`` the first call also searches for 251 ms.
+    If ``search`` is true, the first call also searches for a solver, which takes 251 ms.
     """
     trace = MadeTrace(hip_runtime_version=70253211)
     begin = 0.0
@@ -204,7 +208,10 @@ def test_the_remedy_of_a_search_is_told(tmp_path: Path, store: Store) -> None:
 
 
 def replays(kept: int, of: int) -> MadeTrace:
-    """Return graph launches of 900 µs, one per ms. The profiler kept the kernels of only ``kept`` launches."""
+    """Return a trace of CUDA graph launches of 900 µs, one per ms.
+
+    The profiler kept the kernels of only ``kept`` launches.
+    """
     trace = MadeTrace()
     trace.step(0, of * 1_000)
     trace.operator("aten::mm", 0, [(GEMM, 50)])
@@ -226,7 +233,7 @@ def test_graphs_without_kernels_make_idle_unknown(tmp_path: Path, store: Store, 
 
 @pytest.mark.parametrize(("kept", "of"), [(26, 26), (99, 100)])
 def test_graphs_whose_kernels_are_kept(tmp_path: Path, store: Store, kept: int, of: int) -> None:
-    """If only one of a hundred launches has no kernels, the idle time is still computed.
+    """If only one of a hundred graph launches has no kernels in the trace, the idle time is still computed.
 
     This launch may be the last one, whose end the profiler did not record.
     """
@@ -239,7 +246,10 @@ def test_graphs_whose_kernels_are_kept(tmp_path: Path, store: Store, kept: int, 
 
 
 def decode(gaps: int, us: float = 400_000.0) -> MadeTrace:
-    """Return four steps with 10 ms of kernels each. In the first ``gaps`` steps the GPU waits in a copy for ``us``."""
+    """Return a trace of four steps with 10 ms of kernels each.
+
+    In the first ``gaps`` steps the GPU waits in a copy for ``us``.
+    """
     trace = MadeTrace()
     begin = 0.0
     for i in range(4):

@@ -1,6 +1,6 @@
-"""``bisect`` finds the guilty rows of a file.
+"""Tests of ``bisect``, which finds the rows of an override file that make a user's check fail.
 
-The tests run the search with random checks, cut files of every format, and run the verb with checks in shell.
+They run the search with random checks, cut files of every format, and run the verb with checks in shell.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def failing(guilty: Sets) -> Callable[[Sequence[int]], bool]:
 
 
 def arbitrary(seed: int, every: int) -> Callable[[Sequence[int]], bool]:
-    """Return a check with random answers. Only the answers for no row and for all rows are fixed: pass and fail."""
+    """Return a check that answers randomly for a set of rows. It passes for no row and fails for all rows."""
     return lambda rows: len(rows) == every or (bool(rows) and random.Random(f"{seed} {sorted(rows)}").random() < 0.3)
 
 
@@ -75,9 +75,10 @@ def test_ddmin_fails_and_does_not_without_any_one_row(case: tuple[int, Callable[
 def test_the_search_is_minimal_whatever_is_skipped(
     case: tuple[int, Callable[[Sequence[int]], bool]], seed: int, skipped: float
 ) -> None:
-    """A check may skip a set of rows. The search then treats the set as one that does not fail.
+    """The result of the search is minimal even if the check skips some sets of rows.
 
-    So the result is 1-minimal by the known answers: without any one of its rows no check is known to fail.
+    Minimal means that without any one of its rows no check is known to fail. The search treats a skipped set as one
+    that does not fail.
     """
     count, fails = case
 
@@ -94,7 +95,7 @@ def test_the_search_is_minimal_whatever_is_skipped(
 
 @pytest.mark.parametrize(("guilty", "most"), [([8_000], 15), ([17, 5_000], 30), ([1, 2_000, 8_335], 45)])
 def test_the_search_takes_few_runs(guilty: Sequence[int], most: int) -> None:
-    """The case has 8,336 rows, as a real file has."""
+    """The search finds one to three guilty rows among 8,336 rows, as a real file has, with few runs of the check."""
     fails, asked = failing([frozenset(guilty)]), set[tuple[int, ...]]()
 
     def ask(rows: Sequence[int], suspected: int = 0, needed: int = 0) -> Verdict:
@@ -110,7 +111,10 @@ def test_the_search_takes_few_runs(guilty: Sequence[int], most: int) -> None:
 
 
 def cut(format: OverrideFormat, file: Emission, kept: Callable[[int], bool]) -> tuple[bytes, int]:
-    """Return the file with the rows whose place ``kept`` accepts, and the number of rows in the whole file."""
+    """Cut an override file to some of its rows, and return it with the number of rows in the whole file.
+
+    A row is kept if ``kept`` returns True for its position.
+    """
     asked: list[bytes] = []
 
     def keep(line: int, text: bytes) -> bool:
@@ -156,7 +160,7 @@ def test_real_files_are_taken_apart(path: str) -> None:
 
 
 def copy_of(file: Emission) -> str:
-    """Return the shell word for the path at which the library finds the copy of a file."""
+    """Return the path, as a shell word, at which the library finds the cut copy of an override file."""
     named = {
         "hipblaslt-tuning-file": "$HIPBLASLT_TUNING_OVERRIDE_FILE",
         "rocblas-tune": "$ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH",
@@ -172,12 +176,12 @@ def copy_of(file: Emission) -> str:
 
 
 def holds(file: Emission, *rows: str) -> str:
-    """Return a shell check that fails if the copy has all texts in ``rows``."""
+    """Return a shell check that fails if the copy of the override file has all texts in ``rows``."""
     return "! { " + " && ".join(f'grep -qF -e {shlex.quote(row)} "{copy_of(file)}"' for row in rows) + "; }"
 
 
 def unique(format: OverrideFormat, file: Emission) -> list[tuple[int, str]]:
-    """Return (place, text) of the rows whose text occurs in no other row of the file."""
+    """Return (position, text) of the rows whose text occurs in no other row of the file."""
     found: list[str] = []
 
     def keep(line: int, text: bytes) -> bool:
@@ -202,9 +206,9 @@ def printed(done: Done) -> list[str]:
 
 @pytest.fixture(params=OVERRIDE_FORMATS, ids=lambda format: format.name)
 def written(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[OverrideFormat, Emission, Path]:
-    """Write the format's sample with the most distinguishable rows to a folder whose name needs quotes.
+    """Write a sample override file of the format to a folder whose name needs quotes in a shell.
 
-    Return the format, the file and its path.
+    Of the format's samples, it is the one with the most distinguishable rows. Return the format, the file and its path.
     """
     format = request.param
     files = [x for x, _ in samples()[format.name]]
@@ -245,7 +249,7 @@ HEAD = "Validator,PT_VERSION,2.11.0\n"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """Write a file of 64 rows. The row in line n + 2 has the solution 101 + n."""
+    """Write an override file of 64 rows. The row in line n + 2 has the solution 101 + n."""
     path = tmp_path / "tunableop_results0.csv"
     path.write_text(HEAD + "".join(f"{row}\n" for row in ROWS))
     return path
@@ -295,7 +299,10 @@ def test_the_jobs_output_is_in_a_file_per_run(table: Path) -> None:
 
 
 def test_of_a_long_output_the_end_is_kept(table: Path) -> None:
-    """The output of a check that prints all day once filled the disk. So only its end is kept."""
+    """Only the end of a check's output is kept in its log.
+
+    The output of a check that prints all day once filled the disk.
+    """
     bisect(table, f"seq 100000; echo the last word; {bad(140)}")
     (folder,) = table.parent.glob(".*bisect*")
     text = "".join(f"{x}\n" for x in range(1, 100_001)) + "the last word\n"
@@ -310,7 +317,10 @@ def test_of_a_long_output_the_end_is_kept(table: Path) -> None:
 def test_what_leaves_the_group_of_the_check_does_not_hold_the_search(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that leaves the check's process group may keep the output's pipe open. The search must not wait."""
+    """The search does not wait for a background process that a check leaves behind.
+
+    A process that leaves the check's process group may keep the output's pipe open.
+    """
     monkeypatch.setattr(searching, "_DRAIN_S", 0.01)
     done = bisect(table, f"setsid sleep 60 & echo $! >> {table.parent / 'left'}; {bad(140)}")
     assert done.returncode == 0
@@ -425,9 +435,10 @@ def test_a_check_that_answers_in_two_ways_is_reported_with_both(table: Path, tmp
 
 
 def test_files_beside_come_along_and_equal_ones_are_cut_alike(table: Path) -> None:
-    """TunableOp reads one file per device, so that the files of other devices are copied, too, with their names.
+    """TunableOp's files of other devices are copied together with the file that is bisected, with their names.
 
-    If a file equals the bisected file, its copy has the same rows left out.
+    TunableOp reads one file per device. If another file equals the bisected file, the same rows are removed from its
+    copy.
     """
     table = table.rename(table.with_name("mine 10.csv"))
     for name, text in (("mine 11.csv", table.read_text()), ("mine 2.csv", HEAD), ("notes.txt", "foreign")):
@@ -466,7 +477,7 @@ def program(table: Path, check: str) -> subprocess.Popen[str]:
 def counting(number: int) -> str:
     """Return a check that writes its process ids and the tested sets of rows to files.
 
-    In the run ``number`` the check waits, so that a test can interrupt it.
+    In its run ``number`` the check waits, so that a test can interrupt it.
     """
     waits = f"if [ $(wc -l < runs) -eq {number} ]; then sleep 100 & echo $! >> runs; wait; fi"
     return f'echo $$ >> runs; sha256sum < "$LOGPARSE_TABLE" >> sets; {waits}; {bad(140)}'
@@ -494,7 +505,7 @@ def alive(pid: int) -> bool:
 
 
 def ended(pids: list[int]) -> bool:
-    """Wait until the processes have ended. Return False if one goes on.
+    """Wait until the processes have ended. Return False if a process still runs after a while.
 
     On a busy machine a killed process takes a moment to end.
     """
@@ -508,9 +519,9 @@ def inside(table: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def finished(table: Path) -> None:
-    """Check that the same command, started again, continues from the known answers.
+    """Check that the same command, started again, continues from the answers that are already known.
 
-    Only the interrupted set of rows and the confirmed set may have run twice.
+    Only the interrupted set of rows and the final, confirmed set may have run twice.
     """
     done = bisect(table, counting(5))
     assert "64 rows, 4 answers known from before;" in done.stderr

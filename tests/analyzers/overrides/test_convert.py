@@ -1,6 +1,6 @@
-"""``convert`` writes the same solution index under another library's key, and never for another build.
+"""Tests of ``convert``, which writes the same solution index under another library's key.
 
-Rows that the other library cannot express are left out.
+It never does so for another build. Rows that the other library cannot express are left out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FACTS = {**TARGET, "cu_count": "304"}
 
 
 def rows(made: Made) -> dict[str, str]:
-    """Return key → solution of the only written file, as the library of that file reads it."""
+    """Return the rows of the only written file, as the file's library reads it: {key: solution}."""
     (file,) = made.files
     judged = inspect(file.name, file.data, {**TARGET, "cu_count": "304"})
     assert judged.ok, judged.notes
@@ -63,7 +63,7 @@ def test_a_byte_order_mark_is_skipped_and_none_is_written(tmp_path: Path) -> Non
 
 
 def test_there_and_back() -> None:
-    """A tuning file that is converted to PyTorch's CSV keeps its keys and indices."""
+    """A hipBLASLt tuning file that is converted to PyTorch's CSV keeps its keys and indices."""
     before = inspect("t.txt", Path(TUNING).read_bytes(), TARGET)
     wanted = {row.key: row.solution.text for row in before.rows if row.solution}
     csv = convert([TUNING], "tunableop", TARGET)
@@ -96,7 +96,10 @@ def test_another_build_is_refused_and_an_unknown_one_needs_a_word(tmp_path: Path
 
 
 def test_a_row_that_its_own_library_drops_is_not_converted() -> None:
-    """The last row has no number for M. So pandas reads the whole column as texts, and aiter finds no row at all."""
+    """Rows that their own library would not find are not converted.
+
+    The last row has no number for M. So pandas reads the whole column as texts, and AITER finds no row at all.
+    """
     made = convert([AITER], "hipblaslt", FACTS, same_build=True)
     assert not made.files
     assert made.refused["no call equals M '8192', because pandas gives the whole column another type"] == 1
@@ -114,7 +117,10 @@ def test_to_aiter() -> None:
 
 
 def test_rocblas_indices(tmp_path: Path) -> None:
-    """In rocBLAS 5 a positive index is hipBLASLt's index + 1. An index below -10 is Tensile's."""
+    """A rocBLAS index is converted to hipBLASLt's index if it names a hipBLASLt solution.
+
+    In rocBLAS 5 a positive index is hipBLASLt's index + 1. An index below -10 is Tensile's, so it is not converted.
+    """
     text = Path(CSV).read_text().splitlines()
     head = [line for line in text if line.startswith("Validator")]
     key = "GemmTunableOp_BFloat16_TN,tn_4096_512_1024_ld_1024_1024_4096"
@@ -188,10 +194,7 @@ problems = st.builds(
 def test_every_row_of_every_conversion_serves_its_own_problem(
     tmp_path_factory: pytest.TempPathFactory, entries: list[tuple[GemmProblem, int, int]]
 ) -> None:
-    """The library computes its own key of the problem.
-
-    Under that key it must find the index that the file gave for the problem.
-    """
+    """After any conversion the library finds, under its own key of a problem, the index that the file gave for it."""
     overrides = {
         results.key_of(o, FACTS): o
         for o in (

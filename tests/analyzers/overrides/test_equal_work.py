@@ -1,4 +1,4 @@
-"""Rows with one hipBLASLt key whose times are for different work: β = 0 and β ≠ 0. No verb compares these times."""
+"""Tests that times are not compared if they are for different work (β = 0 and β ≠ 0) under the same hipBLASLt key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ FIRST = "Git Version: abc\n"
 
 
 def entry(index: int, us: float, m: int = 64, **cells: str) -> str:
-    """Return one row with its header. ``cells`` has the values that differ from a bf16 product without extras."""
+    """Return one row of a tuning file, with its header.
+
+    ``cells`` has the values that differ from a plain bf16 product.
+    """
     values = dict.fromkeys(TUNING_COLUMNS, "0") | dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), "bf16_r")
     values |= dict(zip(("m", "n", "k", "lda", "ldb", "ldc", "ldd"), map(str, (m, 32, 96, m, 96, m, m)), strict=True))
     values |= {"transA": "N", "transB": "N", "batch_count": "1", "alpha": "1", "compute_type": "f32_r"}
@@ -48,9 +51,9 @@ def test_lint_keeps_both_and_asks_for_times_of_both() -> None:
 
 @pytest.mark.parametrize("name", ["one", "two"])
 def test_merge_compares_times_of_equal_work_only(tmp_path: Path, name: str) -> None:
-    """Times with β ≠ 0 must not decide which row is kept for β = 0.
+    """When files are merged, times with β ≠ 0 do not decide which row is kept for β = 0.
 
-    For each row that is left out a note names the row and its kind of work.
+    For each row that is left out, a note names the row and its kind of work.
     """
     rows = [entry(7, 9.0), entry(8, 5.0, beta="1"), entry(9, 8.0)]
     texts = {"one": [rows], "two": [rows[:1], rows[1:]]}[name]
@@ -68,9 +71,9 @@ def test_labels_differ(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_comparison_pairs_problems_by_the_librarys_key(tmp_path: Path) -> None:
-    """Two problems are compared if they have the same hipBLASLt key. The key does not contain scale types.
+    """``diff`` compares two problems if they have the same hipBLASLt key. The key does not contain scale types.
 
-    If a key has rows with and without β, rows of equal work are compared.
+    If a key has rows with and without β, only rows of equal work are compared.
     """
     scaled = {"scaleA": "1", "scaleB": "1", "a_type": "f8_r", "b_type": "f8_r"}
     plain = {**scaled, "scaleA": "0", "scaleB": "0"}

@@ -1,4 +1,4 @@
-"""A problem that is exported and read back is the same problem."""
+"""Tests that a problem which is exported to a file and read back is the same problem."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Calls through hipBLASLt's C++ object. Up to version 1.2.2 they need other rows than calls of the C functions.
+"""Tests of calls through hipBLASLt's C++ object. Up to version 1.2.2 they need other rows than calls of the C
+functions.
 
-A log line of such a call has ``--api_method cpp``. rocBLAS makes its calls so.
+A log line of such a call has ``--api_method cpp``. rocBLAS calls hipBLASLt in this way.
 ``tests/conformance/test_hipblaslt_files.py`` compares which rows the real library takes for these calls.
 """
 
@@ -35,7 +36,7 @@ LOG = SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log"
 
 
 def lines(count: int) -> list[str]:
-    """Return bench lines of the sample as calls of the C++ object write them."""
+    """Return the sample's log lines as if the calls were made through the C++ object."""
     every = dict.fromkeys(x for x in LOG.read_text().splitlines() if x.startswith("hipblaslt-bench "))
     return [x.replace("--api_method c ", "--api_method cpp ") for x in every][:count]
 
@@ -50,7 +51,7 @@ def written(overrides: list[Override], target: dict[str, str]) -> OverrideFile:
 
 
 def called(store: Store, tmp_path: Path) -> tuple[GemmProblem, Tables]:
-    """Ingest the log of a bf16 product that a job called twice through the object.
+    """Ingest the log of a bf16 product that a job called twice through the C++ object.
 
     Return the problem and the run's tables.
     """
@@ -115,7 +116,7 @@ def test_a_second_row_is_written_for_the_object(store: Store, tmp_path: Path) ->
 
 
 def test_lint_and_merge_keep_both_rows(tmp_path: Path) -> None:
-    """Lint and merge keep both rows, also if the version is unknown, as in a file without other facts.
+    """Lint and merge keep both rows, also if the library's version is unknown.
 
     In later versions the second row is a duplicate.
     """

@@ -1,4 +1,4 @@
-"""hipBLASLt's tuning files: which notes lint prints by version and arch, and which rows are written.
+"""Tests of hipBLASLt's tuning files: which notes lint prints by version and arch, and which rows are written.
 
 ``tests/conformance/test_hipblaslt_files.py`` compares what the real library reads from thousands of edited files.
 """
@@ -44,7 +44,7 @@ def cell(column: str, value: str) -> str:
 
 
 def test_an_empty_revision_is_a_revision() -> None:
-    """Debian's builds have an empty revision.
+    """An empty build revision is treated like any other revision. Debian's builds have one.
 
     Their files are read and written, and files of other builds are refused.
     """
@@ -201,7 +201,11 @@ def test_a_file_of_rocm_6_4() -> None:
 
 
 def test_xf32_by_place_is_of_no_release() -> None:
-    """ROCm 6.4 (0.12) drops xf32. The last reader by place, of versions between 6.4 and 7.0, takes xf32 for f32."""
+    """Old files without column names are read with the types that their library version knows.
+
+    ROCm 6.4 (0.12) drops rows with xf32. The last reader of such files, in versions between 6.4 and 7.0, takes xf32 for
+    f32.
+    """
     text = (FIRST + f"    {','.join(VALUES.split(','))}\n").replace("f16_r,f32_r,0", "f16_r,xf32_r,0").encode()
     keys = [inspect("t.txt", text, OLD | {"hipblaslt_version": x}).rows[0].key[-6:] for x in ("1202", "1400")]
     assert keys == ["", ",f32_r"]
@@ -216,9 +220,10 @@ def test_xf32_by_place_is_of_no_release() -> None:
 
 
 def test_rows_copied_to_neighbouring_sizes_are_claims() -> None:
-    """Teams that serve models copy the measurement of one size to rows of smaller sizes.
+    """A time that was copied from another size is not taken as a measurement.
 
-    Only the row whose sizes agree with its Gflop/s was timed. The other rows only claim that time.
+    Teams that serve models copy the measurement of one size to rows of smaller sizes. Only the row whose sizes agree
+    with its Gflop/s was timed.
     """
     cells = VALUES.split(",")
     copies = [",".join([*cells[:5], str(n), *cells[6:]]) for n in (63, 64, 62, 64)]
@@ -240,7 +245,7 @@ def test_rows_copied_to_neighbouring_sizes_are_claims() -> None:
 
 @needs_corpus
 def test_mlperfs_file() -> None:
-    """The file from MLPerf has 521 measurements, copied to 8,336 rows.
+    """In a real file from MLPerf, 521 measurements are found that were copied to 8,336 rows.
 
     Its build reads columns by position and writes names of FNUZ types. No source states the version of that build. 0.13
     and 0.15 are possible.

@@ -1,4 +1,4 @@
-"""Laws of the override formats, tested over their list.
+"""Rules that every format of override files must obey.
 
 A format recognises, reads back, merges and keeps every file that it writes.
 """
@@ -41,10 +41,9 @@ from tests.test_emitted import CASES, TARGET, overrides_of, own_samples
 
 @cache
 def samples() -> dict[str, list[tuple[Emission, Facts]]]:
-    """Return format → its sample files, each with its target.
+    """Return the sample files of each format, each with its target: {format: [(file, target)]}.
 
-    The format's writer makes the files. For a format without a writer the files are those in ``sample_logs/`` without a
-    fault.
+    The format's writer makes the files. A format without a writer has the files in ``sample_logs/`` that have no fault.
     """
     out: dict[str, list[tuple[Emission, Facts]]] = {}
     for format in OVERRIDE_FORMATS:
@@ -99,7 +98,10 @@ def test_nothing_raises_and_an_empty_file_has_no_row(format: OverrideFormat, dat
 
 @given(st.data())
 def test_no_damage_raises(data: st.DataObject) -> None:
-    """The damaged bytes come from a format's own samples: cut, doubled, or with other bytes in them."""
+    """A damaged override file never raises an error, and each row that is dropped has a reason.
+
+    The damaged bytes come from a format's own samples: cut, doubled, or with other bytes in them.
+    """
     format = data.draw(st.sampled_from(OVERRIDE_FORMATS))
     file, target = data.draw(st.sampled_from(samples()[format.name]))
     start, end = sorted((data.draw(st.integers(0, len(file.data))), data.draw(st.integers(0, len(file.data)))))
@@ -111,7 +113,10 @@ def test_no_damage_raises(data: st.DataObject) -> None:
 
 
 def test_numbers_of_thousands_of_digits_do_not_raise(format: OverrideFormat) -> None:
-    """Python's ``int`` raises ValueError for such numbers."""
+    """A number with thousands of digits in an override file does not raise an error.
+
+    Python's ``int`` raises ValueError for such numbers.
+    """
     file, target = samples()[format.name][0]
     for number in list(re.finditer(rb"[0-9]+", file.data[-600:]))[-24:]:
         start, end = (len(file.data[:-600]) + at for at in number.span())
@@ -134,7 +139,7 @@ def test_what_is_written_is_live_and_has_the_key_of_its_call(format: OverrideFor
 
 
 def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> None:
-    """A call of a row's problem gets the row's solution as long as the build has that solution."""
+    """A call of a row's problem gets the row's solution as long as the library's build has that solution."""
     for file, target in samples()[format.name]:
         reading = format.reader(file.name, file.data, target)
         for row in reading.rows:
@@ -188,7 +193,7 @@ def test_an_override_is_served_by_its_file_or_refused_with_the_reason(
 ) -> None:
     """Every written row is read by the target's library. A row that the library would drop is refused with a reason.
 
-    This must hold for any problem, solution and version.
+    This must be true for any problem, solution and version.
     """
     assert format.writer is not None
     all_of, target = data.draw(st.sampled_from(overrides(format)))
@@ -219,7 +224,10 @@ def test_the_list_knows_each_writers_format_before_it_is_imported() -> None:
 
 
 def test_overrides_of_the_samples_are_written(format: OverrideFormat) -> None:
-    """The law above would also hold if every override were refused. This test shows that most are written."""
+    """Most overrides of the samples are written.
+
+    The test above would also pass if every override were refused.
+    """
     if format.writer is not None:
         for given, target in overrides(format):
             made = make(format.writer, given, target)
@@ -260,15 +268,15 @@ OTHER: Facts = {
     "miopen_tweak": "592518e7",
     "transformer_engine_columns": "20",
 }
-"""Values of facts that no sample states."""
+"""For each fact about a target (for example ``arch``), a value that no sample has."""
 
 
 def test_what_a_file_states_about_its_target_is_held_against_each_fact_that_a_user_states(
     format: OverrideFormat,
 ) -> None:
-    """If one stated fact contradicts the file, no row is used, or a warning or error names the value.
+    """If the user states a fact that contradicts the file, no row is used, or a warning or error names the value.
 
-    If the stated fact equals the file's, no row changes.
+    If the user's fact equals the file's, no row changes.
     """
     for file, _ in samples()[format.name]:
         alone = format.inspect(file.name, file.data, {})
@@ -306,14 +314,14 @@ def test_a_merge_and_a_conversion_have_a_destination() -> None:
 
 
 READ = {x.name: x for x in FORMATS if isinstance(x, FileFormat) and x.name in {y.name for y in OVERRIDE_FORMATS}}
-"""Formats whose rows ``ingest`` takes as measurements."""
+"""Formats of override files whose rows ``ingest`` takes as measurements."""
 
 
 @given(st.data())
 def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -> None:
-    """One cell of a row is damaged.
+    """If a damaged row makes the library read no row of the file, ``ingest`` takes no row as a measured time.
 
-    If the library then reads no row of the file, ``ingest`` must not take any row as a measured time.
+    One cell of a row is damaged.
     """
     format = data.draw(st.sampled_from([x for x in OVERRIDE_FORMATS if x.name in READ and not x.convolutions]))
     file, target = data.draw(st.sampled_from(samples()[format.name]))
@@ -331,7 +339,10 @@ def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -
 
 @given(st.data())
 def test_lint_coverage_merge_and_convert_take_the_same_rows(data: st.DataObject) -> None:
-    """All four verbs must use the same rows, even if a row is damaged or the file is for another device."""
+    """The verbs lint, coverage, merge and convert use the same rows of a file.
+
+    This must be true even if a row is damaged or the file is for another device.
+    """
     format = data.draw(st.sampled_from(OVERRIDE_FORMATS))
     file, own = data.draw(st.sampled_from(samples()[format.name]))
     text = file.data
@@ -371,7 +382,7 @@ def test_lint_coverage_merge_and_convert_take_the_same_rows(data: st.DataObject)
 @pytest.mark.parametrize("name", ["miopen-find-db", "miopen-perf-db"])
 @given(data=st.data())
 def test_a_row_that_miopen_drops_contributes_no_claim(name: str, data: st.DataObject) -> None:
-    """``ingest`` must take exactly the items of a damaged database that MIOpen uses, under the same keys."""
+    """``ingest`` takes exactly the entries of a damaged database that MIOpen uses, under the same keys."""
     [format] = [x for x in OVERRIDE_FORMATS if x.name == name]
     file, target = data.draw(st.sampled_from(samples()[name]))
     lines = file.data.decode().splitlines()
@@ -387,7 +398,7 @@ def test_a_row_that_miopen_drops_contributes_no_claim(name: str, data: st.DataOb
 
 
 def claims(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Yield key and solver of every item that ``ingest`` takes as measured or tuned."""
+    """Yield the key and solver of every entry that ``ingest`` takes as measured or tuned."""
     rows = outcome.tables["measurements"].to_pylist() if outcome.tables else []
     yield from ((x["key_text"], x["raw"]) for x in rows if x["status"] != "skipped")
     for x in outcome.records:
@@ -400,7 +411,7 @@ def test_what_order_means_is_stated_for_every_format(format: OverrideFormat) -> 
 
 
 def in_order(format: OverrideFormat, file: Emission, target: Facts, draw: st.DataObject) -> bytes:
-    """Return the file with its rows in another order and some rows twice. Rows of one key keep their order."""
+    """Return the file with its rows in another order and some rows twice. Rows with the same key keep their order."""
     if file.data.lstrip().startswith(b"{"):  # its rows are members of an object
         members = draw.draw(st.permutations(list(json.loads(file.data).items())))
         return json.dumps(dict(members)).encode()

@@ -1,4 +1,4 @@
-"""``merge``: goldens, refusals and conflicts. Merging a merged file again changes nothing."""
+"""Tests of ``merge``: golden files, refusals and conflicts. Merging a merged file again changes nothing."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ CALL = "gfx942,304,{},256,5120,False,torch.bfloat16,torch.bfloat16,False,False"
 
 
 def test_tables_of_aiter(tmp_path: Path) -> None:
-    """Two rows of one key make aiter's reader raise.
+    """A merged AITER table has one row per key, and lint finds nothing wrong.
 
-    The merged table has one row per key, and lint finds nothing wrong.
+    Two rows with the same key make AITER's reader raise an error.
     """
     one = AITER + f"{CALL.format(64)},hipblaslt,7,0,10.5,\n{CALL.format(8)},hipblaslt,8,0,inf,\n"
     two = (
@@ -106,7 +106,9 @@ def test_the_other_tables_of_aiter(tmp_path: Path) -> None:
 
 
 def tuning(name: str, folder: Path, *entries: tuple[str, str, str], revision: str = "r", headed: bool = True) -> str:
-    """Write a tuning file with the sample's columns. Each entry is (m, index, microseconds)."""
+    """Write a hipBLASLt tuning file with the sample's columns, and return its path. Each entry is (m, index,
+    microseconds).
+    """
     lines = (SAMPLES / f"hipblaslt/tuning_{'7.0' if headed else '6.4'}.txt").read_text().splitlines()
     out = [f"Git Version: {revision}"]
     for m, index, us in entries:
@@ -231,7 +233,10 @@ def test_find_dbs(tmp_path: Path) -> None:
 
 
 def test_of_equal_rows_the_path_that_was_named_first_is_shown() -> None:
-    """The path ``b`` is given twice, and only the second of its two files has the key."""
+    """If several files have the same row, the conflict names the file that was given first.
+
+    The path ``b`` is given twice, and only the second of its two files has the key.
+    """
     one, other = (f"{KEY}={x}:1.5,0,miopenConvolutionBwdWeightsAlgoGEMM\n" for x in ("GemmWrwUniversal", "GemmWrw"))
     texts = [("a", one), ("b", ""), ("c", other), ("b", other)]
     found = _Winners(

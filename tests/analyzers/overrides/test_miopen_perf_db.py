@@ -1,4 +1,7 @@
-"""Perf-dbs: lint names each broken rule, and reports no error for rows that MIOpen wrote."""
+"""Tests of perf-dbs, MIOpen's text files of tuned solver parameters.
+
+Lint names each broken rule, and it reports no error for rows that MIOpen wrote.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ def rules(text: str) -> list[tuple[int | None, str, str]]:
 
 
 def test_rows_of_batch_normalisations_are_no_convolutions(store: Store, tmp_path: Path) -> None:
-    """MIOpen 3.5.1 keeps these rows in a file of their own. Nothing in that file is judged, merged or read."""
+    """A perf-db file for batch normalisations is neither judged, merged nor read.
+
+    MIOpen 3.5.1 keeps these rows in a separate file.
+    """
     path = tmp_path / f"batchnorm_{NAME}"
     path.write_text("2x4x64x14x14x1x1x1x0xNCHWxTrnxFP32x1=BnFwdTrainingSpatial:Variant1-1\n", encoding="utf-8")
     own = inspect(path.name, path.read_bytes(), TARGET)
@@ -134,7 +140,10 @@ def test_parameters_by_which_the_library_divides_are_not_0(parameters: str, cras
     ],
 )
 def test_split_k_without_its_workspace(solver: str, parameters: str, version: str, warned: bool) -> None:
-    """If the version is unknown, there is no warning."""
+    """Lint warns of split-K parameters in MIOpen versions that reserve no workspace for them.
+
+    If the version is unknown, there is no warning.
+    """
     name = f"gfx942130.HIP.{(version or '3.4.0').replace('.', '_')}_7c1e0a9d2.udb.txt"
     target = {"miopen_version": version} if version else {}
     file = inspect(name, f"{KEY}={solver}:{parameters}\n".encode(), target, "miopen-perf-db")

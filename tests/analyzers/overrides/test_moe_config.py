@@ -1,4 +1,4 @@
-"""Fused-MoE tables: which tables a server uses, what its log reports about them, and which shapes to tune."""
+"""Tests of fused-MoE tables: which tables a server uses, what its log reports about them, and which shapes to tune."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def judged(members: object, name: str = NAME, target: dict[str, str] | None = No
 
 
 def rules(file: OverrideFile) -> list[tuple[int | None, str, str]]:
-    """Return line, severity and rule of the notes.
+    """Return line, severity and rule of each note of lint.
 
     The note about the few sizes of a short example is left out.
     """
@@ -99,9 +99,10 @@ def test_rules_that_depend_on_the_name() -> None:
 
 
 def test_tables_of_block_scaled_products(tmp_path: Path) -> None:
-    """The names of such tables have no number of experts.
+    """Lint applies special rules to tables of block-scaled products.
 
-    The reader of the tables takes ``triton_version`` for a number of tokens, and it looks in no folder of the user's.
+    Their names have no number of experts. Their reader takes ``triton_version`` for a number of tokens, and it looks in
+    no folder of the user's.
     """
     name = "N=4096,K=1024,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128]"
     assert rules(judged({"1": TILE}, name)) == []
@@ -167,7 +168,7 @@ def test_two_tables_of_one_name_become_one(tmp_path: Path) -> None:
 
 
 TUNED = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
-"""The sizes of vLLM's tuner."""
+"""The numbers of tokens for which vLLM's tuner times a table."""
 
 
 @pytest.mark.parametrize(

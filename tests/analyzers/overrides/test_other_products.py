@@ -1,4 +1,4 @@
-"""Calls with the same hipBLASLt key whose operands need different kernels. No verb confuses these calls."""
+"""Tests of calls with the same hipBLASLt key whose operands need different kernels. No verb confuses these calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PRODUCTS: dict[str, tuple[str, dict[str, str], str, str]] = {
     "block-scaled": ("f8_r", {"scaleA": "3", "scaleB": "3"}, "--scaleA 1 --scaleB 1 ", "--scaleA 3 --scaleB 3 "),
     "row-scaled": ("f8_r", {"scaleA": "2", "scaleB": "2"}, "--scaleA 1 --scaleB 1 ", "--scaleA 2 --scaleB 2 "),
 }  # fmt: skip
-"""Type, cells of the other product's row, flags of a call without extras, and flags of the other call."""
+"""For each pair of such products: type, cells of the special product's row, and the log flags of both calls."""
 
 
 def entry(index: int, us: float, kind: str, **cells: str) -> str:
@@ -72,7 +72,10 @@ def test_a_row_serves_calls_of_its_own_product_alone(name: str, store: Store, tm
 
 
 def test_a_log_that_states_no_swizzle_joins_both_with_a_mark(store: Store, tmp_path: Path) -> None:
-    """A Trace line states no swizzle, so that it may come from either product. So no link has the level ``exact``."""
+    """A log line that does not state the swizzle is linked to both products, but never as an exact match.
+
+    A Trace line states no swizzle, so it may come from either product.
+    """
     trace = (
         "[2026-01-01 00:00:00][HIPBLASLT][1][Trace][rocblaslt_matmul] A=0x1 Adesc=[type=R_16BF rows=64 cols=256 ld=64] "
         "B=0x1 Bdesc=[type=R_16BF rows=64 cols=32 ld=64] C=0x1 Cdesc=[type=R_16BF rows=256 cols=32 ld=256] D=0x1 "

@@ -35,9 +35,9 @@ def solutions(name: str, data: bytes) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(("path", "depth", "head"), [(CSV, 1, 5), (TUNING, 2, 1), (USER, 1, 0)])
 def test_a_new_row_counts_and_the_others_stay(path: Path, depth: int, head: int) -> None:
-    """The new file has another solution for one key of the user's file.
+    """If the new file has another solution for one key, the result has the new solution for this key.
 
-    The result has all keys of the user's file. For that one key it has the new row.
+    All other rows of the user's file are kept.
     """
     lines = path.read_text().splitlines()
     new = "\n".join(lines[head : head + depth])

@@ -1,4 +1,7 @@
-"""rocBLAS's override CSV: lint names each broken rule, and our look-up finds the rows that rocBLAS uses for a call."""
+"""Tests of rocBLAS's override CSV.
+
+Lint names each broken rule, and logparse's look-up finds the rows that rocBLAS uses for a call.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,10 @@ def test_a_real_table() -> None:
 
 
 def test_rocblas_own_indices_are_read_after_5_2() -> None:
-    """Since rocm-libraries PR 10766 a row may have rocBLAS's own index, which is negative."""
+    """A row may have rocBLAS's own index, which is negative, if the library is newer than 5.2.
+
+    rocm-libraries PR 10766 added this.
+    """
     own = ROW.rpartition(",")[0] + ",-3798\n"
     for version, verdicts in (("5.2.0", (False, "error")), ("5.3.0", (None, "")), ("", (None, "warning"))):
         file = inspect("x.csv", own.encode(), {"rocblas_version": version}, "rocblas-tune")
@@ -126,9 +132,9 @@ STRIDES = {"a": "--stride_a 8704 ", "b": "--stride_b 4096 ", "c": "--stride_c 20
 def test_rows_that_a_logged_call_finds(
     function: str, strides: dict[str, str], trans: str, kind: str, served: list[str]
 ) -> None:
-    """rocBLAS 5.2 was seen to take these rows.
+    """For a logged call, the look-up finds the rows that rocBLAS 5.2 was seen to take.
 
-    Each function has a row of its own or none, even for the same product.
+    Each function of rocBLAS has its own row or none, even for the same product.
     """
     given = dict.fromkeys("abcd", "") | strides
     outcome = rocblas.read_bench(LINE.format(function=function, trans=trans, kind=kind, **given))

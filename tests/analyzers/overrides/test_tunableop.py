@@ -1,4 +1,7 @@
-"""How PyTorch reads a results file, case by case as torch 2.11 on a GPU answered, and which rules lint reports."""
+"""Tests of how PyTorch reads a TunableOp results file, and which rules lint reports.
+
+The expected results were observed with torch 2.11 on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -188,7 +191,7 @@ OLD = (
 def test_each_stated_fact_is_held_against_the_validator_that_has_it(
     head: str, stated: dict[str, str], why: str
 ) -> None:
-    """If one stated fact contradicts a validator, PyTorch rejects the file.
+    """If one fact that the user states contradicts a validator in the file, PyTorch would reject the file.
 
     If one fact agrees, this does not prove that PyTorch accepts the file, because PyTorch checks all validators.
     """

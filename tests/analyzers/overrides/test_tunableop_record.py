@@ -1,4 +1,4 @@
-"""Our model of PyTorch's reader accepts as many files as the real reader did in the records.
+"""Tests that logparse accepts as many TunableOp files as PyTorch's real reader did in recorded runs.
 
 PyTorch on an H200 read 247 files, and the reader of PyTorch 2.15 read 4,094 files. ``benchmarks/gpu_tunableop.py`` and
 ``torch_reader.py`` made the records, with no disagreement in any single file. The tests make the same files again and

@@ -1,4 +1,7 @@
-"""``apply.py`` in a job of two processes: it changes a model before DDP or FSDP wraps it, and refuses afterwards."""
+"""Tests of ``apply.py`` in a job of two processes.
+
+It changes a model before DDP or FSDP wraps it, and refuses to do so afterwards.
+"""
 
 from __future__ import annotations
 

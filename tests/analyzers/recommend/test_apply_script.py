@@ -1,4 +1,4 @@
-"""``apply.sh``, sourced in dash, bash and other real shells. Fake tools report the facts of a machine."""
+"""Tests of ``apply.sh``, sourced in dash, bash and other real shells. Fake tools report the facts of a machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOUND = {
     Path(found).resolve(): shell for shell in ("sh", "dash", "bash", "zsh", "busybox") if (found := shutil.which(shell))
 }
 SHELLS = list(FOUND.values())
-"""One name of each shell on this machine. ``sh`` is mostly another name of one of the others."""
+"""The shells on this machine, each by one name. For example, ``sh`` is mostly another name of dash or bash."""
 TARGET = {
     "arch": "gfx942:sramecc+:xnack-",
     "cu_count": "304",
@@ -81,7 +81,7 @@ FILES = (
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Write the files of a target to a folder with blanks and a quote in its path."""
+    """Write the override files and ``apply.sh`` to a folder with blanks and a quote in its path."""
     out = tmp_path / "over rides" / "it's here"
     out.mkdir(parents=True)
     made = script([OVERRIDE], FILES, TARGET, str(out))
@@ -99,7 +99,7 @@ def tool(folder: Path, name: str, output: str, code: int = 0) -> None:
 
 
 def machine(tmp_path: Path, rocminfo: str | None = ROCMINFO, torch: Mapping[str, str] | None = TORCH) -> dict[str, str]:
-    """Return the environment of a shell on a machine whose tools report these facts.
+    """Return the environment variables of a shell on a machine whose tools report these facts.
 
     ``rocminfo=None`` leaves out that tool. ``torch=None`` leaves out PyTorch.
     """
@@ -113,9 +113,9 @@ def machine(tmp_path: Path, rocminfo: str | None = ROCMINFO, torch: Mapping[str,
 
 
 def source(shell: str, path: Path | str, env: Mapping[str, str], cwd: Path, options: str = "-u") -> tuple[str, str]:
-    """Source a script in a shell.
+    """Source a script in a shell, and return its output and its errors.
 
-    Return the exit status with the new environment, and the errors.
+    The output has the exit status and the new environment.
     """
     text = f'set {options}\nif . "$1"; then echo "status 0"; else echo "status $?"; fi\n'
     text += 'set +u\nenv\necho "all variables"\nset'
@@ -125,7 +125,7 @@ def source(shell: str, path: Path | str, env: Mapping[str, str], cwd: Path, opti
 
 
 def exported(out: str) -> dict[str, str]:
-    """Return the libraries' variables that the environment has after the script was sourced."""
+    """Return the libraries' environment variables that are set after the script was sourced."""
     env = out.partition("status ")[2].partition("all variables")[0]
     return dict(re.findall(r"^((?:HIPBLASLT|PYTORCH|MIOPEN)_\w+)=(.*)$", env, re.MULTILINE))
 
@@ -187,7 +187,7 @@ def test_a_caution_is_printed_and_the_files_apply(shell: str, folder: Path, tmp_
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("code", [*BLIND, *LINES], ids=repr)
 def test_a_fact_is_data(shell: str, code: str, tmp_path: Path) -> None:
-    """No text in a fact's name, a fact's value or the caution is ever run.
+    """No text in a fact's name, a fact's value or the caution is ever run by the shell.
 
     A machine with the same odd facts is still accepted.
     """
@@ -238,9 +238,9 @@ def test_one_of_several_gpus_is_enough(shell: str, folder: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_copied_folder(shell: str, folder: Path, tmp_path: Path) -> None:
-    """Bash knows the folder of the script.
+    """``apply.sh`` works from a copied folder.
 
-    Other shells find it in the working directory, or an error states what to do.
+    Bash knows the folder of the script. Other shells find it in the working directory, or an error states what to do.
     """
     moved = tmp_path / "moved"
     shutil.move(folder, moved)
@@ -277,7 +277,10 @@ class cuda:
 
 
 def test_what_pytorch_reports(folder: Path, tmp_path: Path) -> None:
-    """A real interpreter runs the script's own Python code with a module that answers as torch on an MI300X does."""
+    """The script's own Python code reads the right facts from PyTorch.
+
+    A real interpreter runs this code with a module that answers as torch on an MI300X does.
+    """
     text = (folder / NAME).read_text().partition("-c '")[2].partition("' 2>")[0]
     (tmp_path / "torch.py").write_text(FAKE_TORCH)
     out = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
@@ -317,9 +320,10 @@ def test_without_override_files_there_is_nothing_to_apply() -> None:
 def test_compute_units_are_counted_as_hip_does(
     shell: str, arch: str, cus: str, wanted: str, mode: str | None, applies: bool, tmp_path: Path
 ) -> None:
-    """rocminfo prints CUs, but MIOpen's file names have HIP's count.
+    """``apply.sh`` compares the number of compute units as HIP counts them, although rocminfo counts differently.
 
-    On RDNA HIP counts pairs of CUs, unless a variable turns that off.
+    rocminfo prints CUs, but MIOpen's file names have HIP's number. On RDNA HIP counts pairs of CUs, unless a variable
+    turns that off.
     """
     target = {"arch": arch, "cu_count": wanted, "miopen_version": "3.5.1", "miopen_tweak": "abc"}
     file = Emission("any.ufdb.txt", b"x", Shell("export MIOPEN_USER_DB_PATH={folder}"))

@@ -1,4 +1,4 @@
-"""The ceiling: the saving if every problem ran at its best known time."""
+"""Tests of the ceiling: the saving if every problem ran at its best known time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def kernel(problem: str | None, total_us: float) -> dict[str, object]:
 def traced() -> Tables:
     """Return a traced run of two steps with three problems.
 
-    The first problem has a measured pick. The second is only traced. The third has no time in any file.
+    The library's choice for the first problem is measured. The second is only traced. The third has no time in any
+    file.
     """
     called = ((ONE, 100), (TWO, 50), (THREE, 50))
     return tables(
@@ -53,9 +54,10 @@ def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
 
 
 def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> None:
-    """The log has 100 calls, the trace ten of them. In the trace a call takes 120 µs, alone it takes 100 µs.
+    """If the log has more calls than the trace, all calls are counted with the traced time.
 
-    So all 100 calls are counted with 120 µs each. The page uses 120 µs, too.
+    The log has 100 calls, the trace ten of them. In the trace a call takes 120 µs, alone it takes 100 µs. So all 100
+    calls are counted with 120 µs each. The page uses 120 µs, too.
     """
     t = tables(
         calls=[call(ONE, count=100), call(ONE, count=10, category="profiler", source_id="t")],
@@ -69,8 +71,9 @@ def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> N
 
 
 def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
-    """The first problem takes 90 µs, and its pick is best. The second takes 10 µs, and its best solution takes 8 µs.
+    """The ceiling in percent refers to all measured problems, even those whose solution is already the best.
 
+    The first problem takes 90 µs, and its solution is best. The second takes 10 µs, and its best solution takes 8 µs.
     So the ceiling is 2 % of 100 µs, not 20 % of 10 µs.
     """
     t = tables(
@@ -93,7 +96,7 @@ def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
 
 
 def test_measured_findings_are_below_the_ceiling() -> None:
-    """If no log names a problem's pick, the ceiling includes the saving of the problem's finding.
+    """If no log names a problem's solution, the ceiling includes the saving that a finding measured for it.
 
     It includes no estimate, and no problem twice.
     """
@@ -134,7 +137,10 @@ def test_verdicts() -> None:
 
 
 def test_the_ceiling_does_not_depend_on_what_is_asked_for() -> None:
-    """With ``--min-gain`` above 75 % the ceiling once lacked a measured gain of 75 %, known from a finding alone."""
+    """The ceiling is the same, whatever smallest gain the user asks for.
+
+    With ``--min-gain`` above 75 % it once lacked a measured gain of 75 %, known from a finding alone.
+    """
     evidence = Evidence(sureness="measured alone", now_us=80.0)
     known = Finding(
         analyzer="slow-wrw", message="", problem=W, per_call_us=60.0, calls=5, saving_us=300.0, evidence=evidence

@@ -1,4 +1,4 @@
-"""Intervals and p-values of gains, for each kind of measurement."""
+"""Tests of the intervals and p-values of gains, for each kind of measurement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201"}
 
 
 def confirmed(pick_us: Sequence[float], winner_us: Sequence[float], source: str = "c", told: bool = True) -> Tables:
-    """Return a run with one confirmation of one problem, which was called ten times."""
+    """Return a run with one problem, called ten times, whose faster solution was confirmed once."""
     pairs = Pairs(tuple(pick_us), tuple(winner_us))
     rows = [
         measurement(
@@ -78,9 +78,9 @@ def test_without_the_fact_a_pair_is_no_test() -> None:
 
 
 def test_a_confirmation_does_not_count_for_the_other_direction() -> None:
-    """The winner of the race was slower than the default in the confirmation.
+    """If a confirmation shows that the supposed winner is slower, the default is not reported as a gain.
 
-    The confirmation did not test whether the default is faster. So there is no finding in favour of the default.
+    The confirmation did not test whether the default is faster.
     """
     slow_winner = confirmed(FAST[1], FAST[0])
     assert not recommend(slow_winner, Settings()).findings
@@ -97,7 +97,10 @@ def test_a_confirmation_does_not_count_for_the_other_direction() -> None:
 
 
 def test_all_confirmations_of_the_run_are_one_family() -> None:
-    """A p-value that suffices for a single test does not suffice among many tests."""
+    """All confirmations of a run are corrected together for multiple testing.
+
+    A p-value that suffices for a single test does not suffice among many tests.
+    """
     lucky = ([100.0] * 12, [98.9, 99.0] * 6)  # a gain of 1.1 %, from a single process
     alone = judgement(confirmed(*lucky), 0.0)
     [one] = alone.by_source.values()

@@ -1,4 +1,7 @@
-"""``findings.json`` and ``report.md``: ``findings.json`` fits the shipped schema, and both have the right content."""
+"""Tests of the written files ``findings.json`` and ``report.md``.
+
+``findings.json`` fits the shipped schema, and both have the right content.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ def test_numbers_of_numpy_and_numbers_that_are_not_finite_are_plain_json() -> No
 
 
 def test_a_name_of_a_unit_is_no_markup_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name comes from a trace. It stands in the line about the possible saving, which had it as it was."""
+    """HTML markup in the name of a step does not become markup in the report.
+
+    The name comes from a trace. The line about the possible saving once contained it unchanged.
+    """
     found = recommend(GIVEN["everything"], Settings())
     seen = replace(verdict(found), word="optimizer<script>f()</script>", unit="step")
     assert seen.gains

@@ -1,4 +1,4 @@
-"""The promise of ``recommend`` on null data, in which no solution is faster than the default.
+"""Tests that ``recommend`` rarely reports a gain in data in which no solution is faster than the default.
 
 At most 5 % of such stores have a finding.
 """
@@ -25,7 +25,7 @@ STORES, PROBLEMS = sized(60, 200), 12
 
 
 def most(stores: int, rate: float, doubt: float = 1e-3) -> int:
-    """Return the largest number of stores with a finding that chance explains.
+    """Return how many of ``stores`` stores may have a false finding before chance no longer explains it.
 
     Each store has a finding with probability ``rate``. More stores have one with a probability of at most ``doubt``.
     Because the seeds are fixed, the tested number is fixed, too.
@@ -44,9 +44,10 @@ def test_the_bound_is_that_of_the_binomial_distribution() -> None:
 
 @pytest.mark.parametrize("floor", [pytest.param(0.03, marks=pytest.mark.nightly), 0.0])
 def test_null_stores_have_no_findings(floor: float) -> None:
-    """The floor (the smallest gain to report) is 3 % or 0.
+    """At most 5 % of the stores without any real gain have a finding.
 
-    With a floor of 0 only the tests and their correction prevent a finding.
+    The floor (the smallest gain to report) is 3 % or 0. With a floor of 0 only the statistical tests and their
+    correction prevent a finding.
     """
     found = uncorrected = refused = 0
     for seed in range(STORES):

@@ -20,7 +20,7 @@ TABLES = tables()
 
 @pytest.fixture(scope="module")
 def findings() -> list[Finding]:
-    """Return the findings with a row in an override file and a known saving."""
+    """Return the findings that have a row in an override file and a known saving."""
     found = recommend(everything(), Settings()).findings
     chosen = [x for x in found if x.override is not None and x.saving_us]
     assert len(chosen) > 1
@@ -65,9 +65,9 @@ def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
 
 
 def test_a_trace_of_some_steps_weighs_the_rows_of_a_log_of_the_whole_job() -> None:
-    """The logs of two processes have 100 and 10 calls of one product, 50 µs each. The trace has two calls in two steps.
+    """The saving of override files per step is computed from the calls in the trace, not in the logs.
 
-    So the saving per step must be computed from the trace's calls.
+    The logs of two processes have 100 and 10 calls of one product, 50 µs each. The trace has two calls in two steps.
     """
     known = everything()
     of_trace = {"source_id": "trace", "run": "r"}

@@ -1,4 +1,4 @@
-"""Output of ``recommend`` if there is nothing but a trace.
+"""Tests of the output of ``recommend`` if the run has nothing but a trace.
 
 For samples the tests compare the whole text with a reviewed text, for real traces only the figures.
 """
@@ -34,7 +34,7 @@ def recommended(trace: Path, folder: Path) -> Recommendation:
 
 
 def rendered(sample: str, folder: Path) -> str:
-    """Return the report, without the path of the samples."""
+    """Return the report for a sample trace, without the path of the samples."""
     return report(recommended(SAMPLES / sample, folder), []).replace(f"{SAMPLES}/", "")
 
 
@@ -55,7 +55,11 @@ def test_the_page_states_where_the_time_goes_first(store: Store) -> None:
 
 
 def figures(found: Recommendation) -> dict[str, Any]:
-    """Return the rounded milliseconds per step by kind of work, the busy share, and the time before the trace in ms."""
+    """Return the main figures of a recommendation.
+
+    They are the milliseconds per step by kind of work, the fraction of time in which the GPU is busy, and the time
+    before the trace in ms.
+    """
     time = found.gpu_time
     assert time is not None
     steps = time.steps or 1.0
@@ -67,7 +71,10 @@ def figures(found: Recommendation) -> dict[str, Any]:
 
 @needs_corpus
 def test_a_training_step_of_an_mi300x(tmp_path: Path) -> None:
-    """The GPU lags behind the host. A quarter of the kernels were launched before the trace."""
+    """A real trace of ResNet training on an MI300X gives the right times and findings.
+
+    The GPU lags behind the host. A quarter of the kernels were launched before the trace.
+    """
     found = recommended(CORPUS / "tracelens/mi300_resnet_train.json.gz", tmp_path)
     seen = figures(found)
     assert (seen["busy"], seen["before_ms"]) == (0.96, 30.8)

@@ -105,9 +105,9 @@ def test_a_text_without_calls_repeats_nothing_of_the_counted_one() -> None:
 
 
 def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_path: Path) -> None:
-    """A replay may call the library directly. Its default is then the library's own first choice (here hipblaslt:5).
+    """A replay that calls the library directly gives a finding without a log that names the library's choice.
 
-    So the finding needs no log that names the pick.
+    Its default is the library's own first choice (here hipblaslt:5).
     """
     own, padded, problem = "hipblaslt:5", "torch:pad=64,stored", product(50257, 2048, 768)
     untuned = "GemmTunableOp_BFloat16_TN,tn_50257_2048_768_ld_768_768_50257\n"
@@ -248,9 +248,9 @@ def test_what_a_writer_refuses_is_a_note(found: Recommendation) -> None:
 
 
 def test_confirmed_only(found: Recommendation) -> None:
-    """A replay confirmed one of two measured gains.
+    """With ``--confirmed-only``, only gains that a replay confirmed are written, and no warning is left.
 
-    Only that gain is written, and nothing is left to warn of.
+    Here a replay confirmed one of two measured gains.
     """
     first, second = (x for x in found.findings if x.override is not None)
     assert first.override is not None
@@ -449,9 +449,9 @@ def test_agreement_of_facts() -> None:
 
 
 def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
-    """Another run of the store measured two problems, but this run called only one of them.
+    """A problem that only another run called is not reported for this run.
 
-    A problem that this run never called is no finding.
+    Another run of the store measured two problems, but this run called only one of them.
     """
     mine, other = gemm(64), gemm(96)
     rows = [
@@ -481,9 +481,9 @@ def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
 def test_calls_that_share_a_row_get_what_costs_them_least_in_all(
     plain: dict[str, float], added: dict[str, float], row: str | None, store: Store, tmp_path: Path
 ) -> None:
-    """Ten calls have β = 0, and thirty calls have β ≠ 0. Because hipBLASLt's key is the same, both get one row.
+    """If two kinds of calls share one override row, the row has the solution with the smallest total time of all calls.
 
-    The row must have the solution with the smallest total time of all 40 calls.
+    Ten calls have β = 0, and thirty calls have β ≠ 0. Because hipBLASLt's key is the same, both get one row.
     """
     own, facts_there = {"hipblaslt:5": 50.0}, HERE | {"hipblaslt_version": "100202"}
     log = bench(64, 32, 16, count=10) + bench(64, 32, 16, count=30).replace("--beta 0.0", "--beta 1.0")
@@ -511,7 +511,10 @@ def test_overrides_that_are_valid_alone_cost_no_other() -> None:
 
 
 def test_a_change_of_the_program_is_printed_under_its_own_words_and_nothing_is_searched() -> None:
-    """The finding comes from somebody else's analyzer: a GEMM is 20 % slower with one of two leading dimensions."""
+    """An analyzer can propose a change of the program in its own words, and no search is proposed beside it.
+
+    The finding comes from somebody else's analyzer: a GEMM is 20 % slower with one of two leading dimensions.
+    """
     pad = ChangeProgram("torch:pad=64", "pad the operand")
     slow = Finding(
         analyzer="leading-dimension",

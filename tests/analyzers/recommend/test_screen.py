@@ -1,4 +1,4 @@
-"""Default output of ``recommend``, case by case, as reviewed texts."""
+"""The default output of ``recommend``, one case at a time, compared with reviewed texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOLDEN = Path(__file__).parent / "golden" / "screen"
 
 
 def samples(*names: str) -> Callable[[Path], Tables]:
-    """Return a function that reads these samples into a store in a folder and returns the tables."""
+    """Return a function that reads these sample files into a store in a folder and returns the tables."""
 
     def read(folder: Path) -> Tables:
         store = open_store(folder / "store", create=True)
@@ -43,7 +43,7 @@ def built(made: Callable[[], Tables]) -> Callable[[Path], Tables]:
 
 
 def best_already() -> Tables:
-    """Return a run whose default was timed against another solution and is the faster one."""
+    """Return a run whose default solution was timed against another solution and is the faster one."""
     text = gemm().text
     times = [measurement(text, "Default", 40.0), measurement(text, "hipblaslt:9", 50.0)]
     return tables(workload=[work(text, 10)], measurements=times)
@@ -76,7 +76,7 @@ def found_in(case: str, folder: Path) -> Recommendation:
 
 
 def printed(found: Recommendation, folder: Path) -> list[str]:
-    """Return the default output. The files are written to a folder whose name is as long as ``overrides``."""
+    """Return what ``recommend`` prints by default. The files are written to a subfolder ``overrides``."""
     written, _ = verb.write(found, Settings(), folder / "overrides")
     return screen.screen(found, screen.Written(folder / "overrides", written))
 
@@ -106,9 +106,10 @@ def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
     ("said", "applied", "shown"), [(4, 1, (2, 1)), (8, 2, (2, 1)), (10, 2, (1, 1)), (11, 2, (1, 0)), (14, 2, (0, 0))]
 )
 def test_what_tune_prints_last_never_takes_more_lines(said: int, applied: int, shown: tuple[int, int]) -> None:
-    """The more lines ``tune`` prints before, the fewer things to do and reasons follow.
+    """The last screen of ``tune`` never has more lines than allowed.
 
-    ``shown`` has the number of things to do (at most two) and the number of reasons for the first one.
+    The more lines ``tune`` prints before, the fewer proposals and reasons follow. ``shown`` has the number of proposals
+    (at most two) and the number of reasons for the first one.
     """
     found = recommend(everything(), Settings())
     head, apply = [f"tune: {'word ' * 30}", *["more"] * (said - 2)], ["in the program"] * applied
@@ -147,7 +148,10 @@ def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_savings_are_in_one_unit_and_say_how_sure_they_are(tmp_path: Path) -> None:
-    """Two actions: the interval of the second one holds no gain."""
+    """Savings in one list have the same unit, and each states how certain it is.
+
+    There are two actions. The second one may gain nothing.
+    """
     exact = replace(padded(2.0).action, exact=True)
     first, second = (
         replace(padded(2.0), action=replace(exact, name=name), now_us=540.0, then_us=then, low_us=low, high_us=high)
@@ -196,7 +200,10 @@ def test_what_cannot_show_in_the_step_is_not_chosen() -> None:
 def test_an_action_that_the_step_does_not_show_is_applied_only_by_name(
     saved_us: float, shows: bool, tmp_path: Path
 ) -> None:
-    """A step of 500 µs waits for its host. The action saves ``saved_us`` of its GPU time."""
+    """An action whose effect on the step is too small to see is not listed and is applied only if it is named.
+
+    A step of 500 µs waits for its host. The action saves ``saved_us`` of its GPU time.
+    """
     then = 2 * (270.0 - saved_us)
     action = replace(padded(2.0), now_us=540.0, then_us=then, low_us=then, high_us=then)
     found = replace(recommend(host(), Settings()), actions=(action,))
@@ -242,7 +249,10 @@ def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(
 
 
 def test_rows_that_the_step_does_not_show_are_not_proposed(tmp_path: Path) -> None:
-    """The rows save 1.2 of 500 µs of a step that waits for its host."""
+    """Override rows whose effect on the step is too small to see are not proposed.
+
+    They save 1.2 µs of a step of 500 µs, which waits for its host.
+    """
     found, waits = recommend(everything(), Settings()), recommend(host(), Settings())
     small = tuple(replace(x, steps=1000.0) for x in found.actions)
     held = replace(found, actions=small, gpu_time=waits.gpu_time)

@@ -1,4 +1,4 @@
-"""The step's own time on the screen: its limit, its ceilings, and its time under an action."""
+"""Tests of the lines about the step's own time: what limits it, how fast it could be, and its time under an action."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from tests.analyzers.recommend.test_apply_module import padded
 
 
 def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnswer:
-    """Return a step of 54.9 ms, which takes 30.9 ms with an infinitely fast host.
+    """Return the simulation's result for a step of 54.9 ms, which takes 30.9 ms with an infinitely fast host.
 
-    ``waits`` is the share of the step that waits for kernels. If ``limit`` is ``data loading``, 80 % of the step waits
-    for data.
+    ``waits`` is the fraction of the step that waits for kernels. If ``limit`` is ``data loading``, 80 % of the step
+    waits for data.
     """
     data = 0.8 if limit == "data loading" else 0.0
     return StepAnswer(
@@ -88,9 +88,10 @@ def test_the_step_now_and_then_stands_beside_the_gpu_time() -> None:
 
 
 def test_a_finding_gains_the_step_no_more_than_kernels_of_no_time() -> None:
-    """A search saves 15.7 ms of kernels. But even if kernels took no time, a step of 54.9 ms would lose only 4 %.
+    """The stated gain is never larger than the gain if all kernels took no time.
 
-    So the gain is at most 4 % of the step. If this bound is only 0.4 %, the finding is not shown.
+    A search saves 15.7 ms of kernels. But even if kernels took no time, a step of 54.9 ms would lose only 4 %. So the
+    gain is at most 4 % of the step. If this bound is only 0.4 %, the finding is not shown.
     """
     found = recommend(everything(), Settings(steps=1))
     held = replace(found, step=StepTimes(answer(54_900), {}))
@@ -106,9 +107,9 @@ def test_a_finding_gains_the_step_no_more_than_kernels_of_no_time() -> None:
 
 
 def test_a_step_that_waits_for_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The GPU idles for 230 of 500 µs.
+    """If a step waits for data, the advice is to feed the GPU sooner, not to speed up the host.
 
-    An infinitely fast host would gain less than data that arrive in time.
+    The GPU idles for 230 of 500 µs. An infinitely fast host would gain less than data that arrive in time.
     """
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     found = recommend(tables, Settings())
@@ -130,7 +131,11 @@ def test_a_step_that_waits_for_data_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_share_of_the_step_is_one_of_the_simulated_step() -> None:
-    """The profiler makes a step of 450 µs take 500 µs.  What the host costs is simulated, so the whole is, too."""
+    """A saving is stated as a part of the simulated step, not of the traced step.
+
+    The profiler makes a step of 450 µs take 500 µs. The host's cost is simulated, so the whole step must be simulated,
+    too.
+    """
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0")
     now = replace(answer(450), now_us=450, ceilings=Ceilings(450, 319, 450, 450))
     found = verdict(replace(recommend(tables, Settings()), step=StepTimes(now, {})))
@@ -170,10 +175,10 @@ def test_what_was_traced_by_time_is_a_window() -> None:
 
 
 def test_kernels_of_no_time_bound_nothing_where_the_profiler_slows_the_host() -> None:
-    """If the queue of launches is full, the host waits in each launch, so that it seems as slow as the kernels.
+    """If the profiler slowed the host, the simulated step without kernel times must not limit the stated gain.
 
-    On an H200 the simulation gave 2.00 s for a window of 2.07 s if kernels took no time, although the window waited for
-    its kernels. So this result must not bound a gain.
+    If the queue of launches is full, the host waits in each launch, so that it seems as slow as the kernels. On an H200
+    the simulation gave 2.00 s for a step of 2.07 s if kernels took no time, although the step waited for its kernels.
     """
     tables = test_host_bound.traced(990.0, profiler_steps="1", profiler_steps_us="1000.0")
     tables = replace(tables, facts=pd.concat([tables.facts, fusible([400.0])]))
@@ -199,9 +204,10 @@ def fusible(us: list[float]) -> pd.DataFrame:
     ],
 )
 def test_what_an_epilogue_saves_at_most_is_a_part_of_the_traces(traced: bool, headline: str) -> None:
-    """A log counts 5,448 calls, but the trace has two steps, in which the kernel after the product takes 400 µs.
+    """The largest saving of a fused epilogue is computed per traced step, not from the calls that a log counts.
 
-    So a fused epilogue saves at most 200 µs per step.
+    A log counts 5,448 calls, but the trace has two steps, in which the kernel after the product takes 400 µs. So a
+    fused epilogue saves at most 200 µs per step.
     """
     text = product(1024, 512, 512).text
     calls = [build.call(text, count=4, category="profiler", source_id="trace")]
@@ -225,7 +231,10 @@ def test_what_makes_no_step_faster_is_not_listed() -> None:
 
 
 def test_what_is_nothing_beside_the_step_is_not_listed() -> None:
-    """On an H200 a finding of 0.07 µs was listed for a step of 48 ms, because the step might gain all of it."""
+    """A finding whose saving is tiny compared with the step is not listed.
+
+    On an H200 a finding of 0.07 µs was once listed for a step of 48 ms, because the step might gain all of it.
+    """
     found = recommend(everything(), Settings(steps=1))
     held = replace(answer(54_900, "kernels", waits=1.0), now_us=54_900_000.0, ceilings=Ceilings(*[5e7] * 3, 0.0))
     seen = verdict(replace(found, step=StepTimes(held, {})))
@@ -259,7 +268,10 @@ def test_an_action_behind_the_host_says_what_the_step_gains_of_it(then_us: float
 
 
 def test_what_is_lost_in_vain_says_what_the_step_still_takes() -> None:
-    """The GPU idles for 230 of 500 µs.  A host that takes no time gains 50 µs, because kernels then limit the step."""
+    """If removing idle time gains less than the idle time, the text states how long the step would still take.
+
+    The GPU idles for 230 of 500 µs. A host that takes no time gains 50 µs, because kernels then limit the step.
+    """
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     bounded = replace(answer(500), now_us=500, ceilings=Ceilings(500, 450, 500, 500))
     [todo] = verdict(replace(recommend(tables, Settings()), step=StepTimes(bounded, {}))).todo

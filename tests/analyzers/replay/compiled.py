@@ -1,4 +1,4 @@
-"""Compile fake libraries, written in C, and load them into this process."""
+"""Compile fake GPU libraries, written in C, and load them into this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from logparse.libraries.kinds.device import torch_device
 
 
 def loaded(source: Path, built: Path) -> Path:
-    """Compile ``source`` to ``built``, load it, and return ``built``.
+    """Compile the C file ``source`` to the shared library ``built``, load it, and return its path.
 
     The file name of ``built`` is also its soname.
     """
@@ -28,9 +28,9 @@ def loaded(source: Path, built: Path) -> Path:
 
 
 def planted_times(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the clock of measurements by the fake's ``device_us``.
+    """Replace the clock of measurements by the fake library's variable ``device_us``.
 
-    Only the fake's kernels advance that clock, so that times are exact.
+    Only the fake's kernels advance that clock, so that measured times are exact.
     """
     device_us = ctypes.c_double.in_dll(ctypes.CDLL(str(library)), "device_us")
     clock = SimpleNamespace(perf_counter_ns=lambda: int(device_us.value * 1e3))

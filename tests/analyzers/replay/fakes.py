@@ -1,4 +1,7 @@
-"""Backends whose solutions misbehave on request. The worker process opens a backend by its name."""
+"""Fake replay backends whose solutions crash, hang or give wrong results on request.
+
+The worker process opens a backend by its name.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,10 @@ def fake(*names: str) -> list[Solution]:
 
 
 class Fake:
-    """Backend whose solutions are the names in the problem's activation, joined by ``+``.
+    """Fake backend that offers the solutions named in the problem's activation, joined by ``+``.
 
-    Each preparation of a solution adds a line (m, solution, process id) to the file that ``FAKE_LOG`` names.
+    For example, ``pick+fast`` offers two solutions. Each preparation of a solution adds a line (m, solution, process
+    id) to the file that ``FAKE_LOG`` names.
     """
 
     cache_bytes = 0
@@ -98,9 +102,9 @@ class Run:
 
 
 class Unlike(Fake):
-    """Backend for two different GPUs: the solution ``fast`` wins on one device and loses on the other.
+    """Fake backend for two different GPUs: the solution ``fast`` is the fastest on one and slow on the other.
 
-    No race begins before both devices have opened.
+    No measurement begins before both devices have opened.
     """
 
     def __init__(self, place: Place) -> None:

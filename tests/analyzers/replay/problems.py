@@ -18,7 +18,7 @@ SMALL_W = replace(
 
 
 def gemm(m: int = 65, **more: object) -> GemmProblem:
-    """Return a small product whose leading dimensions are larger than its rows."""
+    """Return a small matrix product whose leading dimensions are larger than its rows."""
     given: dict[str, object] = {"m": m, "n": 33, "k": 50, "lda": 80, "ldb": 90, "ldc": m + 5, "ldd": m + 7}
     return replace(REFERENCE, **(given | more))  # type: ignore[arg-type]
 

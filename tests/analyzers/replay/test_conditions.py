@@ -1,4 +1,4 @@
-"""Conditions under which samples are taken: cold operands, the host's pace, workspace and TF32."""
+"""Tests of the conditions under which a replay takes times: cold operands, the host's speed, workspace and TF32."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def context(cache_bytes: int, **method: Any) -> WorkerContext:
 
 @pytest.mark.parametrize("size", [16, 64, 256, 1024, 4096])
 def test_cold_operands_are_counted_by_bytes(size: int) -> None:
-    """Operands are cold if all sets of them together are larger than the cache (256 MB), but there are at most 64 sets.
+    """A cold measurement uses enough sets of operands to exceed the cache (256 MB), but at most 64 sets.
 
     If 64 sets of a small product fit into the cache, the cache must be evicted instead.
     """
@@ -73,9 +73,9 @@ def test_a_host_that_stays_too_slow_gives_no_time(torch: Any, monkeypatch: pytes
 
 
 def test_the_host_is_timed_while_it_enqueues(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three calls take 2 ms each. Recording an event and waiting for the device take 20 ms each.
+    """The measured host time includes the calls alone, not the timing events or the wait for the GPU.
 
-    The host's time must include the calls alone.
+    Three calls take 2 ms each. Recording an event and waiting for the GPU take 20 ms each.
     """
     from logparse.libraries.kinds.device.torch_device import TorchDevice
 
@@ -102,7 +102,7 @@ def test_the_host_is_timed_while_it_enqueues(torch: Any, monkeypatch: pytest.Mon
 
 
 class HostBound(ColdAfterRefresh):
-    """Backend on which the host is too slow to time the solution ``copy``."""
+    """Fake backend on which the host is too slow to time the solution ``copy``."""
 
     def prepare(self, problem: Any, solution: Solution, conditions: Conditions) -> Any:
         runnable = super().prepare(problem, solution, conditions)
@@ -177,5 +177,5 @@ def test_a_trace_shows_convolutions_without_tf32(tmp_path: Path, kernels: tuple[
 
 
 def elsewhere() -> Kernel:
-    """Return a kernel that belongs to no problem."""
+    """Return a traced kernel that belongs to no problem."""
     return Kernel(op="x", kernel="sgemm", calls=1, total_us=1.0, min_us=1.0, max_us=1.0)

@@ -1,4 +1,4 @@
-"""Bounds of errors."""
+"""Tests of the error bounds within which a solution's result is accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a replay reads the devices and the problems that a user asks for."""
+"""Tests of how a replay reads the devices and the problems that a user asks for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The benchmark that compares gains of calls in a job with the gains that a replay predicts.
+"""Tests of the benchmark that compares gains of calls in a job with the gains that a replay predicts.
 
-The tests check what the benchmark counts, and check its prediction on simulated jobs.
+They check what the benchmark counts, and its prediction on simulated jobs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The MIOpen backend with ctypes, against a library that the tests compile."""
+"""Tests of the MIOpen backend, which uses ctypes, against a fake library that the tests compile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAIVE = {"F": "ConvDirectNaiveConvFwd", "B": "ConvDirectNaiveConvBwd", "W": "Con
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the library and load it into this process.
+    """Compile the fake library and load it into this process.
 
     The process that lists solutions finds the library through the loader's path.
     """

@@ -1,4 +1,4 @@
-"""The search among cuDNN's plans, with planted times and without a device."""
+"""Tests of the search for a fast plan among cuDNN's plans, with made-up times and without a GPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def conv(c: int = 64) -> ConvProblem:
 
 
 def planted(fast: int, seed: int = 0) -> dict[str, float]:
-    """Return the times of all plans. They vary by 5 % at random.
+    """Return made-up times of all plans. They vary by 5 % at random.
 
     Plans of engine 1 in channels_last are fast. The nearer the tile of such a plan is to ``fast``, the faster it is.
     """
@@ -52,7 +52,10 @@ def search_of(*times: Mapping[str, float]) -> PlanSearch:
 
 
 def searched(search: PlanSearch, times: Mapping[str, float]) -> list[str]:
-    """Return all plans that the search tries if the plans have these times. The first plan is the pick."""
+    """Return all plans that the search tries if the plans have these times, in order.
+
+    The first plan is the library's choice.
+    """
     tried: dict[str, float | None] = {OFFERED[0].text: times[OFFERED[0].text]}
     while (found := search.next(tried)) is not None:
         assert found.text not in tried
@@ -83,7 +86,7 @@ def test_a_nearer_problem_counts_more() -> None:
 
 
 def test_it_ends_where_near_problems_are_right_and_goes_on_where_they_are_not() -> None:
-    """The search ends early if the plans that are fast for near problems are fast here, too.
+    """The search ends early if the plans that are fast for similar problems are fast here, too.
 
     Only ratios of times may matter, because the times of this problem are 7 times as long as theirs.
     """
@@ -97,9 +100,10 @@ def test_it_ends_where_near_problems_are_right_and_goes_on_where_they_are_not() 
 
 
 def test_plans_that_behaved_alike_are_expected_to_again() -> None:
-    """In one near problem engine 1 is fast and the others are slow. In the other near problem it is the reverse.
+    """If one plan of an engine is slow, the search expects the engine's other plans to be slow, as in similar problems.
 
-    So if engine 1 is slow here, the search tries plans of the other engines next.
+    In one similar problem engine 1 is fast and the others are slow. In the other similar problem it is the reverse. So
+    if engine 1 is slow here, the search tries plans of the other engines next.
     """
     one = {x.text: 3.0 if "eng1" in x.id else 6.0 for x in OFFERED}
     other = {x.text: 6.0 if "eng1" in x.id else 3.0 for x in OFFERED}
@@ -112,10 +116,10 @@ def test_plans_that_behaved_alike_are_expected_to_again() -> None:
 
 
 def test_a_plan_that_no_near_problem_offers_is_expected_to_be_as_those_of_like_names() -> None:
-    """Two plans occur in no near problem. They have the same engine in two layouts.
+    """A plan without any time is expected to be as fast as plans with similar names.
 
-    For near problems this engine is fast in channels_last and slow in the other layout. So the search tries the plan in
-    channels_last first.
+    Two plans occur in no similar problem. They have the same engine in two layouts. For similar problems this engine is
+    fast in channels_last and slow in the other layout. So the search tries the plan in channels_last first.
     """
     new = [Solution("cudnn", f"{x}eng1_k2=77") for x in ("", "layout=NHWC,stored,")]
     search = PlanSearch([OFFERED[0], *new], [(0.1 * x, planted(4, x)) for x in range(8)])
@@ -123,10 +127,10 @@ def test_a_plan_that_no_near_problem_offers_is_expected_to_be_as_those_of_like_n
 
 
 def test_of_indices_what_no_near_problem_names_counts_as_slow() -> None:
-    """Records of near problems have only their fastest solutions, here indices of hipBLASLt.
+    """If solutions are named by indices, an index without a time in similar problems is assumed to be slow.
 
-    If no record has an index, the search assumes that the solution is slow, because similar indices need not have
-    similar times.
+    Records of similar problems have only their fastest solutions, here indices of hipBLASLt. Similar indices need not
+    have similar times.
     """
     offered = [Solution("hipblaslt", str(i)) for i in range(60)]
     close = [{f"hipblaslt:{i}": 10.0 + abs(i - 20 - x) for i in range(15, 30)} for x in range(4)]
@@ -140,7 +144,7 @@ def test_of_indices_what_no_near_problem_names_counts_as_slow() -> None:
 
 
 def searched_to(end: float, offered: list[Solution], close: list[dict[str, float]]) -> Iterator[str]:
-    """Yield the solutions that a search tries if it ends at the expected improvement ``end``."""
+    """Yield the solutions that a search tries if it ends once the expected improvement falls to ``end``."""
     search, tried = PlanSearch(offered, [(0.1 * i, x) for i, x in enumerate(close)], end), dict[str, float | None]()
     while (found := search.next(tried)) is not None:
         tried[found.text] = close[0].get(found.text, 30.0)
@@ -166,7 +170,7 @@ def proposal_of(*times: Mapping[str, float], **more: object) -> Proposal:
 
 
 def tried_by(proposal: Proposal, times: Mapping[str, float], offered: list[Solution] = OFFERED) -> list[Solution]:
-    """Return all solutions that a race with this proposal tries if the times (µs) are these."""
+    """Return all solutions that a replay with this proposal tries if the solutions have these times (µs)."""
     chosen, following = proposal.chosen(offered), proposal.further(offered)
     found: dict[str, float | None] = {x.text: times.get(x.text) for x in chosen}
     while following is not None and (one := following(found)) is not None:
@@ -240,9 +244,9 @@ def test_a_race_whose_first_ones_withdraw_goes_on_with_others() -> None:
 
 
 def test_a_worker_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fast solution is neither among the library's first solutions nor the winner of a near problem.
+    """If similar problems have different fastest solutions, the worker searches and finds the fast solution.
 
-    Because near problems have different winners, the worker must search. It must find the fast solution.
+    It is neither among the library's first solutions nor the winner of a similar problem.
     """
     monkeypatch.setattr(proposer, "SEARCHED", {"fake": WORTHWHILE})
     names = ["pick", *(f"s{i}" for i in range(19)), "fast", "slow"]
@@ -258,7 +262,10 @@ def test_a_worker_searches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_search_goes_on_after_solutions_that_ended_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A solution that crashed its worker has no time. The search learns nothing from it and does not run it again."""
+    """After a solution crashed its worker process, the search continues without it.
+
+    Such a solution has no time. The search learns nothing from it and does not run it again.
+    """
     monkeypatch.setattr(proposer, "SEARCHED", {"fake": WORTHWHILE})
     names = ["pick", *(f"s{i}" for i in range(19)), "fast"]
     close = [{f"fake:{x}": random.Random(f"{x} {i}").uniform(10, 20) for x in names} for i in range(NEAR)]

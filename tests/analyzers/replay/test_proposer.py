@@ -1,4 +1,4 @@
-"""How the solutions that a race tries are proposed, tested with planted times and without a device."""
+"""Tests of how a replay chooses the solutions that it tries, with made-up times and without a GPU."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ NAMES = [f"s{i}" for i in range(20)]
 
 
 def test_a_replay_learns_as_it_goes_and_tries_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each race gets the results of the races before it.
+    """For each problem the replay uses the results of the problems before it.
 
     The test looks at the proposals that this process sends to the worker, because the worker is another process, in
     which nothing is patched.
@@ -109,7 +109,7 @@ def test_a_replay_learns_as_it_goes_and_tries_fewer(tmp_path: Path, monkeypatch:
 
 
 def test_records_replayed_are_held_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``benchmarks/proposers.py`` gives the right sums for six planted problems.
+    """``benchmarks/proposers.py`` gives the right sums for six made-up problems.
 
     No case may learn from a case of its own group.
     """

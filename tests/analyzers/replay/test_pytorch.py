@@ -1,4 +1,7 @@
-"""The PyTorch backend on the CPU: every formulation gives the right result, and the whole path runs."""
+"""Tests of the PyTorch backend on the CPU.
+
+Every way to compute a call gives the right result, and a whole replay runs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Racing on simulated times: what a race finds, what it costs, and what it must not find."""
+"""Tests of racing (dropping slow solutions early) on simulated times: its winner, its cost, and no false winner."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def test_all_withdrawn_is_reported() -> None:
 
 
 def test_equal_solutions_are_never_confirmed_as_faster() -> None:
-    """The default races against itself many times. The race's lucky winners must not survive the confirmation."""
+    """If all solutions are equal, the winner of a race is not confirmed as faster.
+
+    Many races of equal solutions have a lucky winner, which must not survive the confirmation.
+    """
     flagged = confirmed = 0
     for seed in range(300):
         sample = sampler([100.0] * 20, 0.02, seed)

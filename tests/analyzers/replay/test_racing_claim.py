@@ -1,4 +1,4 @@
-"""The time that racing saves, as docs/results.md claims.
+"""Tests that racing saves as much time as docs/results.md claims.
 
 ``benchmarks/racing.py`` runs the races again on samples that an H200 recorded.
 """
@@ -20,9 +20,10 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 def is_a_sample(path: Path) -> bool:
     """Tell whether a record belongs to the sample that the claim is about.
 
-    All planned problems of the record must have been measured. The claim is about problems above 2 GFLOP. Two kinds of
-    records do not count: problems chosen for being slow (``wgrads-flagged-…``), and convolutions of models, most of
-    which are shorter (``wgrads-models-…``).
+    * All planned problems of the record must have been measured.
+    * The claim is about problems above 2 GFLOP. So problems chosen for being slow (``wgrads-flagged-…``) and
+      convolutions
+      of models (``wgrads-models-…``), most of which are shorter, are left out.
     """
     if "flagged" in path.name or "models" in path.name:
         return False

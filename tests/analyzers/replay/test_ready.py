@@ -1,4 +1,4 @@
-"""``replay`` says within a second what it lacks, before anything heavy is imported."""
+"""Tests that ``replay`` reports within a second what it lacks, before anything heavy is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The programs in ``benchmarks/`` that make records on GPUs: what they measure and count. No test needs a GPU."""
+"""Tests of the programs in ``benchmarks/`` that make records on GPUs: what they measure and count.
+
+No test needs a GPU.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay over a store with backends that need no GPU, including backends that crash, hang or lie."""
+"""Tests of a whole replay with backends that need no GPU, including backends that crash, hang or give wrong results."""
 
 from __future__ import annotations
 
@@ -64,9 +64,10 @@ def test_a_faster_solution_is_found_confirmed_and_stored(tmp_path: Path) -> None
 
 
 def test_every_process_of_a_confirmation_is_a_fresh_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two winners are confirmed by three processes each.
+    """Each process that confirms a winner is a new process.
 
-    So there are four processes: one runs the races, and each of the other three measures both pairs once.
+    Two winners are confirmed by three processes each. So there are four processes: one times all solutions first, and
+    each of the other three measures both pairs once.
     """
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "prepared"))
     problems = [named("pick", "fast", m=16), named("pick", "fast", m=24)]
@@ -106,7 +107,7 @@ def test_a_budget_that_ends_between_processes_keeps_what_they_measured(tmp_path:
 
 
 def test_a_dry_run_is_that_of_its_stages(tmp_path: Path) -> None:
-    """A dry run prints the stages of a replay: races, and times for actions.
+    """A dry run prints the stages that a replay would have: the search for faster solutions, and times for actions.
 
     The convolutions are in NCHW, so that there is an action to time: channels_last.
     """

@@ -1,4 +1,4 @@
-"""The rocBLAS backend against a library that the tests compile."""
+"""Tests of the rocBLAS backend against a fake library that the tests compile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RIGHT, WRONG, OTHER = (Solution("rocblas", index) for index in ("-4711", "-23", 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Compile the library and load it into this process.
+    """Compile the fake library and load it into this process.
 
     The backend uses the copy that a process has already loaded.
     """

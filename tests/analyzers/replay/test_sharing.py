@@ -1,4 +1,7 @@
-"""Records that come from other machines: what a replay skips, what it measures again, and how it reports both."""
+"""Tests of records that come from other machines.
+
+They check what a replay skips, what it measures again, and how it reports both.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def raced(store: Store, of: list[GemmProblem], environment: str = "5f0c") -> Non
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """Write the records of 40 problems of another machine, and return their path."""
+    """Write the records of 40 problems that another machine measured, and return their path."""
     other = open_store(str(tmp_path / "other"), create=True)
     raced(other, problems(40))
     write(sharing.bundled(other)[0], tmp_path / "shared")

@@ -1,4 +1,4 @@
-"""Samples at the device's steady clock, on simulated devices."""
+"""Tests that times are taken only while the GPU's clock frequency is steady, on simulated devices."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.analyzers.replay.test_trial import COPY, PICK, ColdAfterRefresh
 
 
 def scripted(*readings_us: float) -> SteadyClock:
-    """Return a clock that has settled at the first reading.
+    """Return a steady clock whose readings are given. It has settled at the first reading.
 
-    Each later reading is given three times, because a check takes three readings.
+    Each later reading is repeated three times, because a check takes three readings.
     """
     left = [x for reading in readings_us[1:] for x in [reading] * 3]
     seconds = iter(range(100))
@@ -29,9 +29,9 @@ def scripted(*readings_us: float) -> SteadyClock:
 
 
 def test_an_idle_clock_is_not_taken_for_the_steady_one() -> None:
-    """The device's first readings are at its idle clock of 345 MHz, and all later readings at 1,980 MHz.
+    """A GPU's idle clock frequency is not taken for its steady one, although it is constant for 0.3 s.
 
-    The idle clock is constant for 0.3 s, but it must not be taken for the steady clock.
+    The first readings are at the idle clock of 345 MHz, and all later readings at 1,980 MHz.
     """
     seconds = [0.0]
 
@@ -89,9 +89,10 @@ def test_a_device_that_does_not_settle_is_refused() -> None:
 
 
 def test_what_replaces_a_discarded_sample_is_checked_too() -> None:
-    """The device's clock falls during two samples, so that both must be discarded.
+    """If a sample is discarded because the clock changed, its replacement is checked, too.
 
-    The second sample must be checked although less than 0.1 s have passed since the last check.
+    The clock falls during two samples, so that both must be discarded. The second sample must be checked although less
+    than 0.1 s have passed since the last check.
     """
     reference_us, sampled, seconds = [50.0, 55.0, 60.5, 60.5], [0], [0.0]
 
@@ -107,7 +108,10 @@ def test_what_replaces_a_discarded_sample_is_checked_too() -> None:
 
 
 def test_a_block_of_a_confirmation_in_which_the_clock_changed_is_taken_again() -> None:
-    """Every block is checked against the reference, whether or not 0.1 s have passed."""
+    """If the GPU's clock changes in a block of a confirmation, the block is measured again.
+
+    Every block is checked, whether or not 0.1 s have passed since the last check.
+    """
     taken: list[tuple[str, int]] = []
     clock = scripted(50.0, 50.0, 60.0, 60.0, *[60.0] * 20)
     clock._now = lambda: 0.0
@@ -122,7 +126,7 @@ def test_a_block_of_a_confirmation_in_which_the_clock_changed_is_taken_again() -
 
 
 class Falling(ColdAfterRefresh):
-    """A GPU that gets slower with every execution."""
+    """A fake GPU that gets slower with every execution."""
 
     def prepare(self, *given: object) -> object:  # type: ignore[override]
         runnable = super().prepare(*given)  # type: ignore[arg-type]
@@ -168,9 +172,9 @@ def test_a_throttled_start_is_remarked() -> None:
 def test_the_facts_are_of_the_gpu_that_the_process_sees(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], device: str, asked: str
 ) -> None:
-    """nvidia-smi numbers all GPUs of the machine.
+    """The clock and temperature come from the GPU that the process uses, also if it sees only some of the GPUs.
 
-    A job on a shared machine sees only some of them, numbered from 0.
+    nvidia-smi numbers all GPUs of the machine. A job on a shared machine sees only some of them, numbered from 0.
     """
     command = tmp_path / "nvidia-smi"
     command.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/asked\necho "1980, 0, 35, 0x0"\n')

@@ -1,4 +1,4 @@
-"""Results of a worker for one problem, without a device. The times of the solutions are known."""
+"""Tests of a worker's results for one problem, without a GPU. The times of the solutions are known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PICK, COPY = Solution("x", "pick"), Solution("x", "copy")
 
 
 class ColdAfterRefresh:
-    """Backend of solutions with given times.
+    """Fake backend whose solutions have given times.
 
     As on a real device, the solution that runs first on new data is slower.
     """
@@ -87,7 +87,7 @@ def test_a_copy_of_the_pick_is_neither_winner_nor_confirmed() -> None:
 
 
 def test_a_pair_is_executed_equally_often() -> None:
-    """Both solutions of a pair must run equally often per sample, because the start and the end of a sample take time.
+    """Both solutions of a pair run equally often per sample, because the start and the end of a sample take time.
 
     If one solution ran 64 times and the other 24 times, their times would differ by 0.5 % for a short kernel.
     """

@@ -1,4 +1,4 @@
-"""Two different devices in one replay: the times of one are never compared with the times of the other."""
+"""Tests of two different devices in one replay: the times of one are never compared with the times of the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How ``tune`` starts a job for trials: the actions of each start, the end of the job, and the report."""
+"""Tests of how ``tune`` starts a user's job to try actions in it.
+
+They check which actions each start tries, how the job is ended, and what is reported.
+"""
 
 from __future__ import annotations
 
@@ -80,11 +83,14 @@ if behaviour != "few":
     while True:
         wait()
 """
-"""A job that writes what a trial finds. It needs no torch, so that the starts alone are tested."""
+"""A fake job that writes the results of trials. It needs no torch, so that only the starts are tested."""
 
 
 def alive(process: int) -> bool:
-    """Tell whether a process runs. A killed process is a zombie until its parent waits for it, and does not count."""
+    """Tell whether a process still runs.
+
+    A killed process is a zombie until its parent waits for it. A zombie does not run.
+    """
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -111,7 +117,10 @@ def test_a_winner_is_seen_in_a_second_process(tmp_path: Path) -> None:
 
 
 def test_winners_are_tried_together_and_never_added_up(tmp_path: Path) -> None:
-    """``channels_last`` is a part of ``channels_last_benchmark``, so that the two are never tried together."""
+    """Actions that make the job faster are tried together, because their gains cannot be added up.
+
+    ``channels_last`` is a part of ``channels_last_benchmark``, so that the two are never tried together.
+    """
     ratios = {"channels_last": 0.7, "channels_last_benchmark": 0.6, "one_kernel_gelu": 0.9}
     both = "channels_last_benchmark+one_kernel_gelu"
     found, starts = tried(tmp_path, {**ratios, both: 0.58}, *ratios)
@@ -187,7 +196,10 @@ def test_a_job_that_stays_is_made_to_end(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_job_within_a_shell_is_ended_with_it(tmp_path: Path) -> None:
-    """The shell itself ends at the signal and does not pass it on."""
+    """If the job runs in a shell, ``tune`` ends both the shell and the job.
+
+    The shell itself ends at the signal and does not pass it on.
+    """
     (tmp_path / "job.py").write_text(FAKE)
     script = f"{sys.executable} job.py log '{{}}'; echo went on > after"
     command = ["sh", "-c", f"cd {tmp_path}; {script}"]
@@ -255,9 +267,9 @@ def test_what_is_printed(tmp_path: Path) -> None:
 
 
 def test_a_real_job_from_the_command_line(tmp_path: Path) -> None:
-    """The job has a clock of its own, by which a unit takes half the time in channels_last.
+    """``logparse try`` measures the gain of an action in a real job, and ends the job once the gain is known.
 
-    ``tune`` ends the job once this gain is known.
+    The job has its own clock, by which a step takes half the time in channels_last.
     """
     pytest.importorskip("torch")
     (tmp_path / "job.py").write_text(PROGRAM + "import os\nfor _ in range(100_000): step()\n")

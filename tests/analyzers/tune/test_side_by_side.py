@@ -1,6 +1,6 @@
-"""Two starts of a job run side by side and take turns.
+"""Tests of two starts of a job that run at the same time and take turns, so that both see the same machine.
 
-The tests use real jobs on the CPU, and jobs that cannot run twice at once.
+They use real jobs on the CPU, and jobs that cannot run twice at once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if dist.is_initialized():
     dist.destroy_process_group()
 """
 )
-"""A job whose units are an optimizer's steps. logparse finds and times them as in any other job."""
+"""A real job that makes optimizer steps, so that logparse finds and times the steps as in any other job."""
 FAKE = """
 import sys, time, types
 
@@ -76,17 +76,17 @@ for unit in range(units):
         timed.clear()
 sys.exit(code)
 """
-"""A job that takes turns as a job with torch does, without torch.
+"""A fake job that takes turns as a job with torch does, without torch.
 
-Its units of 1 µs alternate between two kinds.
+Its steps of 1 µs alternate between two kinds.
 """
 ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def sides(folder: Path, units: int, *launch: str, code: int | None = None) -> tuple[Side, Side]:
-    """Return the two sides (starts) of a job. One takes 10 ms per unit, the other 7 ms.
+    """Return the commands of the two starts of a job. One takes 10 ms per step, the other 7 ms.
 
-    If ``code`` is given, the job is a fake without torch, and the second side ends with this exit code.
+    If ``code`` is given, the job is a fake without torch, and the second start ends with this exit code.
     """
     script, log = folder / "job.py", folder / "log"
     script.write_text(JOB if code is None else FAKE)
@@ -96,7 +96,7 @@ def sides(folder: Path, units: int, *launch: str, code: int | None = None) -> tu
 
 
 def worked(log: Path) -> list[str]:
-    """Return the side of each unit, in the order in which the units began."""
+    """Return which of the two starts made each step, in the order in which the steps began."""
     lines = (x.split() for x in log.read_text().splitlines())
     return [name for name, *_ in sorted(lines, key=lambda x: float(x[1]))]
 
@@ -123,7 +123,10 @@ def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, m
 def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Single starts differ by up to 10 %, but the two sides do not differ. So more pairs decide nothing."""
+    """If the comparison stays undecided, it makes as many pairs of starts as the user allows, and no more.
+
+    Single starts differ by up to 10 %, but the two versions of the job do not differ. So more pairs decide nothing.
+    """
     starts = itertools.cycle((1000.0, 1100.0, 1050.0, 950.0))
     monkeypatch.setattr(module, "pair", lambda *_: tuple([{"all": us}] * 8 for us in (next(starts), next(starts))))
     side: Side = (["job"], ENVIRON)
@@ -133,9 +136,10 @@ def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
 
 
 def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the beginning of a turn autograd's thread may run only on one core, until it has woken up.
+    """At the beginning of a turn PyTorch's autograd thread is put on one core, another core each time.
 
-    The launching thread keeps all cores afterwards, because threads that it starts inherit its cores.
+    It may run only there until it has woken up. The launching thread keeps all cores afterwards, because threads that
+    it starts inherit its cores.
     """
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(Path(job.__file__).parent / "in_job"))
@@ -175,10 +179,11 @@ def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyP
 @pytest.mark.nightly  # thousands of comparisons
 @pytest.mark.parametrize("most", [4, 12])
 def test_no_gain_counts_as_one_in_few_of_a_hundred_jobs(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two equal jobs are compared 500 times. Fewer than 6 % of the comparisons may report a gain.
+    """A change that gains nothing is rarely reported as a gain, although times are noisy.
 
-    The times of two starts of a job differ by 2.5 %, and the times of two turns of a start by 8 %. If the comparison
-    stopped as soon as a 95 % interval showed a gain, it would report a gain in 8 % of the cases.
+    Two equal jobs are compared 500 times. Fewer than 6 % of the comparisons may report a gain. The times of two starts
+    of a job differ by 2.5 %, and the times of two turns of a start by 8 %. If the comparison stopped as soon as a 95 %
+    interval showed a gain, it would report a gain in 8 % of the cases.
     """
     chance = random.Random(5)
 
@@ -208,9 +213,9 @@ def test_all_ranks_of_a_job_take_the_same_turns(tmp_path: Path) -> None:
 
 
 def test_kinds_of_long_units_that_alternate_are_all_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two kinds of units alternate, and the first unit of each turn is not timed.
+    """If two kinds of steps alternate, a turn is long enough to time both kinds.
 
-    If a turn had two units, only one of the two kinds would be timed. So turns must be longer.
+    The first step of each turn is not timed. If a turn had two steps, only one of the two kinds would be timed.
     """
     monkeypatch.setattr(side_by_side, "_TURN_S", 1e-6)
     monkeypatch.setattr(side_by_side, "_MEMORY", 1.0)
@@ -228,7 +233,10 @@ def test_kinds_of_long_units_that_alternate_are_all_timed(tmp_path: Path, monkey
     ],
 )
 def test_a_job_that_cannot_live_twice_is_run_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:
-    """The first start goes on alone, and the second start is never made. Instead whole runs take turns."""
+    """If a job cannot run twice at the same time, whole runs of the two versions alternate instead.
+
+    The first start continues alone, and the second start is never made.
+    """
     ready = json.dumps({"kinds": {"a": [1e4]}, "ranks": 1, **(said or {})})
     units = json.dumps({"logparse_units": "call", "kinds": {"a": {"count": 8, "traced": 0, "us": [2e4] * 8}}})
     script = tmp_path / "job.sh"

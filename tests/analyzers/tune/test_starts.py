@@ -1,7 +1,7 @@
-"""A job that ``tune`` starts several times.
+"""Tests of a user's job that ``tune`` starts several times.
 
-The tests check that each start gets the same input and the command before it, and they check the reports of runs
-with fewer units or without marks.
+They check that each start gets the same input and the command before it. They also check the reports on runs with fewer
+steps and on runs that did not record the applied action.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ENVIRON = {"PATH": os.environ["PATH"]}
 
 
 def job(log: Path, *, marks: bool = False, reads: bool = False, checkpoint: Path | None = None) -> Side:
-    """Return a job of eight units. It writes the files that ``in_job`` would write in a real job.
+    """Return a fake job of eight steps. It writes the files that a real observed job would write.
 
-    With ``checkpoint`` the next run finds a checkpoint and does no unit.
+    If ``checkpoint`` is given, the next run finds a checkpoint there and makes no step.
     """
     kind = {"count": 8, "traced": 0, "us": [2e4] * 8}
     units = json.dumps({"logparse_units": "optimizer", "kinds": {"a": kind}, "notes": ["a note"]})
@@ -50,7 +50,7 @@ def job(log: Path, *, marks: bool = False, reads: bool = False, checkpoint: Path
 
 @pytest.fixture
 def piped() -> Iterator[Starts]:
-    """Yield a ``Starts`` that gives each run of a job the same 100,000 bytes, which come from a pipe.
+    """Give each start of a job the same 100,000 bytes of standard input, which come from a pipe.
 
     A pipe's buffer holds fewer bytes.
     """
@@ -66,7 +66,10 @@ def piped() -> Iterator[Starts]:
 
 
 def test_every_run_gets_the_input(tmp_path: Path, piped: Starts) -> None:
-    """The second run once found its standard input empty. It failed, or it did no work and was still compared."""
+    """Each run of the job gets the same standard input.
+
+    The second run once found its standard input empty. It failed, or it did no work and was still compared.
+    """
     side = job(tmp_path / "log", reads=True)
     said: list[str] = []
     times = one_by_one(side, side, "", said.append, 3, 300.0, piped)
@@ -85,7 +88,10 @@ def test_both_of_a_pair_get_the_input(tmp_path: Path, piped: Starts) -> None:
 
 
 def test_a_command_runs_before_every_start_and_one_run_after_another(tmp_path: Path) -> None:
-    """Without the command the second run finds a checkpoint and does no unit."""
+    """The user's command ``--before-each`` runs before every start, and the runs then follow each other.
+
+    Without the command the second run finds a checkpoint and makes no step.
+    """
     side = job(tmp_path / "log", checkpoint=tmp_path / "checkpoint")
     said: list[str] = []
     assert by_turns(side, side, "", said.append) is None
@@ -147,12 +153,15 @@ def test_tune_tells_of_a_job_that_goes_on_from_what_it_wrote(
 
 
 def not_applied(marks: Path) -> str:
-    """Return the reason if no process of a run left a mark that it applied the action. Otherwise return ""."""
+    """Return a reason if no process of a run recorded that it applied the action. Otherwise return ""."""
     return "" if list(marks.glob("applied_*")) else "tf32 left no mark"
 
 
 def test_runs_that_left_no_mark_are_not_compared(tmp_path: Path) -> None:
-    """The runs that should have applied an action ran the unchanged job. So a comparison would show nothing."""
+    """Runs that did not apply the action are not compared.
+
+    They ran the unchanged job, so a comparison would show nothing.
+    """
     was, applied = job(tmp_path / "log"), job(tmp_path / "log", marks=True)
     said: list[str] = []
     assert one_by_one(was, applied, "", said.append, 3, 300.0, None, not_applied) is not None
@@ -180,7 +189,10 @@ def test_turns_without_a_mark_give_no_times(monkeypatch: pytest.MonkeyPatch, tmp
 def test_tune_gives_no_verdict_on_a_job_that_ran_as_it_was(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """The second run applied nothing, so that its times must not be compared. Noise once seemed to be a gain."""
+    """If the second run applied nothing, ``tune`` says so and gives no verdict.
+
+    Its times must not be compared. Noise once seemed to be a gain.
+    """
     monkeypatch.chdir(tmp_path)
     planted(monkeypatch, images("before", 1000, 1200, both=0.3), images("after", 600, 800, both=0.3))
     asked: list[Any] = []
@@ -202,10 +214,10 @@ def test_tune_gives_no_verdict_on_a_job_that_ran_as_it_was(
 
 
 def short(count: int, resumes: bool) -> list[str]:
-    """Return a job of ``count`` units.
+    """Return a fake job of ``count`` steps.
 
-    While the number of units is not known, the job's trace is provisional. If ``resumes``, the second run continues
-    the first one and does only one unit.
+    While the number of steps is not known, the job's trace is provisional. If ``resumes`` is true, the second run
+    continues the first one and makes only one step.
     """
 
     def units(tracing: str, count: int) -> str:

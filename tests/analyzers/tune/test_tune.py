@@ -1,4 +1,6 @@
-"""``logparse tune``: after any interruption the store holds the finished work, and the verbs go on from there."""
+"""Tests of ``logparse tune``. After any interruption the store has the finished work, and the next call continues
+there.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def interrupted(*_: object, **__: object) -> NoReturn:
 def captured(
     folder: Path, command: object, settings: object, open_store: Callable[[], Store], say: object, **more: Any
 ) -> Any:
-    """Take the place of ``capture``: ingest a copy of the sample trace, in a file of its own."""
+    """Replacement for ``capture``: ingest a copy of the sample trace under a new file name."""
     trace = folder / f"{more['run']}.trace.json"
     trace.write_bytes(TRACE.read_bytes())
     ingest([str(trace)], open_store(), run=more["run"])
@@ -57,7 +59,7 @@ def captured(
 
 @pytest.fixture
 def stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """Patch all stages so that they need no job and no device. There is one setting to apply, tf32."""
+    """Replace all stages of ``tune`` so that they need no job and no GPU. There is one setting to apply, tf32."""
     setting = SimpleNamespace(action=SimpleNamespace(name="tf32"))
     monkeypatch.setattr(verb, "capture", partial(captured, tmp_path))
     monkeypatch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
@@ -122,10 +124,7 @@ def test_what_libraries_print_while_it_measures_is_in_a_file_and_counted(
 
 
 def without_kernels(folder: Path, *_: object, **more: Any) -> Any:
-    """Take the place of ``capture`` for a job on a CPU.
-
-    The trace has no kernel, and no library logged a call.
-    """
+    """Replacement for ``capture`` of a job on a CPU: the trace has no kernel, and no library logged a call."""
     (folder / "trace_1.json").write_text('{"schemaVersion": 1, "traceEvents": []}', encoding="utf-8")
     return 0, ingest([str(folder / "trace_1.json")], _[2](), run=more["run"])  # type: ignore[operator]
 
@@ -180,9 +179,10 @@ def planted(
 
 
 def with_trials(tables: Tables, **ratios: float | str) -> Tables:
-    """Return the tables with the records of two processes that tried actions.
+    """Add to the tables the records of two processes that tried actions in the job.
 
-    ``ratios`` maps an action to its step time / the present step time, or to the word for how its trial ended.
+    ``ratios`` maps an action to its step time divided by the present step time, or to a word that says how its trial
+    ended.
     """
     rows = []
     for name, ratio in ratios.items():
@@ -199,9 +199,10 @@ def with_trials(tables: Tables, **ratios: float | str) -> Tables:
 def test_what_was_measured_in_the_job_comes_first_and_is_applied(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """By the replay alone ``tune`` would apply ``cudnn_benchmark``, because its kernels take less time.
+    """``tune`` applies the action that made the job faster in a trial, not the action that a replay prefers.
 
-    But a trial in the job showed that the job gets no faster with it. So ``channels_last`` is applied.
+    By the replay alone it would apply ``cudnn_benchmark``, because its kernels take less time. But a trial in the job
+    showed that the job gets no faster with it. So ``channels_last`` is applied.
     """
     before = images("before", 1000, 1200, both=0.69)
     found = recommend(with_trials(before, channels_last=0.8, cudnn_benchmark=1.0), Settings())
@@ -254,7 +255,10 @@ def test_ctrl_c_in_a_trial_ends_it_with_what_goes_on(monkeypatch: pytest.MonkeyP
 
 
 def screen_of(said: list[str]) -> list[str]:
-    """Return the lines that are printed last. Check that there are at most 15 lines of at most 100 columns."""
+    """Return the lines that ``tune`` prints last, after a check that they fit the screen.
+
+    There may be at most 15 lines of at most 100 columns.
+    """
     ending = said[next(i for i, x in enumerate(said) if x.startswith("tune: ")) :]
     assert len(ending) <= LINES
     assert max(map(len, ending)) <= COLUMNS
@@ -262,7 +266,7 @@ def screen_of(said: list[str]) -> list[str]:
 
 
 def applied(out: Path) -> dict[str, Any]:
-    """Return the names in a written apply.py. The lines that need torch are left out."""
+    """Return the names of actions that a written apply.py contains. The lines that need torch are left out."""
     lines = [x for x in (out / "apply.py").read_text().splitlines() if x.startswith(("CHOSEN = ", "ALONE = "))]
     found: dict[str, Any] = {}
     exec("\n".join(lines), found)
@@ -272,7 +276,10 @@ def applied(out: Path) -> dict[str, Any]:
 def images(
     run: str, us: float, wall: float, more: Mapping[str, Mapping[str, object]] | None = None, **solutions: float
 ) -> Tables:
-    """Return a job of convolutions. ``both`` is the time of channels_last with benchmark / the present time."""
+    """Return a job of convolutions.
+
+    ``both`` is the time of channels_last together with benchmark, divided by the present time.
+    """
     named = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored": 0.7} | {
         "torch:layout=NHWC,stored,benchmark": solutions["both"]
     }
@@ -307,9 +314,10 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """With both changes convolutions take 69 % of the time before, with one of them alone 60 %.
+    """After a change was kept, further changes are compared with the job that has this change.
 
-    So the second change would make the job slower than it is with the first one (115 %), and it is not proposed.
+    With both changes convolutions take 69 % of the time before, with one of them alone 60 %. So the second change would
+    make the job slower than it is with the first one (115 %), and it is not proposed.
     """
     planted(monkeypatch, images("before", 1000, 1200, both=0.69), images("after", 600, 800, both=0.69))
     said: list[str] = []
@@ -324,9 +332,10 @@ def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
 def test_a_change_that_the_step_does_not_show_is_neither_tried_nor_proposed(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """A step takes 5 ms, but its kernels take only 100 µs.
+    """A change whose effect on the step is too small to see is neither tried nor proposed.
 
-    Changes of the program and a setting would save up to 50 µs of this time, which the step does not show.
+    A step takes 5 ms, but its kernels take only 100 µs. Changes of the program and a setting would save up to 50 µs of
+    this time.
     """
     ratios = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored,benchmark": 0.5}
     kind, more = Kind(8, 100, 6, 100, wall=steady(5000)), {"trace": {"gpu_busy_us": 600, "gpu_window_us": 30_000}}
@@ -345,7 +354,7 @@ def test_a_change_that_the_step_does_not_show_is_neither_tried_nor_proposed(
 def test_what_is_left_is_of_one_state_which_is_that_of_what_was_kept(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """The proposals at the end must all be for one state of the job: the state with the changes that were kept.
+    """The proposals at the end all refer to the job with the changes that were kept.
 
     Logs slow the host. With logs a step takes 1.5 ms before and 1.1 ms after the change. Without logs it takes 1.2 ms
     before. In runs that took turns it takes 1.5 ms before and 1 ms after.
@@ -389,9 +398,9 @@ def test_a_change_that_contains_what_was_kept_and_pays_beside_it_is_left(
 def test_what_was_timed_without_what_is_kept_is_named(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """The setting ``cudnn_benchmark`` was kept. ``channels_last`` was timed only without it, and saved 30 % of 1 ms.
+    """If a change was timed only without the kept change, the output names it and says that nobody timed both together.
 
-    So the output names ``channels_last``, and states that nobody timed the combination.
+    The setting ``cudnn_benchmark`` was kept. ``channels_last`` was timed only without it, and saved 30 % of 1 ms.
     """
     ratios = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored": 0.7}
     before, after = (job(run, Kind(8, 100, 6, us, 0, 0, steady(us + 200)), ratios=ratios) for run, us in RUNS)
@@ -407,7 +416,10 @@ RUNS = (("before", 1000), ("after", 600))
 
 
 def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
-    """The steps in the traced runs got faster, but the steps in the runs that took turns did not."""
+    """A change that makes no step faster is removed again from the written files.
+
+    The steps in the traced runs got faster, but the steps in the runs that took turns did not.
+    """
     planted(monkeypatch, *ENDINGS["not faster"])
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
@@ -422,9 +434,9 @@ def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch
 def test_files_of_no_known_saving_are_taken_back_too(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """No log has the calls of the problem in the override files. So their saving in the job is unknown.
+    """Override files are removed again if the job gets no faster, even if their saving was never known.
 
-    If the job gets no faster, the files must be taken back as well.
+    No log has the calls of the problem in the override files, so their saving in the job is unknown.
     """
     before, after = images("before", 1000, 2500, both=1.2), images("after", 1000, 2500, both=1.2)
     planted(monkeypatch, before, after)
@@ -447,7 +459,7 @@ def test_files_of_no_known_saving_are_taken_back_too(
 
 
 def script(log: Path, word: str, us: float, code: int = 0) -> list[str]:
-    """Return the command of a job that writes the file that ``trace_units.py`` would write in a real job."""
+    """Return the command of a fake job that writes the list of its steps as a real observed job would."""
     kind = {"count": 8, "traced": 0, "us": [us] * 8}
     held = json.dumps({"logparse_units": "optimizer", "tracing": "", "windows": 0, "kinds": {"a": kind}})
     text = f"echo {word} >> {log}; echo '{held}' > $LOGPARSE_TRACE_DIR/units_1.json; exit {code}"
@@ -466,7 +478,10 @@ def test_runs_go_by_turns_and_their_units_are_read(tmp_path: Path) -> None:
 
 
 def test_runs_that_decide_nothing_are_followed_by_more(tmp_path: Path) -> None:
-    """On each side half of the runs take 14 ms and the other half 10 ms. So the first runs decide nothing."""
+    """If the first runs of a comparison are undecided, more runs follow.
+
+    For both versions of the job half of the runs take 14 ms and the other half 10 ms.
+    """
     log, environ = tmp_path / "log", {"PATH": os.environ["PATH"]}
     log.touch()
     slow, fast = (script(log, "x", us)[2] for us in (14e3, 10e3))

@@ -1,4 +1,4 @@
-"""Run programs in child processes of a process that has imported torch once, with or without the observer.
+"""Run programs in child processes of a process that has imported torch once, with or without logparse's observer.
 
 Reads one request per line from standard input, and answers each with the exit code::
 

@@ -1,4 +1,7 @@
-"""Run a program with and without the observer, in child processes of one process that has imported torch."""
+"""Run a program with and without logparse's observer, in child processes of one process that has imported torch.
+
+The observer is logparse's code in a user's job. It counts, times and traces the job's steps.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class Ran:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of units of each sort. Processes without units are left out.
+        """Return the number of steps of each sort (for example "optimizer"). Processes without steps are left out.
 
         Dynamo starts such processes: the compile workers of PyTorch 2.8 import torch, and they find the observer in the
         job's ``sys.path``.
@@ -38,7 +41,7 @@ class Ran:
 
 
 class Server:
-    """A process that has imported torch, and runs programs in its children."""
+    """A process that has imported torch, and runs programs in its child processes."""
 
     def __init__(self) -> None:
         program = str(Path(__file__).with_name("fork_server.py"))
@@ -56,7 +59,7 @@ class Server:
         return self._process.stdout.readline().strip()
 
     def run(self, program: Path, folder: Path, observed: bool, environ: dict[str, str]) -> Ran:
-        """Run a program in a folder of its own below ``folder``."""
+        """Run a program in a new folder below ``folder``."""
         here = folder / ("observed" if observed else "plain")
         (here / "cwd").mkdir(parents=True)
         logs = here / "logs"
@@ -82,7 +85,7 @@ class Server:
         return Ran(found, units, sorted(logs.glob("trace_*.json.gz")))
 
     def both(self, program: Path, folder: Path, **environ: str) -> tuple[Ran, Ran]:
-        """Run the program plain, then observed."""
+        """Run the program without the observer, then with it."""
         return self.run(program, folder, False, environ), self.run(program, folder, True, environ)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Whole jobs under the observer, started as ``capture`` and ``tune`` do.
+"""Tests of whole jobs with logparse's observer in them, started as ``capture`` and ``tune`` do.
 
-The tests check the units, their times, and traces of windows of time.
+They check the job's steps, the step times, and traces that last a given time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ for number in range({{steps}}):
 
 
 def traced(folder: Path, steps: int) -> tuple[str, str]:
-    """Return the output of a job of ``steps`` steps. Every fourth step has another size."""
+    """Run a traced job of ``steps`` steps and return its output. Every fourth step has another size."""
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(folder), "LOGPARSE_TRACE_UNITS": "2"}
     return output_of([sys.executable, "-c", STEPS.format(steps=steps)], environ)
@@ -128,7 +128,10 @@ while time.monotonic() < end and not glob.glob(os.environ["LOGPARSE_TRACE_DIR"] 
 
 
 def test_a_window_of_time_begins_once_the_profiler_has_started(tmp_path: Path) -> None:
-    """On a GPU, the profiler's first start takes seconds. So windows once ended during that start and had no kernel."""
+    """A trace of a given length begins only when the profiler has started.
+
+    On a GPU, the profiler's first start takes seconds. Such traces once ended during that start and had no kernel.
+    """
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.5"}
     output_of([sys.executable, "-c", FUNCTIONS], environ)
@@ -159,7 +162,10 @@ print("ended")
 
 
 def test_a_window_of_time_never_begins_within_a_backward_pass(tmp_path: Path) -> None:
-    """If the profiler starts during a backward pass, it sees only some operators. This once killed the job."""
+    """A trace never begins during a backward pass.
+
+    The profiler would then see only some operators. This once killed the job.
+    """
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.2"}
     assert output_of([sys.executable, "-c", BACKWARD], environ) == ("ended", "")

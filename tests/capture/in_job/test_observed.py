@@ -1,14 +1,14 @@
-"""Programs of every kind behave the same under the observer, and the observer counts their units.
+"""Tests that programs of every kind behave the same with logparse's observer, and that it counts their steps.
 
 The first letter of a program's name tells its kind:
 
 * c: ``torch.compile``
 * d: export and graphs
-* e: hooks and profilers of the program's own
+* e: hooks and profilers of the program itself
 * f: copies and files
-* g: units
+* g: steps of several kinds
 * h: processes
-* k: devices (a class stands in for a GPU's events)
+* k: devices (a class imitates a GPU's events)
 """
 
 from __future__ import annotations
@@ -556,7 +556,7 @@ UNITS = {
     "h_own_call": ("module", 12),
     "h_a_second_copy_of_the_observer": ("optimizer", 12),
 }
-"""Sort and number of units that the observer must have counted. Each job here has a trace."""
+"""For each program, the sort and number of steps that the observer must have counted. Each program here has a trace."""
 
 
 @pytest.fixture(scope="module")
@@ -667,7 +667,7 @@ def test_compiled_functions_alone_have_a_sentence(server: Server, tmp_path: Path
 
 
 def test_a_difference_is_found(server: Server, tmp_path: Path) -> None:
-    """The function ``differences``, on which the other tests rest, finds each kind of difference."""
+    """The function ``differences``, on which the other tests rely, finds each kind of difference."""
     program = tmp_path / "p.py"
     program.write_text(
         "import os, sys\nif 'LOGPARSE_TRACE_DIR' in os.environ:\n"
@@ -701,9 +701,10 @@ def test_a_job_under_a_python_profiler_sees_one_function_of_ours(server: Server,
 
 
 def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(server: Server, tmp_path: Path) -> None:
-    """If no unit comes for some time, the observer traces a window of time instead. It must still time later units.
+    """If a job's steps begin late, they are still timed and traced.
 
-    On a GPU the first call takes longer than that time. Once no unit was timed after it.
+    If no step comes for some time, the observer begins a trace of a given length instead. On a GPU the first call takes
+    longer than that time. Once no step was timed after it.
     """
     program = tmp_path / "p.py"
     program.write_text(
@@ -721,13 +722,14 @@ def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(s
 
 SHARED = Path(os.environ.get("LOGPARSE_PROGRAMS") or ROOT.parent / "shared" / "programs")
 SEEN_BY_PROFILERS = {"e07_cprofile", "e08_settrace"}
-"""Programs with Python's own profiler or tracer. Both see our functions (docs/measurement.md)."""
+"""Programs with Python's own profiler or tracer. Both see logparse's functions (docs/measurement.md)."""
 TIMES_OF_ITS_OWN = {"i02_deepcopy_turns", "m_overhead"}
 """Programs that print times on standard error."""
 SAVES = {"b_jitload", "d03_export_first"}
 """Programs whose saved files differ between a plain run and an observed run.
 
-One file has the name of our stack frame in its debug information (docs/measurement.md). The other file has the time.
+One file has the name of logparse's stack frame in its debug information (docs/measurement.md). The other file has the
+time.
 """
 
 

@@ -1,4 +1,7 @@
-"""Trials without PyTorch: the order of blocks, the signed-rank interval, and when an action is decided."""
+"""Tests of trials of an action in a job, without PyTorch.
+
+They check the order of blocks with and without the action, the signed-rank interval, and when a trial ends.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ UNIT_US = 50_000.0
 
 
 def brute_confidence(count: int, rank: int) -> float:
-    """Return the confidence (0 to 1) of the interval between the ``rank``-th Walsh averages from both ends.
+    """Return the confidence (0 to 1) of the interval that leaves out the same number of averages at both ends.
 
-    The function counts all combinations of signs of ``count`` values.
+    There is one average per pair of ``count`` values (Walsh averages). In order of size, the interval reaches from the
+    ``rank``-th smallest to the ``rank``-th largest average. The function counts all combinations of signs.
     """
     below = 0
     for signs in itertools.product((0, 1), repeat=count):
@@ -53,7 +57,7 @@ def test_a_long_block_moves_the_interval_little() -> None:
 
 
 def states(comparison: Comparison, blocks: int, times: Callable[[Block], pairs.Times]) -> str:
-    """Return the states of the next blocks as letters.
+    """Return the states of the next blocks of a trial as letters.
 
     A is a block without the action, B a block with the action, and c a control block.
     """
@@ -66,7 +70,7 @@ def states(comparison: Comparison, blocks: int, times: Callable[[Block], pairs.T
 
 
 def steady(ratio: float = 1.0, noise: Callable[[], float] = lambda: 0.0) -> Callable[[Block], pairs.Times]:
-    """Return a function that makes units of one kind. With the action on, they take ``ratio`` times as long."""
+    """Return a function that makes step times. With the action on, steps take ``ratio`` times as long."""
 
     def times(block: Block) -> pairs.Times:
         acts = block.on and not block.control
@@ -141,7 +145,7 @@ def test_units_that_are_never_alike_end_it() -> None:
 
 
 def run(ratio: float, noise: float, seed: int) -> tuple[Comparison, Interval]:
-    """Run a trial to its end. Single units and whole blocks have the same noise."""
+    """Simulate a trial to its end. Single steps and whole blocks have the same noise."""
     draw = random.Random(seed)
     comparison = Comparison(UNIT_US)
     while not comparison.done:
@@ -162,9 +166,9 @@ def test_what_is_clear_is_decided_soon_and_rightly(ratio: float, noise: float, m
 
 
 def test_no_effect_is_seldom_one() -> None:
-    """A trial checks several times whether an action is decided.
+    """An action without effect is reported as a gain in at most 5 % of simulated trials.
 
-    All checks together may find an effect in at most 5 % of the trials of an action without effect.
+    A trial checks several times whether the result is certain. The limit is for all checks together.
     """
     wrong, count = 0, sized(100, 1000)
     for seed in range(count):

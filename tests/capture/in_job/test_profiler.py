@@ -1,4 +1,4 @@
-"""The profiler of a window, alone."""
+"""Test of the profiler that the observer uses, without the rest of the observer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 
 def test_no_gpu_is_asked_for_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a GPU the profiler must not ask for CUDA, because a CUDA build of PyTorch would then warn in the job."""
+    """Without a GPU the profiler does not request CUDA, because a CUDA build of PyTorch would then warn in the job."""
     from logparse.capture.in_job.logparse_in_job import ordinary, profiler
 
     profile = profiler.Profile()

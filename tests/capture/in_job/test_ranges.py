@@ -1,6 +1,6 @@
-"""The observer finds open ranges of ``record_function``, and meanwhile it holds no reference to any other object.
+"""Test that the observer finds open ranges of ``record_function`` without holding references to other objects.
 
-The test runs in a process of its own, because torch takes two seconds and is no dependency of the tests.
+The test runs in a separate process, because torch takes two seconds and is no dependency of the tests.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ PROGRAM = """
 
 
 def test_ranges_are_found_without_a_reference_to_other_objects() -> None:
-    """The search must not hold a reference to a tuple that is still being built.
+    """While the observer searches for open ranges, it holds no reference to a tuple that is still being built.
 
-    If it does, ``tuple(generator)`` in another thread raises SystemError.
+    If it did, ``tuple(generator)`` in another thread would raise SystemError.
     """
     path = {"PYTHONPATH": str(with_overrides.FOLDER)}
     done = subprocess.run(

@@ -1,4 +1,7 @@
-"""Trials of several ranks: all ranks switch after the same unit, and a missing rank ends the trial."""
+"""Tests of trials of an action in a job with several ranks.
+
+All ranks switch the action after the same step, and a missing rank ends the trial.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from tests.capture.observing import ENVIRON
 
 
 class Store:
-    """Stand-in for the key-value store by which ranks of a job talk, within one process."""
+    """Replacement, within one process, for the key-value store by which the ranks of a job communicate."""
 
     def __init__(self) -> None:
         self.held: dict[str, str] = {}
@@ -59,7 +62,10 @@ def test_every_rank_hears_all() -> None:
 
 
 def test_a_rank_that_does_not_come_ends_it_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first rank that waits in vain decides for a rank that waits longer, and for the late rank."""
+    """If a rank does not come, the trial ends for all ranks.
+
+    The first rank that waits in vain decides for a rank that waits longer, and for the late rank.
+    """
     monkeypatch.setattr(ranks, "_LATE_S", 0.0)
     store = Store()
     with pytest.raises(LateError, match="rank 1 did not reach"):
@@ -206,14 +212,14 @@ note(torch.rand(3))
 print(rank, digest.hexdigest(), before)
 dist.destroy_process_group()
 """
-"""Job of two ranks.  It prints a digest of all losses, gradients and parameters.
+"""Program of two ranks. It prints a digest of all losses, gradients and parameters.
 
-It also prints how its parameters are sharded between two units, whenever that has changed.
+It also prints how its parameters are sharded between two steps, whenever that has changed.
 """
 
 
 def in_two_ranks(program: Path, folder: Path, environ: dict[str, str], *words: str) -> list[str]:
-    """Run a program as rank 0 and rank 1.  Return both outputs."""
+    """Run a program as rank 0 and rank 1. Return both outputs."""
     both = [
         subprocess.Popen(
             [sys.executable, str(program), str(rank), str(folder / "store"), *words],
@@ -234,7 +240,7 @@ _OTHERS = ("fsdp2_within", "fsdp1", "ddp", "ddp_static", "ddp_static_within", "d
 
 
 def tried(kind: str, folder: Path) -> list[Record]:
-    """Run the job alone, then with a trial.  Return the records of both ranks, if the job did the same."""
+    """Run the job alone, then with a trial, check that both print the same, and return the records of both ranks."""
     pytest.importorskip("torch")
     program, plan = folder / "job.py", folder / "asked.json"
     program.write_text(WRAPPED)
@@ -250,7 +256,10 @@ def tried(kind: str, folder: Path) -> list[Record]:
     "kind", ["fsdp2", "fsdp1_orig", *(pytest.param(x, marks=pytest.mark.nightly) for x in _OTHERS)]
 )
 def test_a_sharded_call_is_compared_and_the_job_stays_as_it_was(tmp_path: Path, kind: str) -> None:
-    """The job computes the same bits with and without a trial.  Its parameters are sharded as before."""
+    """A job with sharded parameters computes the same bits with and without a trial.
+
+    Its parameters are sharded as before, and the results with the action are compared.
+    """
     compared = "output" if "fsdp" in kind else "output and gradients"
     for record in tried(kind, tmp_path):
         (attention,) = record.seen
@@ -268,9 +277,10 @@ _FAILURES = [
 
 @pytest.mark.parametrize(("kind", "why"), _FAILURES)
 def test_a_repeat_that_fails_is_refused_in_all_ranks(tmp_path: Path, kind: str, why: str) -> None:
-    """A repeat raises an error in a block, or it returns no number in rank 1 alone.
+    """If one rank cannot compare the results with an action, all ranks refuse the action.
 
-    No rank repeats a further call, in which it would wait for the other rank.
+    The repeated call raises an error in a block, or it returns no number in rank 1 alone. No rank repeats a further
+    call, in which it would wait for the other rank.
     """
     for record in tried(kind, tmp_path):
         (attention,) = record.seen
@@ -278,7 +288,10 @@ def test_a_repeat_that_fails_is_refused_in_all_ranks(tmp_path: Path, kind: str, 
 
 
 def test_two_ranks_switch_after_the_same_unit(tmp_path: Path) -> None:
-    """Both ranks try a setting. They refuse a change of a model that DistributedDataParallel wraps."""
+    """Both ranks switch a setting on and off after the same steps.
+
+    They refuse a change of a model that DistributedDataParallel wraps.
+    """
     pytest.importorskip("torch")
     program, plan = tmp_path / "job.py", tmp_path / "asked.json"
     program.write_text(PROGRAM + TOGETHER)

@@ -1,4 +1,7 @@
-"""Does an action compute the same? A result that differs by rounding is the same. A wrong formula is not."""
+"""Tests of the comparison of results with and without an action.
+
+A result that differs by rounding is accepted as the same. The result of a wrong formula is not.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from logparse.capture.in_job.logparse_in_job.same_result import Comparison, NotR
 
 
 def compare(model: Any, inputs: tuple[Any, ...], change: Any, roundoff: float = 0.0, **kwargs: Any) -> Any:
-    """Compare a model with the model after ``change(True)``. ``change(False)`` takes the change back."""
+    """Compare the results of a model with its results after ``change(True)``. ``change(False)`` undoes the change."""
     call = call_of(model, inputs, kwargs)
     return Comparison(call, roundoff).compare(lambda: change(True), lambda: change(False))
 
 
 class Scaled(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """Linear layers with a factor and another order of sums, in which faults of any size can be planted."""
+    """A model of linear layers in which the tests can set faults of any size: a factor, and another order of sums."""
 
     def __init__(self, depth: int = 4) -> None:
         super().__init__()
@@ -65,7 +68,10 @@ def test_what_an_action_claims_is_allowed() -> None:
 
 
 class Chaos(torch.nn.Module):
-    """A logistic map: each step doubles a difference.  ``always``: in evaluation mode, too."""
+    """A chaotic model (logistic map) in which each step doubles a difference.
+
+    If ``always``, also in evaluation mode.
+    """
 
     def __init__(self, always: bool) -> None:
         super().__init__()
@@ -113,9 +119,9 @@ def test_everything_is_as_it_was() -> None:
 
 
 def test_it_runs_as_the_job_does() -> None:
-    """The comparison runs with autocast, without gradients, and with keyword arguments.
+    """The comparison calls the model as the job did: with autocast, without gradients, and with keyword arguments.
 
-    An input that the job changes later was copied.
+    It uses a copy of the input, which the job may change later.
     """
     model, x = Scaled(), torch.randn(8, 64)
     seen: list[Any] = []
@@ -161,7 +167,7 @@ def test_an_error_of_the_model_comes_through_with_the_action_off() -> None:
 
 
 class Remembers(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """Model whose call draws random numbers of Python and NumPy, and changes its own attributes."""
+    """A model whose call draws random numbers of Python and NumPy, and changes its own attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -213,7 +219,7 @@ def test_checkpoints_that_forbid_gradients_of_a_repeat() -> None:
 
 
 class Functional(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """Model that computes with its child's parameters, and never calls the child."""
+    """A model that computes with its child's parameters, and never calls the child."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,6 @@
-"""The rule by which a job's unit times have settled (are no longer warming up).
+"""Tests of the rule that decides whether a job's step times have settled, so that the warm-up is over.
 
-The tests check its properties, compare it with a simple computation of its formula, and simulate times with fixed
-seeds.
+They check its properties, compare it with a simple computation of its formula, and simulate times with fixed seeds.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ LONG = 199
 SERIES = 300
 
 Course = Callable[[random.Random, int, int], float]
-"""Time of a unit without noise, from its number and the number of units."""
+"""A function that returns a step's time without noise, from its number and the number of steps."""
 
 times = st.lists(st.floats(1e-3, 1e9), max_size=120)
 repeating = st.lists(st.integers(1, 6), min_size=LEAST, max_size=250)
-"""Lists with many equal times. From 80 times on, a batch has more than one time."""
+"""Random lists with many equal times. If a list has 80 times or more, a batch of times has more than one."""
 
 
 def by_the_formula(values: Sequence[float]) -> bool:
@@ -49,9 +48,9 @@ def by_the_formula(values: Sequence[float]) -> bool:
 
 
 def share(course: Course, count: int, noise: float = 0.02) -> float:
-    """Return the fraction of simulated series that ``settled`` accepts.
+    """Return the fraction of simulated series of step times that ``settled`` accepts.
 
-    Each series has ``count`` times: the time that ``course`` gives for the unit, with lognormal noise.
+    Each series has ``count`` times: the time that ``course`` gives for the step, with lognormal noise.
     """
     source = random.Random(f"{count} {noise}")
     series = (

@@ -1,6 +1,6 @@
-"""Switches turn an action on and off in a running job.
+"""Tests of switches, which turn an action on and off in a running job.
 
-On, the model is as ``apply.py`` makes it. Off, the model is as before, to the last bit.
+If the switch is on, the model is as ``apply.py`` makes it. If it is off, the model is as before, to the last bit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class NewGELUActivation(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """GELU written out, with the name that transformers gives it."""
+    """A GELU that is written out, with the name that the library transformers gives it."""
 
     def forward(self, x: Any) -> Any:
         return 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
@@ -69,11 +69,11 @@ CHANGES: Mapping[str, tuple[tuple[Python, ...], str]] = {
     "fused_epilogue": ((Python("model = fuse_epilogues(model, ('tanh',))"),), "epilogue"),
     "fused_gelu_tanh": ((Python("model = fuse_epilogues(model, ('none', 'tanh'))"),), "epilogue"),
 }
-"""Lines of ``apply.py`` that change a model, and the module with the definitions that they need."""
+"""For each action, the lines of ``apply.py`` that change a model, and the module with the needed definitions."""
 
 
 def trained(steps: int = 2) -> tuple[Any, Any]:
-    """Return a model after some steps, with gradients and optimizer state."""
+    """Return a model and its optimizer after some steps, with gradients and optimizer state."""
     torch.manual_seed(0)
     net = Net()
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
@@ -200,8 +200,8 @@ def test_the_optimizer_has_the_layout_of_its_parameters_while_it_is_on() -> None
 def test_what_the_job_does_meanwhile_stays() -> None:
     """Changes that the job makes while an action is on stay after the action is off.
 
-    These are the job's own hooks, the mode (training or evaluation) of modules that had a stand-in, and new optimizer
-    state.
+    These are the job's own hooks, the mode (training or evaluation) of modules that the action had replaced, and new
+    optimizer state.
     """
     net, _ = trained()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
@@ -290,7 +290,7 @@ def test_parameters_that_something_else_uses_are_refused(name: str, net: Any, wh
 
 
 class Grams(torch.optim.SGD):  # type: ignore[misc, name-defined]
-    """Optimizer that keeps a list of matrices of another size, as SOAP does."""
+    """An optimizer that keeps matrices of another size than the parameters, as SOAP does."""
 
     def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
@@ -337,7 +337,10 @@ def test_padding_leaves_other_optimizers_alone() -> None:
 
 
 def test_the_node_of_a_gradient_is_made_anew_and_hooks_of_the_parameter_stay() -> None:
-    """A loss of the job keeps the node that accumulated the gradient of the former size."""
+    """A gradient gets the right size after each switch, and the parameter's hooks are still called.
+
+    A loss that the job keeps refers to the autograd node that accumulated the gradient of the former size.
+    """
     net, seen = torch.nn.Linear(4, 300), []
     net.weight.register_hook(lambda gradient: seen.append("before"))
     net.weight.register_post_accumulate_grad_hook(lambda x: seen.append("after"))
@@ -372,7 +375,7 @@ def test_a_graph_of_the_present_size_hinders_the_way_back() -> None:
 
 
 def several(switch: Any) -> Several:
-    """Return several switches of which this one is on."""
+    """Return a combination of switches in which this switch is on."""
     found = Several([switch])
     found._on.append(switch)
     return found
@@ -423,7 +426,10 @@ def test_a_setting_is_what_apply_sets(
 
 
 def test_a_search_of_plans_is_not_tried_after_its_convolutions_have_run() -> None:
-    """PyTorch keeps the plan of each convolution that has run in the thread.  So the setting alone changes nothing."""
+    """The setting ``cudnn.benchmark`` is not tried alone in a running job, because it would change nothing there.
+
+    PyTorch keeps the plan of each convolution that has run in the thread.
+    """
     assert "cudnn_benchmark" not in NAMES
     assert not fits("channels_last_benchmark", ["tf32", "channels_last"])
     assert not fits("channels_last", ["channels_last_benchmark"])
@@ -432,7 +438,10 @@ def test_a_search_of_plans_is_not_tried_after_its_convolutions_have_run() -> Non
 
 
 def test_a_search_of_solvers_is_not_tried_on_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch's cache of MIOpen's solvers may have one entry for both layouts (``Conv_miopen.cpp``)."""
+    """On ROCm ``cudnn.benchmark`` is not tried in a running job, not even together with channels_last.
+
+    PyTorch's cache of MIOpen's solvers may have one entry for both layouts (``Conv_miopen.cpp``).
+    """
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.version, "hip", "7.2")
     model = torch.nn.Conv2d(3, 4, 3)
@@ -483,7 +492,7 @@ def test_the_kernel_of_a_cpu_is_forbidden_and_allowed_again() -> None:
 
 
 class FakeTunable(SimpleNamespace):
-    """State of TunableOp without a GPU."""
+    """Replacement for the state of PyTorch's TunableOp, without a GPU."""
 
     def __init__(self, takes: bool = True, on: bool = False) -> None:
         super().__init__(read=[], on=on, tuning=True, takes=takes)
@@ -575,7 +584,10 @@ def test_every_action_can_be_switched() -> None:
 
 
 def test_apply_holds_definitions_that_need_torch_alone() -> None:
-    """All modules of ``changes`` share the one module ``apply.py``, so no name may be defined twice."""
+    """The modules of ``changes`` import only torch and a few standard modules, and no two define the same name.
+
+    All of them are copied into the one module ``apply.py``.
+    """
     names: list[str] = []
     template = (ROOT / "analyzers/recommend/assets/apply.py.in").read_text(encoding="utf-8")
     there = {"torch", *re.findall(r"^import (\w+)$", template, re.MULTILINE)}

@@ -1,4 +1,7 @@
-"""Trials in small programs: which actions are tried, which reasons end a trial, and that no action stays on."""
+"""Tests of trials of actions in small programs.
+
+They check which actions are tried, for which reasons a trial ends, and that no action stays on.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def state():
     return [x.stride() for x in kept if x is not None], len(model._forward_pre_hooks)
 
 """
-"""Beginning of a job whose units take half the time in channels_last.  Each test appends the rest of its job."""
+"""Beginning of a job whose steps take half the time in channels_last. Each test appends the rest of its job."""
 PLAIN = "([(27, 9, 3, 1), (27, 9, 3, 1), (27, 9, 3, 1)], 0)"
 
 
@@ -158,7 +161,10 @@ def test_another_result_is_not_offered(run: Any) -> None:
 
 @pytest.mark.parametrize(("by", "ended"), [("1 / is_on()", "refused"), ("1 / (not is_on())", "differs")])
 def test_a_result_that_is_not_finite_is_no_same_result(by: str, ended: str, run: Any) -> None:
-    """Without the action (first case) or with it, the model returns infinite numbers or NaN."""
+    """If the model returns infinite numbers or NaN with or without the action, the action is not accepted.
+
+    In the first case the numbers are not finite without the action, in the second case with it.
+    """
     ran = run(
         "forward = Net.forward\n"
         f"Net.forward = lambda self, images: forward(self, images) * torch.tensor({by.split('/')[1]}, "
@@ -173,7 +179,10 @@ def test_a_result_that_is_not_finite_is_no_same_result(by: str, ended: str, run:
 
 
 def test_dropout_does_not_make_a_result_another(run: Any) -> None:
-    """The random mask of a dropout depends on the layout.  So results are then compared in evaluation mode."""
+    """Dropout in the model does not make the comparison of results fail.
+
+    The random mask of a dropout depends on the layout. So results are then compared in evaluation mode.
+    """
     ran = run("model.insert(1, torch.nn.Dropout(0.5))\nfor _ in range(80): step()\nprint(is_on())", "channels_last")
     assert ran.one.seen[0].same is not None
     assert ran.one.seen[0].same[2] == "output and gradients, in evaluation mode"
@@ -231,11 +240,10 @@ def test_an_exception_while_it_is_on_reaches_the_job_with_nothing_switched(
 
 
 def test_an_exception_outside_of_modules_is_named_and_stays_the_job_s(tmp_path: Path) -> None:
-    """The action changes the strides of the parameters, and the job raises an exception because of that.
+    """If the job fails because of an action, the trial ends as "broken" with the job's own exception as the reason.
 
-    The trial of the action ends as broken, with this exception as its reason.
-
-    Python prints the reason of a process's end only if the program is the whole process.
+    The action changes the strides of the parameters, and the job raises an exception because of that. Python prints the
+    reason of a process's end only if the program is the whole process.
     """
     program, plan = tmp_path / "job.py", tmp_path / "asked.json"
     check = "    assert model[0].weight.is_contiguous(), 'the layout'"
@@ -333,7 +341,10 @@ def test_a_copy_of_another_module_does_not_interrupt_a_trial(run: Any) -> None:
 
 
 def test_a_module_is_pickled_as_without_a_trial(run: Any) -> None:
-    """A module's own methods for pickling are called, with the same bytes, tracebacks and warnings."""
+    """During a trial a module is pickled as without it: with the same bytes, tracebacks and warnings.
+
+    The module's own methods for pickling are called.
+    """
     ran = run(
         "import copy, pickle, traceback, warnings\n"
         "class Own(torch.nn.Linear):\n    def __reduce__(self): return Own, (3, self.out_features)\n"
@@ -366,7 +377,7 @@ def took():
 
 
 """
-"""A layer with 300 outputs.  Units take half the time while it is padded."""
+"""Beginning of a job with a layer of 300 outputs. Its steps take half the time while this layer is padded."""
 SIZES = "print([[tuple(y.shape) for y in (x, x.grad)] for x in model.parameters()], len(model[4]._forward_hooks))"
 
 
@@ -386,7 +397,10 @@ def test_a_state_is_loaded_into_the_sizes_of_the_job(run: Any) -> None:
 
 
 def test_a_loss_that_outlives_its_unit(run: Any) -> None:
-    """The graph of a loss holds the node that accumulates a gradient of the former size."""
+    """A job that keeps a loss after its step works with a trial that changes the size of a parameter.
+
+    The graph of the loss refers to the node that accumulates a gradient of the former size.
+    """
     ran = run(
         f"{ODD}for _ in range(150):\n    loss = model(images).square().mean()\n    loss.backward()\n"
         f"    now[0] += took()\n    optimizer.step()\n    optimizer.zero_grad(set_to_none=False)\n{SIZES}",
@@ -397,7 +411,11 @@ def test_a_loss_that_outlives_its_unit(run: Any) -> None:
 
 
 def test_a_state_read_between_forward_and_backward(run: Any) -> None:
-    """The rows cannot be taken back without an error in the job's next backward pass.  The answer tells the reason."""
+    """If the job reads its state between forward and backward while an action is on, the trial is refused with the
+    reason.
+
+    The padded rows could not be removed without an error in the job's next backward pass.
+    """
     ran = run(
         f"{ODD}for number in range(150):\n    loss = model(images).square().mean()\n"
         "    if len(model[4].weight) == 320 and optimizer.state and number > 25: model.state_dict()\n"
@@ -421,7 +439,10 @@ def test_a_state_read_in_another_thread(run: Any) -> None:
 
 
 def test_a_checkpoint_that_another_thread_writes(run: Any) -> None:
-    """The main thread has read the state.  So the other thread does not switch anything within a call of a module."""
+    """If another thread writes a checkpoint during a call of a module, nothing is switched within the call.
+
+    The main thread has read the state before.
+    """
     ran = run(
         "import io\ndef in_forward():\n    before = is_on()\n"
         "    thread = threading.Thread(target=torch.save, args=({'a': 1}, io.BytesIO()))\n"
@@ -552,7 +573,10 @@ def test_an_input_with_tensors_that_the_job_has_computed(run: Any) -> None:
 
 
 def test_what_was_asked_for_is_gone(server: Server, tmp_path: Path) -> None:
-    """A process may outlive the trial that started it, so that the file with the trial's request is gone."""
+    """A job runs normally if the file with the request for a trial no longer exists.
+
+    A process may outlive the trial that started it.
+    """
     program = tmp_path / "job.py"
     program.write_text(PROGRAM + "for _ in range(30): step()\nprint(state())")
     plain, tried = server.both(program, tmp_path, LOGPARSE_TRACE_UNITS="0", LOGPARSE_TRY=str(tmp_path / "none"))

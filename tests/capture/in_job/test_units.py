@@ -1,4 +1,4 @@
-"""Which units of work a job has, and when windows of units are traced. The tests need no PyTorch."""
+"""Tests of which steps a job has, and of when some of them are traced. They need no PyTorch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def series_of(count: int, us: float = 1.0, name: str = "a") -> Series:
 
 
 def test_units_settle_by_their_kinds() -> None:
-    """Each kind of units settles by its own times.
+    """The step times of each kind (for example each batch size) settle separately.
 
     A server with several batch sizes once got no trace in 84 requests, because the times of different sizes differ.
     """
@@ -78,9 +78,9 @@ def test_what_is_gone_leads_no_more() -> None:
 
 
 def windows_of(units: int, plan: Windows) -> list[tuple[int, int]]:
-    """Return the number of each traced window, and the unit after which the window begins.
+    """Return the number of each trace that the plan makes, and the step after which the trace begins.
 
-    A window ends when its units are done.
+    A trace ends when its steps are done.
     """
     series, out, ends = Series(), [], 0
     for number in range(1, units + 1):
@@ -144,9 +144,10 @@ class Store(dict[str, bytes]):
 
 
 def test_ranks_trace_the_same_units_however_far_ahead_a_host_is() -> None:
-    """All ranks must trace the same units.
+    """All ranks trace the same steps, even if one rank's host is some steps ahead.
 
-    A rank that was four units ahead once traced later units than its neighbour, and waited for that one's profiler.
+    A rank that was four steps ahead once traced later steps than its neighbour, and waited for its neighbour's
+    profiler.
     """
     store = Store()
 

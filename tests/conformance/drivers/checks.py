@@ -1,8 +1,8 @@
-"""Run a backend's checks of results on the real library's solutions.
+"""Check the results of the real library's solutions as a replay does.
 
-``checks.py BACKEND PROBLEMS MOST`` checks the first MOST solutions of each problem (PROBLEMS: a JSON list of texts).
-It prints a JSON value per problem, with the relative error of each solution and the fault of its results (empty: no
-fault).
+``checks.py BACKEND PROBLEMS MOST`` checks the first MOST solutions of each problem (PROBLEMS: a JSON list of texts). It
+prints a JSON value per problem, with the relative error of each solution and a text that says what is wrong with its
+results (empty: nothing).
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Measure a kernel on the virtual GPU with the replay's clock, with and without its hold.
+"""Measure a kernel on the virtual GPU as the replay does, with and without holding the GPU first.
 
-The hold is a kernel that keeps the device busy until all launches are queued. ``events.py KERNEL COUNT`` prints the
-mean time of COUNT launches (µs) behind a hold. Then it prints the result of the same launches without a hold.
+The hold is a kernel that keeps the GPU busy until all launches are queued. ``events.py KERNEL COUNT`` prints the mean
+time of COUNT launches (µs) behind a hold. Then it prints the result of the same launches without a hold.
 """
 
 import ctypes

@@ -6,7 +6,7 @@ import traceback
 
 
 def forked(answer):
-    """Return the result of ``answer`` from a child process.
+    """Run ``answer`` in a child process and return its result.
 
     If the child ends without a result, return ``{"ended": its exit status}``. A negative status is a signal.
     """

@@ -1,4 +1,4 @@
-"""The real hipBLASLt through ctypes: its handle, descriptors, heuristic and products."""
+"""Call the real hipBLASLt through ctypes: its handle, descriptors, heuristic and products."""
 
 import ctypes
 import struct
@@ -8,7 +8,10 @@ TRANS_A, TRANS_B, WORKSPACE, BATCH_COUNT, BATCH_STRIDE = 0, 1, 1, 0, 1
 RESULT_BYTES, WORKSPACE_BYTES = 56, 32 << 20
 TYPES = "NS_8GemmTypeE18hipblasOperation_tS2_11hipDataTypeS3_S3_S3_20hipblasComputeType_t"
 GET_ALL = f"_ZN13hipblaslt_ext11getAllAlgosEPv{TYPES}RSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS6_EE"
-"""Mangled name of hipblaslt_ext::getAllAlgos.  It loads the given types' kernels without reading the override file."""
+"""Mangled name of hipblaslt_ext::getAllAlgos.
+
+The function loads the kernels of some types without reading the override file.
+"""
 POINTERS = "PvP27hipblasLtMatmulDescOpaque_tPKvS5_P29hipblasLtMatrixLayoutOpaque_tS5_S7_S5_S5_S7_S1_S7_"
 CONSTRUCT = f"_ZN13hipblaslt_ext4GemmC1E{POINTERS}"
 RESULTS = "RSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS5_EE"
@@ -16,11 +19,11 @@ GET_HEURISTIC = f"_ZN13hipblaslt_ext12GemmInstance16algoGetHeuristicEiRKNS_14Gem
 PREFERENCE = "_ZN13hipblaslt_ext14GemmPreferenceC1Ev"
 SET_WORKSPACE = "_ZN13hipblaslt_ext14GemmPreference20setMaxWorkspaceBytesEm"
 OBJECT_BYTES = 1024
-"""Bytes to reserve for a C++ object.  Both C++ objects here have less than 100 bytes in hipBLASLt 1.2."""
+"""Bytes to reserve for a C++ object. Both C++ objects here have less than 100 bytes in hipBLASLt 1.2."""
 
 
 class Gemm:
-    """``hipblaslt_ext::Gemm``, the C++ object that rocBLAS creates per product.  Here it only asks for solutions."""
+    """``hipblaslt_ext::Gemm``, the C++ object that rocBLAS creates per product. Here it only asks for solutions."""
 
     def __init__(self, library, described):
         self.lt = library.lt
@@ -32,7 +35,7 @@ class Gemm:
         library.lt[CONSTRUCT](*arguments)
 
     def heuristic(self, most):
-        """Return the heuristic's results.
+        """Return the solutions that the library's heuristic proposes.
 
         The object and the results are not freed before the process ends.
         """
@@ -46,7 +49,7 @@ class Gemm:
 
 
 ONE, MEMORY = ctypes.create_string_buffer(struct.pack("<fI", 1, 0x3FF00000)), ctypes.create_string_buffer(16)
-"""A scalar that is 1 as a float, about 1 as a double, and not 0 as an integer.  Memory that no function reads."""
+"""ONE is a scalar that is 1 as a float, about 1 as a double, and not 0 as an integer. No function reads MEMORY."""
 
 
 def value_of(word):
@@ -54,7 +57,10 @@ def value_of(word):
 
 
 class Library:
-    """A handle, and the results of C calls as Python values.  Raises RuntimeError with the status if a call fails."""
+    """A handle of the library, whose methods return the results of C calls as Python values.
+
+    They raise RuntimeError with the status if a call fails.
+    """
 
     def __init__(self) -> None:
         self.lt = ctypes.CDLL("libhipblaslt.so.1")
@@ -67,13 +73,13 @@ class Library:
             raise RuntimeError(f"{function} returned {status}")
 
     def load(self, call):
-        """Load all kernels of the call's types, including kernels that do not fit the call."""
+        """Load all kernels for the types of the call, also kernels that do not fit its sizes."""
         trans_a, trans_b, *_, types, compute, _ = call
         vector = (ctypes.c_void_p * 3)()  # an empty std::vector, whose contents are not freed before the process ends
         self.lt[GET_ALL](self.handle, 1, OPERATIONS[trans_a], OPERATIONS[trans_b], *types, compute, vector)
 
     def describe(self, call):
-        """Return the call's descriptor, layouts and preference."""
+        """Return the call's descriptor, layouts and preference, as the C functions take them."""
         trans_a, trans_b, m, n, k, batch, types, compute, scale = call
         operation = ctypes.c_void_p()
         self.ask("hipblasLtMatmulDescCreate", ctypes.byref(operation), compute, scale)
@@ -98,7 +104,9 @@ class Library:
         return operation, *layouts, preference
 
     def found(self, described, most, through="functions"):
-        """Return the indices of the heuristic's solutions, asked through the C functions or the C++ ``object``."""
+        """Return the indices of the solutions that the heuristic proposes, through the C functions or the C++
+        ``object``.
+        """
         try:
             results = Gemm(self, described).heuristic(most) if through == "object" else self.heuristic(described, most)
             return [int.from_bytes(bytes(x[:4]), "little", signed=True) for x in results]
@@ -106,7 +114,7 @@ class Library:
             return []
 
     def heuristic(self, described, most):
-        """Return the heuristic's results as a product takes them: the library's own choice first."""
+        """Return the results of the heuristic in the form that a product takes, with the library's own choice first."""
         results, count = (ctypes.c_uint8 * (RESULT_BYTES * most))(), ctypes.c_int()
         arguments = (self.handle, *described, most, results, ctypes.byref(count))
         self.ask("hipblasLtMatmulAlgoGetHeuristic", *arguments)
@@ -115,7 +123,7 @@ class Library:
     def run(self, call, times, most=1):
         """Run the call ``times`` times with each of the heuristic's first ``most`` solutions.
 
-        A job runs only the first solution.  Yields the index and the launches of each solution.
+        A job runs only the first solution. Yields the index and the launches of each solution.
         """
         m, n, k, batch = call[2:6]
         operation, *layouts, preference = self.describe(call)

@@ -2,18 +2,18 @@
 
 The output has the solutions that the heuristic offers. The library's log names each call.
 
-``hipblaslt_calls.py MOST`` reads calls (JSON) from standard input.  Each call is an object with these keys:
+``hipblaslt_calls.py MOST`` reads calls (JSON) from standard input. Each call is an object with these keys:
 
 - ``trans``, ``m``, ``n``, ``k``, ``batch``, ``compute``, ``scale``, ``beta``.
-- ``types``: of A, B, C and D.
-- ``workspace``: in bytes.
+- ``types``: the types of A, B, C and D.
+- ``workspace``: the workspace in bytes.
 - ``pads``: how much larger each leading dimension is than the smallest possible one.
-- ``broadcast``: A's batch stride is 0.
+- ``broadcast``: if true, A's batch stride is 0.
 - ``attributes`` and ``pointers`` of the descriptor.
 - ``algorithm``: if false, the product is given no algorithm.
 
-Prints a JSON value per call: the first MOST solutions of the heuristic, each with the workspace that it needs (bytes).
-The list is empty if the call was refused.
+It prints a JSON value per call: the first MOST solutions of the heuristic, each with the workspace that it needs
+(bytes). The list is empty if the call was refused.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """A job that runs products through the real hipBLASLt in several threads at once.
 
 ``hipblaslt_threads.py CALLS TIMES END`` makes each call (JSON, as ``hipblaslt_lookup.py`` describes it) TIMES times in
-a thread of its own. END is how the process then ends: ``"exit"`` or ``"kill"``.
+its own thread. END says how the process then ends: ``"exit"`` or ``"kill"``.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The real MIOpen through ctypes: its handle, descriptors, immediate mode and Find.
+"""Call the real MIOpen through ctypes: its handle, descriptors, immediate mode and Find.
 
 A convolution is ``[direction, type, [n, c, h, w, k, y, x], pad, stride, groups]``.
 """
@@ -13,7 +13,7 @@ WORKSPACE_BYTES = 256 << 20
 
 
 class Solution(ctypes.Structure):
-    """miopenConvSolution_t"""
+    """The C structure miopenConvSolution_t: one solver that MIOpen proposes for a convolution."""
 
     _fields_ = (
         ("time", ctypes.c_float),
@@ -24,7 +24,7 @@ class Solution(ctypes.Structure):
 
 
 class Found(ctypes.Structure):
-    """miopenConvAlgoPerf_t"""
+    """The C structure miopenConvAlgoPerf_t: one algorithm that MIOpen's Find has timed."""
 
     _fields_ = (("algorithm", ctypes.c_int), ("time", ctypes.c_float), ("memory", ctypes.c_size_t))
 
@@ -50,7 +50,10 @@ class Convolution:
         self.convolution, self.tensors, self.names, self.find_names = convolution, made, immediate, find
 
     def described(self, names=None):
-        """Return two tensors, the convolution, and the third tensor."""
+        """Return the descriptors of two tensors, of the convolution, and of the third tensor.
+
+        This is the order of arguments in MIOpen's functions.
+        """
         first, second, last = (self.tensors[name] for name in names or self.names)
         return first, second, self.convolution, last
 
@@ -61,7 +64,10 @@ class Convolution:
 
 
 class Library:
-    """A handle, and the results of C calls as Python values.  Raises RuntimeError with the status if a call fails."""
+    """A handle of the library, whose methods return the results of C calls as Python values.
+
+    They raise RuntimeError with the status if a call fails.
+    """
 
     def __init__(self):
         self.miopen = ctypes.CDLL("libMIOpen.so.1")
@@ -90,7 +96,7 @@ class Library:
         return tensor
 
     def solutions(self, one, most=MOST):
-        """Return immediate mode's solutions, the library's own choice first."""
+        """Return the solvers that MIOpen's immediate mode proposes, the library's own choice first."""
         found, count = (Solution * most)(), ctypes.c_size_t()
         arguments = (self.handle, *one.described(), ctypes.c_size_t(most), ctypes.byref(count), found)
         if self.miopen[f"miopenConvolution{one.word}GetSolution"](*arguments):
@@ -98,7 +104,7 @@ class Library:
         return found[: count.value]
 
     def run(self, one, times):
-        """Compile the first solution and run it ``times`` times, as PyTorch does without ``benchmark``.
+        """Compile the first proposed solver and run it ``times`` times, as PyTorch does without ``benchmark``.
 
         Returns its number and its launches.
         """
@@ -115,7 +121,7 @@ class Library:
     def find(self, one):
         """Time all solvers, as PyTorch does with ``benchmark``. This writes the user find-db.
 
-        Returns the algorithm and the time (ms) of each.
+        Returns the algorithm and the time (ms) of each solver.
         """
         memory, results, count = self.memory(one), (Found * MOST)(), ctypes.c_int()
         counted = (MOST, ctypes.byref(count), results, memory["workspace"], ctypes.c_size_t(WORKSPACE_BYTES), False)

@@ -1,11 +1,12 @@
 """Report the results of the real MIOpen's Find for a convolution under each user find-db.
 
-Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU. MIOpen reads its databases once per process, so the
-process forks for each question.
+The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. MIOpen reads its databases once per process, so
+the process forks for each question.
 
-Questions and answers are JSON values, one per line.  The first question is the convolution, as ``miopen.py`` describes
-it.  Its answer is the library's version.  Then ``["folder", path, settings]`` asks for the algorithm and the time (ms)
-of each result of ``miopenFindConvolution…Algorithm``, with MIOPEN_USER_DB_PATH there and these variables.
+Questions and answers are JSON values, one per line. The first question is the convolution, as ``miopen.py`` describes
+it. Its answer is the library's version. Then ``["folder", path, settings]`` asks for the algorithm and the time (ms) of
+each result of ``miopenFindConvolution…Algorithm``. MIOPEN_USER_DB_PATH is then that folder, and ``settings`` are
+further environment variables.
 """
 
 import json

@@ -1,9 +1,9 @@
 """A job that runs convolutions through the real MIOpen, as a training step of PyTorch does.
 
 ``miopen_job.py CALLS TIMES`` makes each call (JSON, as ``miopen.py`` describes them) TIMES times with the solver that
-immediate mode takes.  ``miopen_job.py CALLS 0`` runs MIOpen's Find for each call, as with
-``torch.backends.cudnn.benchmark``.  Find writes the user find-db.  Both print a JSON value per call: the solver's
-number and the launches of one convolution, or Find's times.
+MIOpen's immediate mode chooses. ``miopen_job.py CALLS 0`` runs MIOpen's Find for each call, as with
+``torch.backends.cudnn.benchmark``. Find writes the user find-db. Both print a JSON value per call: the solver's number
+and the launches of one convolution, or Find's times.
 """
 
 import json

@@ -1,10 +1,9 @@
-"""Run convolutions of any form through the real MIOpen's immediate mode, whose log names each one's key and command.
+"""Run convolutions of any form through the real MIOpen's immediate mode, whose log has the key and command of each.
 
-Standard input holds calls (JSON), each ``[direction, type, layouts, gaps, transposed, groups, n, c, k, sizes, filter,
-pad, stride, dilation]``.  The last five have an entry per axis.  ``layouts`` and ``gaps`` have an entry each for image,
-weights and output.  A gap is the number of the inner axis at which a tensor is twice as wide in memory (0: no gap).  A
-line ``CALL number`` on standard error stands before the log of each call.  If the library refuses a call, its status is
-there.
+Standard input has the calls (JSON), each ``[direction, type, layouts, gaps, transposed, groups, n, c, k, sizes, filter,
+pad, stride, dilation]``. The last five have an entry per axis. ``layouts`` and ``gaps`` have an entry each for image,
+weights and output. A gap is the number of the inner axis at which a tensor is twice as wide in memory (0: no gap). On
+standard error a line ``CALL number`` precedes the log of each call. If the library refuses a call, its status follows.
 """
 
 import ctypes
@@ -24,7 +23,7 @@ class Run:
         self.ask = self.library.ask
 
     def tensor(self, kind, layout, gap, sizes):
-        """Return the descriptor and the memory of a tensor."""
+        """Make a tensor. Return its descriptor and its memory."""
         axes = list(range(len(sizes)))
         strides, stride = [0] * len(sizes), 1
         for inner, axis in enumerate(reversed([0, *axes[2:], 1] if layout.endswith("C") else axes), 1):

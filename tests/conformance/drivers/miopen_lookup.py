@@ -1,12 +1,12 @@
 """Report which solver the real MIOpen takes for each convolution under each user find-db, by its immediate mode.
 
-Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU. MIOpen reads its databases once per process, so the
-process forks for each question.
+The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. MIOpen reads its databases once per process, so
+the process forks for each question.
 
-Questions and answers are JSON values, one per line.  The first question lists the convolutions, as ``miopen.py``
-describes them.  Its answer is the library's version.  Then ``["folder", path]`` asks for the first solution of
-``miopenConvolution…GetSolution`` per convolution, with MIOPEN_USER_DB_PATH there: the solver's number and the time
-(ms), or null if there is no solution.
+Questions and answers are JSON values, one per line. The first question lists the convolutions, as ``miopen.py``
+describes them. Its answer is the library's version. Then ``["folder", path]`` sets MIOPEN_USER_DB_PATH and asks for the
+first solution of ``miopenConvolution…GetSolution`` per convolution: the solver's number and the time (ms), or null if
+there is no solution.
 """
 
 import json

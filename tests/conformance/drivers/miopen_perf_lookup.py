@@ -1,12 +1,12 @@
 """Report the parameters with which the real MIOpen builds solvers under each user perf-db.
 
-Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU. Its hiprtc states the options of each compilation, and a
-solver's parameters are among them.  MIOpen reads its databases once per process, so the process forks for each
-question.
+The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. Its hiprtc states the options of each
+compilation, and a solver's parameters are among them. MIOpen reads its databases once per process, so the process forks
+for each question.
 
-Questions and answers are JSON values, one per line.  The first question lists pairs of a convolution, as ``miopen.py``
-describes it, and a solver's number.  Its answer is the library's version.  Then ``["folder", path]`` asks for a digest
-per pair of everything that is compiled for it, with MIOPEN_USER_DB_PATH there; null if the solver is refused.
+Questions and answers are JSON values, one per line. The first question lists pairs of a convolution, as ``miopen.py``
+describes it, and a solver's number. Its answer is the library's version. Then ``["folder", path]`` sets
+MIOPEN_USER_DB_PATH and asks for a digest per pair of everything that is compiled for it (null: the solver is refused).
 """
 
 import ctypes

@@ -1,8 +1,8 @@
 """Report the real MIOpen's registry of solvers: number, name, primitive and algorithm of each solver.
 
-Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU. The registry has no C interface, so the exported methods
-of ``miopen::solver::Id`` are called by their mangled names.  The only question is the largest number to ask for, as
-JSON. The answer lists ``[number, name, primitive, algorithm]``.  The algorithm is -1 if the primitive is no
+The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. The registry has no C interface, so the exported
+methods of ``miopen::solver::Id`` are called by their mangled names. The only question is the largest number to ask for,
+as JSON. The answer lists ``[number, name, primitive, algorithm]``. The algorithm is -1 if the primitive is no
 convolution.
 """
 
@@ -16,7 +16,7 @@ class Id(ctypes.Structure):
 
 
 class Text(ctypes.Structure):
-    """A ``std::string`` of libstdc++."""
+    """A ``std::string`` of libstdc++, as a C structure."""
 
     _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t), ("inside", ctypes.c_char * 16))
 

@@ -1,8 +1,8 @@
 """A job that runs products through the real rocBLAS, as a training step does.
 
-``rocblas_job.py CALL TIMES`` makes the call (JSON, as ``rocblas.py`` describes it) TIMES times by the library's own
-choice.  ``rocblas_job.py CALL 0`` makes it once by the library's own choice (index 0), and then once with each solution
-that the library lists.  It prints a JSON value per solution: its index and the launches of one product.
+``rocblas_job.py CALL TIMES`` makes the call (JSON, as ``rocblas.py`` describes it) TIMES times with the library's own
+choice. ``rocblas_job.py CALL 0`` makes it once with the library's own choice (index 0), and then once with each
+solution that the library lists. It prints a JSON value per solution: its index and the launches of one product.
 """
 
 import json

@@ -1,18 +1,19 @@
 """Report which kernels the real rocBLAS launches for each call under each override file, by ``rocblas_gemm_ex``.
 
-Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU, which names the launched kernels. rocBLAS reads
-``ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH`` once per process, together with its kernels.  So the process forks for each
+The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU, which names the launched kernels. rocBLAS reads
+``ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH`` once per process, together with its kernels. So the process forks for each
 question.
 
-Questions and answers are JSON values, one per line.  The first question lists the calls, each as ``[trans_a, trans_b,
-m, n, k, batch, [lda, ldb, ldc], [stride_a, stride_b, stride_c], beta, a_type, d_type, compute_type]``.  Its answer is
-the library's version.  Then:
+Questions and answers are JSON values, one per line. The first question lists the calls, each as ``[trans_a, trans_b, m,
+n, k, batch, [lda, ldb, ldc], [stride_a, stride_b, stride_c], beta, a_type, d_type, compute_type]``. Its answer is the
+library's version. Then:
 
-* ``["solutions"]``: per call the indices that the library lists.
-* ``["launched", [[call, index], …]]``: per pair the launches of that solution (0: the library's choice); null if the
-  solution is refused.
-* ``["file", path]``: the launches of each call under that override file.
-* ``["plain", path]``: the launches of each call through ``rocblas_sgemm``, ``_hgemm`` or ``_dgemm``, under that file.
+* ``["solutions"]`` asks for the indices that the library lists per call.
+* ``["launched", [[call, index], …]]`` asks for the launches of each solution (0: the library's choice; the answer null
+  means that the solution is refused).
+* ``["file", path]`` asks for the launches of each call under that override file.
+* ``["plain", path]`` asks for the launches of each call through ``rocblas_sgemm``, ``_hgemm`` or ``_dgemm``, under that
+  file.
 """
 
 import json

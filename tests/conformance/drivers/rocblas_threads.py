@@ -1,7 +1,6 @@
 """A job that runs products through the real rocBLAS in several threads at once.
 
-``rocblas_threads.py CALLS TIMES`` makes each call (JSON, as ``rocblas.py`` describes it) TIMES times in a thread of its
-own.
+``rocblas_threads.py CALLS TIMES`` makes each call (JSON, as ``rocblas.py`` describes it) TIMES times in its own thread.
 """
 
 import json

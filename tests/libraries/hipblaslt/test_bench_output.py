@@ -1,4 +1,4 @@
-"""hipblaslt-bench's standard output: the corpus, Winner blocks, facts, old column sets, damage."""
+"""Tests of hipblaslt-bench's standard output: real files, Winner blocks, facts, old column sets, damage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.libraries.hipblaslt.texts import SAMPLES
 
 
 def read(lines: Iterable[str]) -> tuple[Counter[str], list[Record]]:
-    """Return the units and records of some lines.
+    """Read some lines, and return how many lines of each kind there are, and their records.
 
     The reader gets the same lines as in ingest: lines with a marker, and all lines while the reader reads a table.
     """

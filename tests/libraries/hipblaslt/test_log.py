@@ -1,4 +1,4 @@
-"""Lines with hipBLASLt's prefix: Trace lines, messages, torn lines, and how cuBLASLt's lines differ.
+"""Tests of lines with hipBLASLt's prefix: Trace lines, messages, torn lines, and how cuBLASLt's lines differ.
 
 Each Trace line is compared with the bench line of the same call.
 """
@@ -45,9 +45,9 @@ UNSTATED += ("compute_input_a_type", "compute_input_b_type", "sm_count")
 
 
 def check_trace(launch: Launch) -> None:
-    """Check that a Trace line leaves unknown what hipBLASLt does not print there.
+    """Check that a Trace line gives the same problem as the bench line, except for the fields that it does not print.
 
-    All other fields are the same as in the bench line, and the two problems are linked.
+    These fields are unknown, and the two problems are linked.
     """
     trace, whole = problem(log.read, texts.trace(launch)), problem(bench.read, texts.bench(launch))
     assert {getattr(trace, x) for x in UNSTATED} == {None}

@@ -1,4 +1,4 @@
-"""Profile records: real ones, grouped, extended, broken and damaged records.
+"""Tests of hipBLASLt's profile records: real, grouped, extended, broken and damaged ones.
 
 The real records are compared with bench lines, which an independent writer makes from them.
 """
@@ -28,7 +28,9 @@ def records(name: str) -> list[str]:
 
 
 def as_bench(record: str) -> str:
-    """Write a record as the bench line of the same call. The function works on strings, without our readers."""
+    """Write a profile record as the bench line of the same call. The function works on strings, without logparse's
+    readers.
+    """
     pairs = dict(re.findall(r"(\w+): ([^,} ]+)", record))
     words = [f"-{x.lower()} {pairs[x]}" for x in "MNK"]
     words += [f"--{x} {pairs[x]}" for x in ("lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d")]
@@ -73,7 +75,7 @@ def test_pytorch_signatures_are_not_ours() -> None:
 
 
 def stated(text: str) -> str:
-    """Return the text of a record that also has the fields for the scale of D and for swizzles, all off."""
+    """Return the text of a problem with the fields for the scale of D and for swizzles added, all off."""
     return text.replace("scale=-,-,-,?", "scale=-,-,-,-").replace("swizzle=?,?", "swizzle=-,-")
 
 

@@ -1,4 +1,7 @@
-"""Tuning files: both layouts are read and written, keys equal the library's keys, some rows must not be written."""
+"""Tests of hipBLASLt's tuning files.
+
+Both layouts are read and written, keys equal the library's keys, and some rows must not be written.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,9 @@ def overrides(data: bytes) -> list[Override]:
 
 
 def same_but_rounding(one: bytes, other: bytes) -> None:
-    """Compare files cell by cell.
+    """Check that two tuning files are equal cell by cell, except for rounding.
 
-    Gflops and GB/s may differ by rounding, because they come from a time of six digits.
+    Gflops and GB/s may differ a little, because they come from a time of six digits.
     """
     for a, b in zip(one.decode().split("\n"), other.decode().split("\n"), strict=True):
         x, y = a.split(","), b.split(",")
@@ -114,7 +117,7 @@ def gemm() -> GemmProblem:
 
 
 def test_c_type_is_ds_where_beta_is_zero() -> None:
-    """If β = 0, a row's type of C is the type of D, also for types of 8 bits.
+    """If β = 0, a row has the type of D as the type of C, also for types of 8 bits.
 
     The library has no solution for another type of C (``tests/conformance/test_hipblaslt_calls.py``).
     """
@@ -134,9 +137,9 @@ def test_what_6_4_would_drop() -> None:
 
 
 def test_a_call_of_16_bit_compute_type_is_looked_up_as_it_runs() -> None:
-    """A Trace line states the compute type that the program asked for.
+    """A call that asks for a 16-bit compute type is looked up under f32_r, with which it runs.
 
-    A bench line of the same call states f32_r. This is the type that the library looks up.
+    A Trace line states the compute type that the program asked for. A bench line of the same call states f32_r.
     """
     asked = replace(gemm(), compute_type="f16_r")
     assert tuning_file.key(asked, NEW) == tuning_file.key(gemm(), NEW) == tuning_file.key(asked, {})

@@ -1,6 +1,6 @@
-"""Write log lines as hipBLASLt does. The code follows the library's grammar and shares nothing with our readers.
+"""Write log lines as hipBLASLt does. The code follows the library's grammar and shares nothing with logparse's readers.
 
-Tests read the lines and compare the result with the launch from which the lines were written.
+Tests read the lines and compare the result with the call from which the lines were written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SAMPLES = conftest.SAMPLES / "hipblaslt"
 
 
 class Launch(NamedTuple):
-    """One launch, described by arguments of the API: transpositions, sizes, types and the epilogue's name."""
+    """One matrix product, described by arguments of the API: transpositions, sizes, types and the epilogue's name."""
 
     ta: str = "T"
     tb: str = "N"
@@ -60,14 +60,14 @@ COMPUTES = {"f32_r": "COMPUTE_32F", "xf32_r": "COMPUTE_32XF", "f64_r": "COMPUTE_
 
 
 def _layouts(x: Launch) -> list[tuple[int, int, int]]:
-    """Return rows, columns and leading dimension of A, B, C and D."""
+    """Return rows, columns and leading dimension of the matrices A, B, C and D."""
     a = (x.m, x.k) if x.ta == "N" else (x.k, x.m)
     b = (x.k, x.n) if x.tb == "N" else (x.n, x.k)
     return [(*a, a[0]), (*b, b[0]), (x.m, x.n, x.m), (x.m, x.n, x.m)]
 
 
 def trace(x: Launch) -> str:
-    """Return the Trace line as ingest passes it on: without clock and process, with masked addresses."""
+    """Return the Trace line of the call as ingest passes it on: without clock and process, with masked addresses."""
     types = (x.a, x.a, x.d, x.d)
     words = []
     for name, type_, (rows, cols, ld) in zip("ABCD", types, _layouts(x), strict=True):
@@ -83,7 +83,7 @@ def trace(x: Launch) -> str:
 
 
 def bench(x: Launch) -> str:
-    """Return the bench line of the same launch, in the form of ROCm 7.0."""
+    """Return the bench line of the same call, in the form of ROCm 7.0."""
     activation, source, use_e, gradient = FLAGS[x.epilogue]
     words = [f"hipblaslt-bench --api_method c -m {x.m} -n {x.n} -k {x.k}"]
     words += [f"--ld{name} {ld}" for name, (_, _, ld) in zip("abcd", _layouts(x), strict=True)]

@@ -1,4 +1,4 @@
-"""Read lines of a stream with the readers of MIOpen's formats."""
+"""Read the lines of a log with the readers of MIOpen's formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MIOpenDriver command lines: every prefix and flag, damaged lines, and lines that are read and written again."""
+"""Tests of MIOpenDriver command lines: every prefix and flag, damaged lines, and lines that are written again."""
 
 from __future__ import annotations
 
@@ -76,9 +76,10 @@ def test_long_flags_and_the_drivers_defaults() -> None:
 
 
 def test_a_command_without_the_drivers_name() -> None:
-    """Lists of iree-org/iree-turbine have commands that begin with the verb, without the program's name.
+    """A MIOpenDriver command is read even if it begins with the verb, without the program's name.
 
-    If other words come before the verb, the line belongs to another program.
+    Lists of iree-org/iree-turbine have such commands. If other words come before the verb, the line belongs to another
+    program.
     """
     line = "convfp16 " + ARGS
     assert read(f"{line}\n") == read(f"MIOpenDriver {line}\n")
@@ -93,9 +94,10 @@ VOLUME = (
 
 
 def test_a_command_without_the_drivers_name_has_the_dimensions_of_its_layouts_and_runs_forward() -> None:
-    """Commands of iree-turbine without the driver's name have the dimensions of their layouts and run only forward.
+    """A command without the driver's name runs only forward, and its layouts state whether it has two or three
+    dimensions.
 
-    MIOpen's own driver refuses such layouts, and it runs all directions.
+    Such commands come from iree-turbine. MIOpen's own driver refuses such layouts, and it runs all directions.
     """
     (call,) = driver.read(f"convbfp16 {VOLUME}").records
     assert isinstance(call, Call)
@@ -250,7 +252,7 @@ def only(text: str) -> ConvProblem:
 
 
 def test_values_as_the_driver_takes_them() -> None:
-    """The driver takes layouts in any case, and 0 groups as one group."""
+    """Values are read as MIOpenDriver reads them: layouts in any case, and 0 groups as one group."""
     plain = only(TYPED)
     assert only(f"{TYPED} -g 0") == plain
     assert (only(f"{TYPED} --in_layout nhwc").in_layout, plain.in_layout) == ("NHWC", "NCHW")
@@ -272,7 +274,10 @@ SIZES = "MIOpenDriver convfp16 -n 2 -c 16 -H 12 -W 12 -k 8"
     ],
 )
 def test_the_key_is_the_one_that_the_library_looks_for(command: str, key: str) -> None:
-    """The keys come from MIOpenDriver of ROCm 7.2.4 (MIOpen 3.5.1) over a virtual GPU, log level 6, 2026-11-22."""
+    """For a driver command, logparse makes the find-db key that MIOpen itself looks up.
+
+    The keys come from MIOpenDriver of ROCm 7.2.4 (MIOpen 3.5.1) on a virtual GPU, log level 6, 2026-11-22.
+    """
     assert key_of(only(f"{SIZES} {command}")) == key
 
 
@@ -329,9 +334,10 @@ def test_the_key_is_the_one_that_the_library_looks_for(command: str, key: str) -
     ],
 )
 def test_sizes_of_1_leave_the_layout_to_the_other_tensors(command: str, key: str) -> None:
-    """Commands and keys come from MIOpen 3.5.1 (``tests/conformance/test_miopen_keys.py``).
+    """A tensor with sizes of 1 fits several layouts, so the other tensors decide its layout.
 
-    In the first four commands all tensors are NHWC. In the last one the tensors have no layout in common.
+    Commands and keys come from MIOpen 3.5.1 (``tests/conformance/test_miopen_keys.py``). In the first four commands all
+    tensors are NHWC. In the last one the tensors have no layout in common.
     """
     assert key_of(only(f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {command}")) == key
 
@@ -358,7 +364,10 @@ def test_vectors_of_channels_and_padding_modes_are_rejected(flags: str, why: str
 
 
 def test_letters_of_iree_turbine() -> None:
-    """iree-turbine writes F for the axis of filters: FHWC of the weights and NHWF of the output mean NHWC."""
+    """iree-turbine's letter F for the axis of filters is understood.
+
+    FHWC of the weights and NHWF of the output mean NHWC.
+    """
     sizes = "convbfp16 -n 16 -c 32 -H 192 -W 128 -k 40 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1 -t 1"
     own = only(f"{sizes} --in_layout NHWC --fil_layout FHWC --out_layout NHWF")
     assert own == only(f"{sizes} --in_layout NHWC --fil_layout NHWC --out_layout NHWC")

@@ -1,4 +1,4 @@
-"""The find-db: goldens, damage, round trips of the writer, and whole shipped files.
+"""Tests of MIOpen's find-db files: golden records, damage, round trips of the writer, and whole shipped files.
 
 Readers that return columns are compared with the reader that reads one line at a time.
 """
@@ -39,12 +39,12 @@ CORPUS, SAMPLES = conftest.CORPUS / "miopen", conftest.SAMPLES / "miopen"
 
 
 READERS = ("0", "1") if native_reader() else ("0",)
-"""Values of ``LOGPARSE_NATIVE`` to test. If the native reader is built, it is tested, too."""
+"""Values of the environment variable ``LOGPARSE_NATIVE`` to test: also the native reader, if it is built."""
 needs_native = pytest.mark.skipif(len(READERS) == 1, reason="the native reader was not built")
 
 
 def rows_of(outcomes: list[Outcome]) -> list[dict[str, Any]]:
-    """Return measurements as tuples, whether a reader returned columns or objects."""
+    """Return the measurements as tuples, whether a reader returned columns or objects."""
     rows: list[dict[str, Any]] = []
     for outcome in outcomes:
         if outcome.tables:
@@ -75,7 +75,10 @@ def rejects_of(outcomes: list[Outcome]) -> list[tuple[int, int, str]]:
 
 
 def plainly(data: bytes) -> list[Outcome]:
-    """Return the outcomes of the line-by-line reader. If several records have one key, the first record is taken."""
+    """Return the results of the line-by-line reader.
+
+    If several records have the same key, the first record is taken.
+    """
     out: list[Outcome] = []
     seen: set[str] = set()
     offset = 0
@@ -215,9 +218,9 @@ def test_v1_v0_and_ragged_items_agree_with_the_plain_reader() -> None:
     ],
 )
 def test_items_are_what_the_library_makes_of_them(items: str, read: list[str]) -> None:
-    """Items are read as libMIOpen 3.5.1 reads user files (ROCm 7.2.4).
+    """The entries of a find-db record are read as libMIOpen 3.5.1 reads user files (ROCm 7.2.4).
 
-    An item that it drops has a reason, and no time.
+    An entry that the library drops has a reason, and no time.
     """
     line = f"3-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-F={items}\n".replace("@", "miopenConvolutionFwdAlgoGEMM")
     agree(line.encode())

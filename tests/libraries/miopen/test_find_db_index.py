@@ -1,4 +1,7 @@
-"""The native index of a find-db. It finds every line, and never treats an unusual line as a line of the usual form."""
+"""Tests of the native index of a find-db's lines.
+
+It finds every line, and never treats an unusual line as a line of the usual form.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ needs_native = pytest.mark.skipif(native_reader() is None, reason="the native re
 
 
 def same(data: bytes) -> Index:
-    """Return the file's index, after a check that both readers find the same lines."""
+    """Return the file's index, after a check that the native and the Python reader find the same lines."""
     native = index_of(data)
     with patch.dict(os.environ, LOGPARSE_NATIVE="0"):
         plain = index_of(data)

@@ -1,4 +1,4 @@
-"""The perf-db: a key that is written and read again is unchanged, and damaged rows are rejected."""
+"""Tests of MIOpen's perf-db: a key that is written and read again is unchanged, and damaged rows are rejected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LINE = (
 
 
 def text_of(rows: list[Measurement]) -> str:
-    """Return the file with exactly these rows, one line per key."""
+    """Return the text of a perf-db file with exactly these rows, one line per key."""
     by_key: dict[str, list[str]] = {}
     for row in rows:
         by_key.setdefault(str(row.key_text), []).append(f"{row.solution.id}:{row.solution.raw}")
@@ -104,9 +104,9 @@ CK = replace(
 
 
 def test_what_is_written_beside_a_find_db() -> None:
-    """When a find-db is written, the perf-db beside it gets the parameters of the chosen solver and of its fallback.
+    """When a find-db is written, a perf-db with the tuned parameters of the same solvers is written, too.
 
-    Their key is the key of the find-db's problem.
+    It has the parameters of the chosen solver and of its fallback. Their key is the key of the find-db's problem.
     """
     (emission,) = perf_db.write([replace(WINOGRAD, fallback=CK)], TARGET)
     assert (emission.name, emission.data.decode()) == ("gfx942130.HIP.3_4_0_abc-dirty.udb.txt", LINE + "\n")

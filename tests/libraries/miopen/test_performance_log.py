@@ -1,4 +1,4 @@
-"""MIOpen's performance log: records, their problems, damage."""
+"""Tests of MIOpen's performance log: records, their problems, damage."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_of_several_passes_the_solver_names_its_own_or_none() -> None:
 
 @pytest.mark.parametrize("before", [[], [f"{LOGGED}{SIZES} -F 4"], [f"{SIZES} -F 4", f"{LOGGED}{SIZES} -F 4"]])
 def test_a_record_of_a_job_names_no_problem(before: list[str]) -> None:
-    """MIOpen prints a record only when it times the next solver. By then the job may run the next convolution.
+    """A record in MIOpen's performance log is not joined with the problem before it.
 
-    So a record cannot be joined with the problem before it.
+    MIOpen prints a record only when it times the next solver. By then the job may run the next convolution.
     """
     (row,) = read(*before, record())
     assert isinstance(row, Message)

@@ -1,4 +1,4 @@
-"""If no file states a field of a convolution, the field stays unknown.
+"""Tests that a field of a convolution stays unknown if no file states it.
 
 A writer that needs the field refuses the convolution, and counts the convolutions that it left out.
 """
@@ -43,7 +43,7 @@ def test_all_fields_are_tried() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_a_command_states_no_unknown_field(problem: ConvProblem, name: str) -> None:
-    """If a field is unknown, no command is written, or the command does not state the field either."""
+    """If a field is unknown, no MIOpenDriver command is written, or the command does not state the field either."""
     driver.command(problem)
     if problem.spatial == 2 and (name == "d" or name.endswith("_d")):
         return  # a 2-D problem has no depth
@@ -52,9 +52,9 @@ def test_a_command_states_no_unknown_field(problem: ConvProblem, name: str) -> N
 
 
 def test_what_the_driver_leaves_open_may_be_unknown() -> None:
-    """An int8 convolution has an output of int8, int32 or float. No flag of the driver states which.
+    """A command can be written although the type of the output is unknown, because no flag states it.
 
-    So a command can be written although the type of the output is unknown.
+    An int8 convolution has an output of int8, int32 or float.
     """
     types = {"in_type": "INT8", "weights_type": "INT8", "out_type": None}
     assert " convint8 " in driver.command(replace(F, **types))
@@ -95,9 +95,10 @@ def test_what_is_left_out_of_an_export_is_counted_with_its_reason(text: str, why
 
 
 def test_sizes_that_no_formula_gives_are_not_exported_as_others() -> None:
-    """SAME padding may pad one side more than the other, but a command has one number for both sides.
+    """No command is written for a convolution whose output size no command can state.
 
-    Such a command would run a convolution with another output size. So it must not be written.
+    SAME padding may pad one side more than the other, but a command has one number for both sides. Such a command would
+    run a convolution with another output size.
     """
     with pytest.raises(EmissionError, match="flags of MIOpenDriver cannot state out_h, out_w"):
         driver.command(replace(F, out_h=29, out_w=29))

@@ -1,4 +1,4 @@
-"""cuBLASLt's log of one job: counts, fields of a line, and a log of a real program."""
+"""Tests of cuBLASLt's log: counts in a job, fields of a line, and the log of a real program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def maker() -> dict[str, Any]:
 
 
 def test_every_product_is_counted(maker: dict[str, Any]) -> None:
-    """cuBLASLt's log also has the calls of cuBLAS's older functions, under function names that state the types."""
+    """Every matrix product in a cuBLASLt log is counted, also the calls of cuBLAS's older functions.
+
+    These are logged under function names that state the types.
+    """
     records, units = read(SAMPLES / "cublaslt_5150.log")
     assert sorted(counted(records).values()) == sorted(g.calls for g in maker["JOB"])
     assert (units["foreign"], units["reject"]) == (0, 0)

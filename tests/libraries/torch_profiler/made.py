@@ -22,7 +22,7 @@ PRODUCT = ((4096, 4096), (4096, 4096))
 
 
 class MadeTrace:
-    """Events of one process.  Times are in µs."""
+    """A made-up trace of one process. Times are in µs."""
 
     def __init__(self, pid: int = 7, device: dict[str, Any] | None = None, **header: Any) -> None:
         self.events: list[dict[str, Any]] = []
@@ -30,7 +30,7 @@ class MadeTrace:
         self._pid, self._ids = pid, 0
 
     def add(self, cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> None:
-        """Add an event of the host.  If ``tid`` is a stream, add an event of the device."""
+        """Add an event of the host. If ``tid`` is a stream, add an event of the GPU."""
         self.events.append(
             {"ph": "X", "cat": cat, "name": name, "pid": self._pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
         )
@@ -54,7 +54,7 @@ class MadeTrace:
     ) -> float:
         """Add an operator that launches these kernels (name, µs) one after the other.
 
-        The first kernel runs at ``at``, by default after its launch.  Returns the time when the last kernel ended.
+        The first kernel runs at ``at``, by default after its launch. Returns the time when the last kernel ended.
         """
         self._ids += 1
         own = self._ids
@@ -75,7 +75,7 @@ class MadeTrace:
         return begun
 
     def convolution(self, ts: float, kernels: Sequence[tuple[str, float]], at: float | None = None) -> float:
-        """Add a forward convolution of MIOpen.  Returns the time when its last kernel ended."""
+        """Add a forward convolution of MIOpen. Returns the time when its last kernel ended."""
         values = ("", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False")
         dims = ((8, 64, 56, 56), (64, 64, 3, 3))
         return self.operator(
@@ -85,7 +85,7 @@ class MadeTrace:
     def launch(
         self, kernel: str, ts: float, us: float, *, at: float | None = None, stream: int = 0, id: int | None = None
     ) -> int:
-        """Add a kernel with its launch.  Returns its correlation."""
+        """Add a kernel with its launch. Returns the correlation id that links the two."""
         self._ids += 1
         more = {} if id is None else {"External id": id}
         self.add("cuda_runtime", "hipLaunchKernel", ts, 1.0, correlation=self._ids, **more)
@@ -100,7 +100,10 @@ class MadeTrace:
     def graph(
         self, ts: float, kernels: Sequence[tuple[str, float]], at: float | None = None, dur: float = 5.0
     ) -> float:
-        """Add a graph's launch and the kernels that the profiler kept.  Returns the time when the last kernel ended."""
+        """Add the launch of a graph and its kernels. Returns the time when the last kernel ended.
+
+        ``kernels`` are the kernels that the profiler recorded.
+        """
         self._ids += 1
         self.add("cuda_runtime", "hipGraphLaunch", ts, dur, correlation=self._ids)
         begun = ts + LAUNCH_US if at is None else at
@@ -123,7 +126,7 @@ class MadeTrace:
         return json.dumps({**self.header, "traceEvents": self.events})
 
     def write(self, path: Path) -> str:
-        """Write the trace, compressed if the name ends with ``.gz``.  Returns the path as text."""
+        """Write the trace, compressed if the name ends with ``.gz``. Returns the path as text."""
         path.parent.mkdir(parents=True, exist_ok=True)
         data = self.text.encode()
         path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)

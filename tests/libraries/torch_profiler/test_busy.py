@@ -1,4 +1,4 @@
-"""How busy the GPU was: unions of kernels, and kernels that were launched before the trace."""
+"""Tests of how busy the GPU was: overlapping kernels, and kernels that were launched before the trace."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ NAMES = ["gemm", "ncclDevKernel_Generic"]
 
 
 def timeline(*rows: tuple[float, float], names: str = "", launched: str = "", devices: str = "") -> Timeline:
-    """Return kernels from start to end.
+    """Return a timeline of kernels, each given by its start and end.
 
-    In ``names``, c stands for a collective. In ``launched``, "." stands for a launch before the trace.
+    In ``names`` the letter c marks a collective. In ``launched`` a dot marks a launch before the trace.
     """
     start, end = (np.array(x, dtype=np.float64) for x in zip(*rows, strict=True))
     return Timeline(

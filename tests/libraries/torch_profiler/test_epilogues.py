@@ -1,4 +1,4 @@
-"""Elementwise operators that run right after a matrix product."""
+"""Tests of finding elementwise operators that run right after a matrix product."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ PROBLEMS, ALL_STEPS = [PRODUCT, BATCHED, PARTIAL], [GELU, BIAS, OTHER, ElementWi
 
 
 def found(*rows: tuple[str, str], devices: str = "") -> list[tuple[int, list[str], list[float]]]:
-    """Return what the reader finds after the products in a row of kernels, each 1 µs long.
+    """Return which elementwise steps the reader finds right after each matrix product in a row of kernels.
 
-    The result has the elementwise steps that run right after each product.  Each input row is the kernel's operator and
-    a letter:
+    Each kernel takes 1 µs. A row is the kernel's operator and a letter:
 
-    - p, b or ?: a product.
+    - p, b or ?: a matrix product.
     - g, i, r, C or t: an elementwise step (C: a copy of another size; t: a GELU by tanh).
     - any other letter: neither of them.
     """
@@ -143,9 +142,9 @@ def test_the_gradient_of_a_gelu_that_is_written_out_is_a_run_of_its_steps() -> N
     ]
 
     def gradients(kinds: str, devices: str = "") -> list[tuple[int, int, list[str], float]]:
-        """Return the gradients that the reader finds in a row of kernels, each 1 µs long.
+        """Return the GELU gradients that the reader finds in a row of kernels, each 1 µs long.
 
-        Each kernel has an operator of its own, but ``+`` is one more kernel of the previous operator.
+        Each kernel has its own operator, but ``+`` is one more kernel of the previous operator.
         """
         count = len(kinds)
         operators = np.cumsum([x != "+" for x in kinds])

@@ -1,6 +1,6 @@
-"""Replays of graphs get the operators of their captured graphs.
+"""Tests that the kernels of a replayed CUDA or HIP graph get the operators that were captured.
 
-The tests use real traces, the sample, and replays that fit no capture.
+They use real traces, the sample, and replays that fit no capture.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FOLDER = SAMPLES / "graph"
 
 @dataclass
 class Dripping(Memory):
-    """A source whose reads return a few bytes each."""
+    """An input file whose reads return only a few bytes each."""
 
     def open(self) -> BinaryIO:
         return drip(self.data, 5)
@@ -109,7 +109,10 @@ def trace(folder: Path, name: str, change: Any) -> None:
 
 
 def test_captures_lie_in_a_folder_of_their_own(tmp_path: Path) -> None:
-    """vLLM 0.26, SGLang and ATOM write captures in this way."""
+    """The trace of a capture is found in the folder ``capture_traces`` beside the job's trace.
+
+    vLLM 0.26, SGLang and ATOM write captures in this way.
+    """
     shutil.copy(FOLDER / "decode.trace.json", tmp_path)
     assert not calls(read(tmp_path / "decode.trace.json"))
     (tmp_path / "capture_traces").mkdir()
@@ -161,9 +164,9 @@ def test_files_beside(tmp_path: Path) -> None:
 
 
 def test_replays_whose_kernels_bear_the_id_of_no_operator() -> None:
-    """If a graph is replayed within an annotation, its kernels have the annotation's id, not an operator's id.
+    """If a graph is replayed within an annotation, its kernels are given to no operator.
 
-    The time of such kernels stays unexplained and is given to no operator.
+    Such kernels have the annotation's id, not an operator's id. Their time stays unexplained.
     """
     content = json.loads((FOLDER / "decode.trace.json").read_text())
     changed = json.loads(json.dumps(content))
@@ -177,9 +180,9 @@ def test_replays_whose_kernels_bear_the_id_of_no_operator() -> None:
 
 
 def test_replays_within_an_operator_are_not_its_kernels(tmp_path: Path) -> None:
-    """If a compiled region replays a graph, the graph's kernels have the id of the region.
+    """If a compiled region replays a graph, the graph's kernels are given to the captured operators, not to the region.
 
-    But they must be given to the captured operators, not to the region.
+    In the trace these kernels have the id of the region.
     """
     shutil.copy(FOLDER / "capture.trace.json", tmp_path)
     content = json.loads((FOLDER / "decode.trace.json").read_text())
@@ -228,7 +231,7 @@ def test_the_last_kernel_of_a_large_graph_may_lack() -> None:
 
 
 def as_cuda(name: str) -> dict[str, Any]:
-    """Return the sample as CUDA's runtime states it: no launch names its kernel."""
+    """Return the sample trace as CUDA would write it: no launch names its kernel."""
     text = (FOLDER / name).read_text().replace('"hipExtModuleLaunchKernel"', '"cuLaunchKernel"')
     content: dict[str, Any] = json.loads(text.replace('"hip', '"cuda').replace("Cijk_", "nvjet_"))
     for event in content["traceEvents"]:
@@ -243,7 +246,7 @@ def written(folder: Path, name: str, content: dict[str, Any]) -> Path:
 
 
 def moved(content: dict[str, Any], by: int) -> dict[str, Any]:
-    """Return the same trace at another time, with other numbers and another batch size."""
+    """Return the same trace at another time, with other ids and another batch size."""
     changed: dict[str, Any] = json.loads(json.dumps(content).replace("[32, 512]", f"[{32 + by}, 512]"))
     for event in changed["traceEvents"]:
         event["ts"] += 10_000 * by
@@ -265,9 +268,9 @@ def test_cuda_replays_are_joined_by_the_order_of_their_launches(tmp_path: Path, 
 
 
 def test_launches_of_the_capture_alone_count(tmp_path: Path) -> None:
-    """A capture contains launches of several threads, because another thread launches gradients.
+    """Only launches during the capture belong to the captured graph, also if they come from several threads.
 
-    A kernel that ran, or that was launched before the capture, is no part of it.
+    Another thread launches gradients. A kernel that ran, or that was launched before the capture, is not part of it.
     """
     path = written(tmp_path, "decode.json", as_cuda("decode.trace.json"))
     content = as_cuda("capture.trace.json")
@@ -316,9 +319,9 @@ def test_marks_tell_graphs_with_as_many_kernels_apart(tmp_path: Path) -> None:
 
 
 def test_what_ran_in_the_trace_of_a_capture_is_of_no_unit(tmp_path: Path) -> None:
-    """After the profiler starts and before the capture starts, PyTorch runs kernels for the graph's random seeds.
+    """Kernels that ran in the trace of a capture belong to no step of the job.
 
-    These kernels belong to no unit of work.
+    After the profiler starts and before the capture starts, PyTorch runs kernels for the graph's random seeds.
     """
     content = as_cuda("capture.trace.json")
     (mm,) = [x for x in content["traceEvents"] if x["args"].get("External id") == 102 and x["cat"] == "cpu_op"]
@@ -347,9 +350,9 @@ def test_what_ran_in_the_trace_of_a_capture_is_of_no_unit(tmp_path: Path) -> Non
 
 
 def test_kernels_of_replays_are_of_the_unit_that_launched_them(tmp_path: Path) -> None:
-    """A replay's kernels belong to the unit that launched them, even if they begin long after its end on the host.
+    """A graph's kernels belong to the step that launched them, even if they begin long after its end on the host.
 
-    The profiler also writes each step as an event of the device. Such events must not decide.
+    The profiler also writes each step as an event of the GPU. Such events must not decide.
     """
     replay = as_cuda("decode.trace.json")
     replay["logparse_unit_kinds"] = {"1": "graph 1", "2": "graph 2"}

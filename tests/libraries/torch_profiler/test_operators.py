@@ -1,6 +1,6 @@
-"""How operators become problems.
+"""Tests of how PyTorch operators become matrix products and convolutions.
 
-Products are compared with rows that PyTorch's TunableOp wrote for the same calls. Convolutions are tested, too.
+Products are compared with rows that PyTorch's TunableOp wrote for the same calls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def gemm(name: str, *rest: Any) -> GemmProblem:
 
 
 def row(p: GemmProblem) -> str:
-    """Return the problem as a TunableOp parameter signature."""
+    """Return the problem in the form in which TunableOp writes the parameters of a call."""
     letters = f"{p.trans_a}{p.trans_b}".lower()
     batch = f"_B_{p.batch_count}" if p.batch_count != 1 else ""
     return f"{letters}_{p.m}_{p.n}_{p.k}{batch}_ld_{p.lda}_{p.ldb}_{p.ldc}"

@@ -1,4 +1,4 @@
-"""Traces of torch.profiler: golden records, the same result for every layout, damage, and real traces."""
+"""Tests of torch.profiler traces: golden records, the same result for every JSON layout, damage, and real traces."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ NOTES: list[object] = ["", "}", "{", {"x": "}}"}, ["}", {}]]
 
 @pytest.mark.parametrize(("name", "note"), list(zip(ODD, NOTES * 2, strict=True)))
 def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
-    """Texts that look like the end of an event are read correctly.
+    """Names and notes that look like the end of an event are read correctly.
 
     The reference is the slow way, which parses every event.
     """
@@ -204,7 +204,10 @@ def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
 )
 @pytest.mark.parametrize("kineto", [True, False])
 def test_what_strict_json_refuses_is_read_all_the_same(odd: bytes, kineto: bool) -> None:
-    """Kineto writes names without escapes, which is no valid JSON.  Events after such a name must still be read."""
+    """Names that strict JSON refuses do not prevent the other events from being read.
+
+    The profiler (Kineto) writes names without escapes, for example with control characters or a single backslash.
+    """
     text = TEXT if kineto else json.dumps(CONTENT).encode()
     event = b'"ph": "X", "cat": "python_function", "name": "%s", "pid": 1, "tid": 1, "ts": 1, "dur": NaN' % odd
     first = b"\n  {\n    %s\n  }," % event if kineto else b"{%s}, " % event
@@ -224,7 +227,10 @@ def test_a_kernel_keeps_a_name_that_strict_json_refuses() -> None:
 
 @pytest.mark.parametrize("spelled", ["kineto", "dump", "sorted"])
 def test_inputs_count_wherever_they_stand_among_the_arguments(spelled: str) -> None:
-    """Triton's operators have their inputs after "Ev Idx".  In Kineto's own layout these inputs were once lost."""
+    """An operator's inputs are read wherever they are among the event's arguments.
+
+    Triton's operators have their inputs after "Ev Idx". In Kineto's own layout these inputs were once lost.
+    """
     event = next(x for x in CONTENT["traceEvents"] if x.get("name") == "aten::relu")
     args = {name: x for name, x in event["args"].items() if name != "Ev Idx"}
     moved = {"External id": args.pop("External id"), "Ev Idx": 9, **args, "kernel_backend": "triton", "num_warps": 8}
@@ -485,6 +491,6 @@ def test_top_adds_up_to_the_time_of_the_kernels(store: Store) -> None:
 
 
 def test_the_unit_of_display_is_not_that_of_the_times() -> None:
-    """Times are microseconds, even if the viewer shows nanoseconds or counts from a base in nanoseconds."""
+    """Times are read as microseconds, even if the viewer shows nanoseconds or counts from a base in nanoseconds."""
     shown = CONTENT | {"displayTimeUnit": "ns", "baseTimeNanoseconds": 1759190000000000000}
     assert totals(outcomes(FORMAT, json.dumps(shown).encode())) == totals(outcomes(FORMAT, JOB))

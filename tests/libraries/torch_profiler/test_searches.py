@@ -1,4 +1,4 @@
-"""A call may first search for a solver. These tests check which kernels belong to the search and which to the call."""
+"""Tests of calls that first search for a solver: which kernels belong to the search and which to the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Custom operators of inference engines become products. Real traces are compared with reports of TraceLens."""
+"""Tests that custom operators of inference engines become matrix products.
+
+Real traces are compared with reports of TraceLens.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ BF16, FP8, INT8, FP32, U8 = "c10::BFloat16", "c10::Float8_e4m3fnuz", "signed cha
 
 
 def gemm(name: str, inputs: list[tuple[str, list[int]]], values: dict[int, str] | None = None) -> GemmProblem:
-    """Return the problem of an operator whose tensors have these types and sizes.
+    """Return the matrix product of an operator whose tensors have these types and sizes.
 
     The weights (tensor ``w``) are column-major if the operator states their sizes as K×N.
     """
@@ -106,9 +109,10 @@ def test_inputs_that_are_missing_are_no_product(name: str) -> None:
 @needs_corpus
 @pytest.mark.parametrize("name", ["mi300_resnet_train", "mi300_vit"])
 def test_counts_and_times_are_those_of_the_reference_report(name: str) -> None:
-    """TraceLens's report includes every kernel that ``aten::convolution`` launches, also the addition of its bias.
+    """Counts and times equal the report that TraceLens made of the same trace.
 
-    It counts a backward operator once. Each such operator here ran W, so its B is not counted as well.
+    The report includes every kernel that ``aten::convolution`` launches, also the addition of its bias. It counts a
+    backward operator once. Each such operator here ran W, so its B is not counted as well.
     """
     folder = CORPUS / "tracelens"
     counts, times = Counter[str](), Counter[str]()

@@ -1,4 +1,4 @@
-"""Innermost ranges, against the plain definition."""
+"""Tests of finding the innermost marker range around an event, compared with a plain, slow search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ MOMENT = st.tuples(st.integers(-2, 45), st.integers(0, 2))
 
 
 def nested(ranges: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Return ranges (start, end, thread). On one thread no two of them overlap, unless one lies inside the other."""
+    """Keep only ranges (start, end, thread) that do not partly overlap another range of the same thread.
+
+    A range may lie inside another one.
+    """
     out: list[tuple[int, int, int]] = []
     for start, length, thread in ranges:
         end = start + length

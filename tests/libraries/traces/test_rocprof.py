@@ -1,4 +1,4 @@
-"""CSV files of rocprofv3."""
+"""Tests of the CSV files that rocprofv3 writes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def test_older_columns_and_plain_agents() -> None:
 
 
 def test_means_of_several_runs_have_fractions() -> None:
-    """rocprof-compute writes such means in ``pmc_perf.csv``."""
+    """Time stamps with fractions of a nanosecond are read.
+
+    rocprof-compute writes such means of several runs in ``pmc_perf.csv``.
+    """
     text = (
         b"Dispatch_ID,GPU_ID,Grid_Size,Kernel_Name,SQ_WAVES,Start_Timestamp,End_Timestamp\n"
         b"0,2,65536,copy_kernel,1024,564450429888574.75,564450429895035.75\n"
@@ -103,7 +106,10 @@ def test_recognise(path: object) -> None:
 
 
 def test_files_of_one_process_count_their_kernels_once(store: Store, tmp_path: Path) -> None:
-    """rocprofv3 writes a trace and statistics, and both files have all kernels. So only one of them may be counted."""
+    """If a process has a trace and statistics, each kernel is counted once.
+
+    rocprofv3 writes both files, and both have all kernels.
+    """
     names = ("4242_kernel_stats.csv", "4242_kernel_trace.csv")
 
     def us() -> float:

@@ -1,4 +1,4 @@
-"""The results CSV: golden rows, damage, and the writer."""
+"""Tests of TunableOp's results CSV: golden rows, damage, and the writer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def test_versions_before_2_5_and_rocm_version() -> None:
 
 
 def test_an_empty_revision_is_known_to_be_empty() -> None:
-    """PyTorch 2.11 writes an empty revision if the library was built outside a git repository (Debian's ROCm 7.2.4)."""
+    """An empty library revision is a known value, not an unknown one.
+
+    PyTorch 2.11 writes an empty revision if the library was built outside a git repository (Debian's ROCm 7.2.4).
+    """
     got = facts(b"Validator,PT_VERSION,2.11.0\nValidator,HIPBLASLT_VERSION,100202-\nValidator,ROCBLAS_VERSION,5.2.0.\n")
     assert (got["hipblaslt_version"], got["hipblaslt_revision"], got["rocblas_version"]) == ("100202", "", "5.2.0.")
     assert got["validator:HIPBLASLT_VERSION"] == "100202-"

@@ -1,4 +1,4 @@
-"""Keys: the fields that they guarantee, and the round trip key → problem → key."""
+"""Tests of TunableOp's keys: which fields they state, and the round trip key → problem → key."""
 
 from __future__ import annotations
 
@@ -76,10 +76,9 @@ def test_scaled_types_contain_underscores() -> None:
 
 
 def test_one_scale_per_operand_of_fnuz_types() -> None:
-    """A key of FNUZ types always means one scale per operand.
+    """A key of FNUZ types always means one scale per operand, so a key that is read and written again stays the same.
 
-    The reason is that only gfx950 has block scales, and gfx950 has no FNUZ types. So a key that is read and written
-    again stays the same.
+    Only gfx950 has block scales, and gfx950 has no FNUZ types.
     """
     key = "ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e5m2fnuz_BFloat16_TN,tn_1_2_3_ld_3_3_1_rw_0_bias_None"
     assert (gemm(key).scale_a, gemm(key).scale_b) == ("scalar", "scalar")
@@ -228,9 +227,9 @@ def test_every_key_of_the_corpus_is_read_and_written_alike() -> None:
 
 
 def test_a_swizzle_stands_in_a_scaled_key_only_where_one_is_set() -> None:
-    """PyTorch 2.15 (ScaledGemmParams::Signature) appends ``_swz_a_b`` to calls that swizzle.
+    """A scaled key states a swizzle only if the call has one and PyTorch is 2.15 or later.
 
-    Earlier versions never do.
+    PyTorch 2.15 (ScaledGemmParams::Signature) appends ``_swz_a_b`` to calls that swizzle. Earlier versions never do.
     """
     key = "ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_BFloat16_TN,tn_64_32_96_ld_96_96_64_rw_1_bias_None"
     newest = {"validator:PT_VERSION": "2.15.0"}

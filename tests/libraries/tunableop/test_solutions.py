@@ -1,4 +1,7 @@
-"""Names of solutions. cuBLASLt's numbers for an algorithm are compared with the words that it prints for them."""
+"""Tests of TunableOp's names of solutions.
+
+cuBLASLt's numbers for an algorithm are compared with the words that cuBLASLt prints for them.
+"""
 
 from __future__ import annotations
 

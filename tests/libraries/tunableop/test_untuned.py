@@ -1,4 +1,4 @@
-"""The untuned CSV, and the tuning script that belongs to it."""
+"""Tests of TunableOp's CSV of untuned calls, and of the tuning script that belongs to it."""
 
 from __future__ import annotations
 

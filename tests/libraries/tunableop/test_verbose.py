@@ -1,4 +1,4 @@
-"""The verbose log: candidates, bounds, facts, and logs that end in the middle."""
+"""Tests of TunableOp's verbose log: candidates, bounds, facts, and logs that end in the middle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = SAMPLES / "tunableop"
 
 
 def read(data: bytes) -> tuple[list[Outcome], list[Record]]:
-    """Return the outcomes of TunableOp's lines, and all records, including records that follow after the last line."""
+    """Return the results of TunableOp's lines, and all records, with the records that follow after the last line."""
     taken, rest = stream(FORMAT, data)
     ours = [outcome for outcome in taken if outcome is not None]
     return ours, [*records(ours), *rest]
@@ -198,7 +198,10 @@ def test_excerpts(name: str, statuses: dict[str, int]) -> None:
 
 
 def test_a_drawn_tree_is_not_of_tunableop() -> None:
-    """The command ``tree`` and the tables of rocprof-compute draw lines with the same characters as TunableOp's log."""
+    """Lines of other programs that draw trees or tables are not taken for TunableOp's lines.
+
+    The command ``tree`` and the tables of rocprof-compute draw lines with the same characters.
+    """
     drawn = "examples\n├── train.py\n│   └── data\n└── README.md\n╞═══╡\n├───┼───┤\n"
     assert read(drawn.encode()) == ([], [])
     tuned = "finding fastest for GemmTunableOp_float_NN(nn_8_8_8) out of 2 candidates\n├──of a version to come\n"
