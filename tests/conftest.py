@@ -195,9 +195,12 @@ def measuring_processes() -> None:
 
 _LEFT = pytest.StashKey[int]()
 _CPU = pytest.StashKey[dict[str, float]]()
-"""Key of the CPU seconds of each test file."""
+"""Key under which pytest's configuration keeps the CPU seconds of each test file."""
 _TOTAL = pytest.StashKey[float]()
-"""Key of the CPU seconds of the whole test run, with the collection of tests and the workers."""
+"""Key under which pytest's configuration keeps the CPU seconds of the whole test run.
+
+They include the collection of tests and the workers.
+"""
 LONGEST = [
     "browser",
     "cluster",

@@ -43,9 +43,9 @@ def run(*words: str, columns: int | None = None) -> Done:
 
 
 def asked(*words: str) -> tuple[Done, list[Answer]]:
-    """Run a verb and return its outputs and its answers, for tests that print an answer in several ways.
+    """Run a subcommand and return its outputs and its answers, for tests that print an answer in several ways.
 
-    The list of answers is empty if the verb failed.
+    The list of answers is empty if the subcommand failed.
     """
     answers: list[Answer] = []
     with pytest.MonkeyPatch.context() as patch:

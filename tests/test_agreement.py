@@ -1,4 +1,4 @@
-"""Tests that the verbs which count problems agree with each other on one store."""
+"""Tests that the subcommands which count problems agree with each other on one store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the Python interface as a notebook uses it: a store, its runs, and the verbs that are functions."""
+"""Tests of the Python interface as a notebook uses it: a store, its runs, and the subcommands that are functions."""
 
 from __future__ import annotations
 

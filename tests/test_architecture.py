@@ -23,7 +23,10 @@ def module_name(path: Path) -> str:
 
 MODULES = {module_name(path): path for path in FILES}
 PROGRAM = ("logparse.cli", "logparse.api")
-"""Modules with the verbs, for the shell and for Python. They may import all other modules. No module imports them."""
+"""Modules with logparse's subcommands, for the shell and for Python.
+
+They may import all other modules. No module imports them.
+"""
 HANDED_OUT = ("logparse", "logparse.api")
 """The only import that may point up: the package gets ``open`` from its Python interface when it is first used."""
 
@@ -32,10 +35,8 @@ HANDED_OUT = ("logparse", "logparse.api")
 def imports(path: Path, *, types: bool = False) -> frozenset[str]:
     """Return logparse's own modules that a file imports, including imports inside functions.
 
-    * A text that names a module (``package.module`` or ``package.module:NAME``) counts, because it is there for an
-      import
-      at the first use.
-    * Imports that only type checking needs count only if ``types`` is true.
+    A text that names a module (``package.module`` or ``package.module:NAME``) counts, because it is there for an import
+    at the first use. Imports that only type checking needs count only if ``types`` is true.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):

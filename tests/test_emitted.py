@@ -77,7 +77,7 @@ def rocblas_overrides() -> list[Override]:
 
 @dataclass(frozen=True)
 class Case:
-    """Files that are written for a target.
+    """Files that are written for a target (a GPU with a library build).
 
     ``format`` is the override format of the files. A tool's commands or a tuner's input have no override format (None).
     """
@@ -100,7 +100,7 @@ def own_samples(format: OverrideFormat) -> list[Path]:
 
 
 def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) -> list[Override]:
-    """Return the rows of a file as overrides for a target."""
+    """Return the rows of a file as overrides for a target (a GPU with a library build)."""
     return [
         Override(
             problem=row.problem,

@@ -87,7 +87,7 @@ def convolutions(name: str) -> str:
 
 
 def short(name: str) -> str:
-    """Return the shorter form of this text that README.md must contain."""
+    """Return the text about the time of convolutions in the shorter form that README.md must contain."""
     words = re.sub(r" \([^)]*\)", "", convolutions(name))
     count, default, reachable, best, confirmed = re.findall(r"[\d.]+(?: of \d+)?", words)
     return (
@@ -330,7 +330,7 @@ JOBS = {"": "jobs-NVIDIA-H200-2026-11-27.json", " (H100)": "jobs-NVIDIA-H100-80G
 
 
 def jobs() -> dict[str, Record]:
-    """Return the records of jobs, by the mark of their rows in the document."""
+    """Return the recorded jobs. The keys are the marks of the jobs' table rows in the document."""
     return {mark: json.loads((RESULTS / name).read_text(encoding="utf-8"))["jobs"] for mark, name in JOBS.items()}
 
 

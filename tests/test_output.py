@@ -1,4 +1,4 @@
-"""Tests of the verbs' output: every verb in every format on every kind of store.
+"""Tests of the subcommands' output: every subcommand in every format on every kind of store.
 
 They also check that tables fit the terminal and that options refuse wrong values.
 """
@@ -67,7 +67,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "compact": ("compact",),
     "forget": ("forget", "r"),
 }
-"""Verbs whose answer is no table, in an order in which each verb finds what it needs."""
+"""Subcommands whose answer is no table, in an order in which each subcommand finds what it needs."""
 ELSEWHERE = {
     **dict.fromkeys(
         ("capture", "run", "tune", "try"), "they start a job: tests/capture, tests/analyzers/tune/test_tune.py"
@@ -107,7 +107,9 @@ def kind_of_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 def test_every_verb_in_every_format_on_every_kind_of_store(
     kind_of_store: tuple[str, str], verb: str, tmp_path: Path
 ) -> None:
-    """Each verb gives an answer with the documented columns and types, or an error in one line, never a traceback."""
+    """Each subcommand gives an answer with the documented columns and types, or an error in one line, never a
+    traceback.
+    """
     kind, store = kind_of_store
     words = [word.format(store=store, out=tmp_path / "out") if "{" in word[:1] else word for word in VERBS[verb]]
     words += [] if verb in (*WITHOUT_STORE, "verify", "diff") else ["--store", store]
@@ -145,7 +147,7 @@ def test_the_tables_of_verbs_hold_all_of_them() -> None:
 
 
 def test_verbs_without_a_table_end_on_every_kind_of_store(kind_of_store: tuple[str, str], tmp_path: Path) -> None:
-    """Each verb without a table ends with an answer, or with an error in one line, on every kind of store."""
+    """Each subcommand without a table ends with an answer, or with an error in one line, on every kind of store."""
     kind, store = kind_of_store
     url = str(shutil.copytree(store, tmp_path / "store"))
     for verb, given in CHANGES.items():
@@ -616,7 +618,7 @@ def test_a_process_ends_at_once_and_leaves_nothing_undone(watched: str, tmp_path
 
 @pytest.mark.parametrize("verb", ["top", "recommend", "status", "coverage", "diff"])
 def test_a_program_that_ends_prints_nothing_else(verb: str, samples_store: str, tmp_path: Path) -> None:
-    """When the program ends, it prints nothing but a verb's own notes.
+    """When the program ends, it prints nothing but a subcommand's own notes.
 
     DuckDB warns of uncollected objects when the interpreter shuts down.
     """
@@ -669,7 +671,7 @@ def test_empty_columns_are_left_out_before_others() -> None:
 
 
 def test_names_that_are_no_utf8_are_errors_with_a_remedy(tmp_path: Path) -> None:
-    """A path that is not valid text in the current locale is an error with a remedy, and other files are still read.
+    """A path that is not valid UTF-8 is an error that names the remedy, and other files are still read.
 
     In the forced C locale this is so for all names but ASCII. The table of the other files is drawn.
     """

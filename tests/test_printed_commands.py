@@ -38,7 +38,7 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def printed() -> Iterator[tuple[str, str, str, bool]]:
-    """Yield module, verb and further words of each command in a string.
+    """Yield module, subcommand and further words of each command in a string.
 
     The last value is True if the string marks the text as a command.
     """

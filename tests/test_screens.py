@@ -44,7 +44,7 @@ ANSWERS: Mapping[str, Sequence[str]] = {
     "diff": ("problem", "pick_a", "pick_b"),
     "dry run": ("problem", "saving_us"),
 }
-"""Columns that answer the question of a verb. They must be shown at every width."""
+"""Columns that answer the question of a subcommand. They must be shown at every width."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def screens(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[int, str]:
-    """Return the output of a case at each width. The verb runs once, and its answer is drawn at each width."""
+    """Return the output of a case at each width. The subcommand runs once, and its answer is drawn at each width."""
     asked: list[tuple[Answer, tuple[Any, ...], dict[str, Any]]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(options, "show", lambda answer, *words, **more: asked.append((answer, words, more)))

@@ -141,7 +141,7 @@ def test_a_wait_says_when_it_ends(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 def test_verbs_tell_each_stage(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_runs: Store
 ) -> None:
-    """No verb reports more stages than it announces, so that the shown remaining time is right."""
+    """No subcommand reports more stages than it announces, so that the shown remaining time is right."""
     told: list[tuple[int, int]] = []
     monkeypatch.setattr(Stages, "__call__", lambda self, stage: told.append((len(told) + 1, self._total)))
     places = {"tuned": SAMPLES / "tunableop" / "tunableop_results0.csv", "store": two_runs.url, "out": tmp_path / "r"}

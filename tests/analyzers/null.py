@@ -49,7 +49,7 @@ def clock(generator: np.random.Generator, time_us: float) -> Callable[[], float]
 def confirmations(
     generator: np.random.Generator, problems: int, floor: float
 ) -> Iterator[tuple[GemmProblem, str, Pairs]]:
-    """Yield the problems for which another solution than the library's choice seems fastest, with its confirmation.
+    """Yield the problems for which another solution than the library's choice seems fastest, with their confirmations.
 
     Each item is (problem, winner, pairs of times).
     """

@@ -23,11 +23,12 @@ class Library:
     - ``plain`` makes a file from {call number: solutions}.
     - ``good`` has for each call a solution that runs and is not the library's own choice (None: no such solution).
     - ``name`` is the name of the file, if the name matters.
-    - ``lazy`` is true if the library loads kernels only when a call needs them. Suppose the solution of a row cannot
-      run
-      the call. If the solution is not loaded, the library ignores the row and uses the next one. If the solution is
-      loaded, the library uses its own choice. Both results are right.
+    - ``lazy`` is true if the library loads kernels only when a call needs them.
     - ``expected`` names the difference that is expected for a call, if any.
+
+    If a ``lazy`` library finds a row whose solution cannot run the call, two results are right. If the solution is not
+    loaded, the library ignores the row and uses the next one. If the solution is loaded, the library uses its own
+    choice.
     """
 
     format: OverrideFormat

@@ -43,8 +43,8 @@ class Loop:
     def plant(self, times: Iterable[tuple[float, str]], faults: Mapping[str, Sequence[str]] | None = None) -> None:
         """Set the times (µs) and faults that the virtual GPU gives to kernels.
 
-        A time belongs to all kernels whose name has these words. The first entry that fits is used. ``faults`` maps
-        each of ``FAULTS`` to words of kernels.
+        Each entry of ``times`` has a time and some words. A kernel gets the time of the first entry whose words are in
+        the kernel's name. ``faults`` maps each of ``FAULTS`` to words of kernels.
         """
         path = self.folder / "times.txt"
         path.write_text("".join(f"{us} {words}\n" for us, words in times), encoding="utf-8")

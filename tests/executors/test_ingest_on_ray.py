@@ -84,8 +84,9 @@ def _kill_one(but: list[int]) -> list[int]:
 
 
 def committed(path: Path) -> int:
-    """Return the number of files that are completely ingested. A file's data are written before it is marked as
-    committed.
+    """Return the number of files that are completely ingested.
+
+    A file's data are written before the file is marked as committed.
     """
     with contextlib.suppress(StoreError):
         return len(open_store(path).sources())

@@ -1,4 +1,7 @@
-"""Tests of impossible numbers in the files of every format. Each line is still counted, every verb still answers."""
+"""Tests of impossible numbers in the files of every format.
+
+Each line is still counted, every subcommand still answers.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +48,9 @@ def mutants(names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def answers(store: Store, folder: Path) -> None:
-    """Check that the verbs with which users begin give an answer.
+    """Check that the subcommands with which users begin give an answer.
 
-    A verb without a result may end with exit code 1, but never with an exception.
+    A subcommand without a result may end with exit code 1, but never with an exception.
     """
     for words in (("top",), ("top", "--by", "time"), ("status",), ("recommend", "--out", str(folder / "overrides"))):
         out = run(*words, "--store", store.url)
@@ -73,7 +76,7 @@ def test_every_number_may_be_wrong(tmp_path: Path, names: Sequence[str]) -> None
 @pytest.mark.parametrize("name", ["traces/job.trace.json", "graph/decode.trace.json"])
 @pytest.mark.parametrize("member", ["dur", "ts"])
 def test_all_times_of_a_trace_may_be_wrong(tmp_path: Path, name: str, member: str) -> None:
-    """If all kernels of a job take no time or an impossible time, every verb still answers.
+    """If all kernels of a job take no time or an impossible time, every subcommand still answers.
 
     A division by zero once raised an error.
     """

@@ -91,9 +91,9 @@ BF16 = "shape is M:{}, N:2, K:3 dtype='torch.bfloat16'"
 
 
 def test_every_shape_is_written_whatever_its_line_states() -> None:
-    """All missed shapes are written for the tuner, in two files if only some log lines state a type.
+    """All shapes that AITER found in no tuned table are written for the tuner.
 
-    A tuner reads one set of columns per file.
+    There are two files if only some log lines state a type, because a tuner reads one set of columns per file.
     """
     miss = MISS.format("a8w8_tuned_gemm.csv")
     lines = [f"shape is M:1, N:2, K:3{miss}", f"shape is M:1, N:2, K:3, q_dtype_w:torch.int8{miss}", "no lookup"]

@@ -149,8 +149,8 @@ def test_an_unknown_run_names_those_there_are(filled: Store) -> None:
 def test_a_run_of_unknown_files_is_not_the_latest(store: Store, tmp_path: Path) -> None:
     """A run that has only files of unknown formats does not become the latest run.
 
-    `ingest .` may find only files that `recommend` wrote. Such a run once became the latest, so that verbs no longer
-    used the real run.
+    `ingest .` may find only files that `recommend` wrote. Such a run once became the latest, so that subcommands no
+    longer used the real run.
     """
     (tmp_path / "report.md").write_text("# Report\n")
     (tmp_path / "empty.log").touch()

@@ -1,6 +1,6 @@
 """Tests of older stores with problems that this version cannot read.
 
-Verbs answer without these problems, and state how many rows they left out.
+Subcommands answer without these problems, and state how many rows they left out.
 """
 
 from __future__ import annotations

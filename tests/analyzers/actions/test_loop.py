@@ -136,7 +136,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
 
 
 def test_another_run_is_weighed_by_what_was_timed_for_the_first(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
-    """A run that nobody has replayed gets the gains of its actions from the replay of an earlier run.
+    """If nobody has replayed a run (timed its calls alone), its gains are computed from the replay of an earlier run.
 
     For example, a job that is traced again after tuning is a second run in the store.
     """

@@ -71,7 +71,7 @@ def test_a_layout_changes_images_and_drops_copies_that_only_turn_them() -> None:
 
 
 def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
-    """The channels_last action also changes a gradient that is a slice of a larger image's gradient.
+    """The channels_last action also changes the layout of a gradient that is a slice of a larger image's gradient.
 
     For example, DeepLabV3 resizes one of five images and then concatenates them. The gradient of that image is a slice
     of channels, so its strides differ from the strides of a whole image.
@@ -219,9 +219,9 @@ def test_a_call_that_is_no_shorter_in_the_job_keeps_its_ratio() -> None:
 
 
 def test_calls_that_are_not_made_any_more_are_no_action_of_their_own() -> None:
-    """An action that only drops calls has no result until the calls that it changes are measured.
+    """No gain is stated for channels_last until the convolutions themselves are measured in this layout.
 
-    A trace shows which copies channels_last would drop, but not how long the convolutions would then take.
+    A trace shows which copies the layout would save, but not how long the convolutions would then take.
     """
     turn = OperatorProblem("aten::copy_", (TURNED, VIEW, "False"))
     known = job((CONV, 10.0), (turn, 2.0))

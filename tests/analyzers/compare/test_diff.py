@@ -378,8 +378,9 @@ def test_random_runs_are_compared_as_plain_loops_compare_them(
 
 
 def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
-    """Return the time and solution that each origin (kind of measurement) has for this problem: origin → (time,
-    solution).
+    """Return the time and solution that represent a problem in each kind of measurement (origin).
+
+    The result is {origin: (time, solution)}.
 
     * If the origin timed the solution that ran in the job, that solution is used.
     * Otherwise a confirmation (``replay-confirm``) has its default solution.

@@ -1,4 +1,7 @@
-"""Tests of the verbs that check override files, from sample files to verdicts."""
+"""Tests of the subcommands that check override files, from sample files to verdicts.
+
+An override file is the user's list of solutions to use instead of the library's choice.
+"""
 
 from __future__ import annotations
 

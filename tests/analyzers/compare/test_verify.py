@@ -96,7 +96,8 @@ def test_another_solution_ran() -> None:
 
 
 def test_a_solution_that_ran_before_too_proves_nothing() -> None:
-    """If the solution in the file also ran before, ``verify`` reports no proof that the file was read.
+    """If the library ran the file's solution even before it had the file, ``verify`` finds no proof that the file was
+    read.
 
     The library chooses this solution whether or not it reads the file. Only a row that changes the choice is a proof.
     """
@@ -192,10 +193,10 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
     not_applied: list[Problem],
     covered: dict[Problem, str],
 ) -> None:
-    """A row is not blamed for a call with the same key if its solution cannot run that call.
+    """A row of an override file is not reported as ineffective because of a call that its solution cannot run.
 
-    hipBLASLt's index names a kernel that either writes an auxiliary matrix or does not write one. Neither the key nor
-    the file states which of the two it is.
+    The call has the row's key. hipBLASLt's index names a kernel that either writes an auxiliary matrix or does not
+    write one. Neither the key nor the file states which of the two it is.
     """
     found = verify(two_kinds("a", *before), two_kinds("b", *after), [file()])
     effects = {(x.problem, x.effect) for x in found.outcomes}
@@ -230,7 +231,8 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
 def test_a_call_with_too_little_workspace_does_not_take_the_row(
     need: int | None, given: list[int | None], state: str, reason: str
 ) -> None:
-    """If a call gives less workspace than the row's solution needs, coverage reports a miss and the reason.
+    """If a call gives less workspace than the solution of its override row needs, coverage reports a miss and the
+    reason.
 
     hipBLASLt skips such a solution. The need is known only from a measurement, because neither the solution's index nor
     the file states it.
@@ -247,7 +249,8 @@ def test_a_call_with_too_little_workspace_does_not_take_the_row(
 
 @pytest.mark.parametrize(("given", "covered"), [([0], ("hit", "")), ([0, 8192], None)])
 def test_what_ran_had_enough_workspace(given: list[int | None], covered: tuple[str, str] | None) -> None:
-    """If the log shows that the row's solution ran, the row took effect, whatever workspace the calls state.
+    """If the log shows that the solution of an override row ran, the row took effect, whatever workspace the calls
+    state.
 
     If the problem has several calls with different workspaces, the log does not tell which call ran this solution.
     """

@@ -1,6 +1,6 @@
 """Tests that analyzers find the same in a part of the store's rows as in all rows.
 
-To save time, the verbs read only the rows that some analyzer can use.
+To save time, the subcommands read only the rows that some analyzer can use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OVERRIDES = [str(next(SAMPLES.rglob(name))) for name in ("*.ufdb.txt", "tunableo
 
 
 def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: Path) -> None:
-    """Every verb reports a confirmed faster way to compute a product (here a padded product).
+    """Every subcommand reports a confirmed faster way to compute a product (here a padded product).
 
     The interval of a gain comes from the paired samples. The HTML page once read the store without these samples.
     """

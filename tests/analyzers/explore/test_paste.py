@@ -55,7 +55,10 @@ def test_a_losing_pick_gets_the_row_that_the_library_reads(told: pd.Series) -> N
 
 
 def test_what_recommend_does_not_propose_has_no_row(told: pd.Series) -> None:
-    """The page shows an override row only if ``recommend`` proposes it. A best known time alone proves no gain."""
+    """The page shows a row for the library's override file only if ``recommend`` proposes it.
+
+    A best known time alone proves no gain.
+    """
     told["proposed"] = None
     made = advice(told, HERE, PageVerdict())
     assert (made.override.text, made.override.note) == (

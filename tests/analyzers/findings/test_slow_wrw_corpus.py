@@ -1,4 +1,7 @@
-"""Findings of ``slow-wrw`` in the shipped find-dbs of two devices, compared with a few independent lines of code."""
+"""Tests of the analyzer ``slow-wrw`` on the find-dbs (measured solvers) that MIOpen ships for two devices.
+
+A few independent lines of code compute the expected findings.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tests of ``bisect``, which finds the rows of an override file that make a user's check fail.
 
-They run the search with random checks, cut files of every format, and run the verb with checks in shell.
+They run the search with random checks, cut files of every format, and run the subcommand with checks in shell.
 """
 
 from __future__ import annotations
@@ -133,7 +133,10 @@ EVERY = [(format.name, number) for format in OVERRIDE_FORMATS for number in rang
 
 @given(st.sampled_from(EVERY), st.integers(0, 1 << 30), st.sampled_from([b"", b"\r"]))
 def test_a_cut_has_these_rows_and_every_other_byte(of: tuple[str, int], wanted: int, end: bytes) -> None:
-    """A cut file has exactly the chosen rows and all bytes between rows, also with the line ends of Windows."""
+    """An override file that is cut to some rows has exactly these rows and all bytes between rows.
+
+    This is so even with the line ends of Windows.
+    """
     format, (file, _) = by_name(of[0]), samples()[of[0]][of[1]]
     file = Emission(file.name, file.data.replace(b"\n", end + b"\n"), Shell())
     every = texts(format, file, file.data)

@@ -339,7 +339,7 @@ def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -
 
 @given(st.data())
 def test_lint_coverage_merge_and_convert_take_the_same_rows(data: st.DataObject) -> None:
-    """The verbs lint, coverage, merge and convert use the same rows of a file.
+    """The subcommands lint, coverage, merge and convert use the same rows of a file.
 
     This must be true even if a row is damaged or the file is for another device.
     """

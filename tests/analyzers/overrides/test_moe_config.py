@@ -168,7 +168,7 @@ def test_two_tables_of_one_name_become_one(tmp_path: Path) -> None:
 
 
 TUNED = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
-"""The numbers of tokens for which vLLM's tuner times a table."""
+"""The numbers of tokens for which vLLM's tuner measures kernels."""
 
 
 @pytest.mark.parametrize(

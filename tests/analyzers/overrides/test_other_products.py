@@ -1,4 +1,7 @@
-"""Tests of calls with the same hipBLASLt key whose operands need different kernels. No verb confuses these calls."""
+"""Tests of calls with the same hipBLASLt key whose operands need different kernels.
+
+No subcommand confuses these calls.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A new file that replaces the user's file keeps the user's own rows.
+"""Tests that a new override file which replaces the user's file keeps the user's own rows.
 
-If the user's file is for another build, none of its rows is kept.
+If the user's file is for another build, no row of it is kept.
 """
 
 from __future__ import annotations

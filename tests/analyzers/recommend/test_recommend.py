@@ -201,7 +201,7 @@ def writer(fails: bool = False) -> Writer:
 
 
 def searching(command: Command) -> list[SearchScript]:
-    """Return the libraries' search scripts with another command per problem."""
+    """Return the scripts that search a library's solutions, with another command for each problem."""
     return [replace(script, command=command) for script in SEARCH_SCRIPTS]
 
 

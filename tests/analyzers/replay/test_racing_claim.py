@@ -21,9 +21,9 @@ def is_a_sample(path: Path) -> bool:
     """Tell whether a record belongs to the sample that the claim is about.
 
     * All planned problems of the record must have been measured.
-    * The claim is about problems above 2 GFLOP. So problems chosen for being slow (``wgrads-flagged-…``) and
-      convolutions
-      of models (``wgrads-models-…``), most of which are shorter, are left out.
+    * The claim is about problems above 2 GFLOP. So records of problems that were chosen for being slow
+      (``wgrads-flagged-…``) are left out.
+    * Records of the convolutions of models (``wgrads-models-…``) are left out, too, because most of them are shorter.
     """
     if "flagged" in path.name or "models" in path.name:
         return False

@@ -57,9 +57,11 @@ def test_a_long_block_moves_the_interval_little() -> None:
 
 
 def states(comparison: Comparison, blocks: int, times: Callable[[Block], pairs.Times]) -> str:
-    """Return the states of the next blocks of a trial as letters.
+    """Return the states of the next blocks of steps in a trial of a change, one letter per block.
 
-    A is a block without the action, B a block with the action, and c a control block.
+    * A is a block without the change.
+    * B is a block with the change.
+    * c is a control block, in which the change stays off.
     """
     out = ""
     for _ in range(blocks):
@@ -70,7 +72,7 @@ def states(comparison: Comparison, blocks: int, times: Callable[[Block], pairs.T
 
 
 def steady(ratio: float = 1.0, noise: Callable[[], float] = lambda: 0.0) -> Callable[[Block], pairs.Times]:
-    """Return a function that makes step times. With the action on, steps take ``ratio`` times as long."""
+    """Return a function that makes step times. With the tried change on, steps take ``ratio`` times as long."""
 
     def times(block: Block) -> pairs.Times:
         acts = block.on and not block.control
@@ -166,7 +168,7 @@ def test_what_is_clear_is_decided_soon_and_rightly(ratio: float, noise: float, m
 
 
 def test_no_effect_is_seldom_one() -> None:
-    """An action without effect is reported as a gain in at most 5 % of simulated trials.
+    """A change without effect is reported as a gain in at most 5 % of simulated trials.
 
     A trial checks several times whether the result is certain. The limit is for all checks together.
     """

@@ -70,7 +70,7 @@ def test_what_an_action_claims_is_allowed() -> None:
 class Chaos(torch.nn.Module):
     """A chaotic model (logistic map) in which each step doubles a difference.
 
-    If ``always``, also in evaluation mode.
+    If ``always`` is true, it does so in evaluation mode, too.
     """
 
     def __init__(self, always: bool) -> None:

@@ -27,15 +27,21 @@ LONG = 199
 SERIES = 300
 
 Course = Callable[[random.Random, int, int], float]
-"""A function that returns a step's time without noise, from its number and the number of steps."""
+"""A function that returns a step's time without noise, from the step's number and the number of steps."""
 
 times = st.lists(st.floats(1e-3, 1e9), max_size=120)
 repeating = st.lists(st.integers(1, 6), min_size=LEAST, max_size=250)
-"""Random lists with many equal times. If a list has 80 times or more, a batch of times has more than one."""
+"""Random lists of times with many equal values.
+
+They are for batches of times: in a list of 80 times or more, each batch has more than one time.
+"""
 
 
 def by_the_formula(values: Sequence[float]) -> bool:
-    """Compute the definition in the docstring of ``settled`` literally, with exact numbers."""
+    """Decide whether times have settled, by the literal definition in the docstring of ``settled``.
+
+    The computation uses exact numbers.
+    """
     ranks = [
         Fraction(sum(other < value for other in values)) + Fraction(values.count(value) - 1, 2) for value in values
     ]

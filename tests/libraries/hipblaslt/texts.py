@@ -67,7 +67,10 @@ def _layouts(x: Launch) -> list[tuple[int, int, int]]:
 
 
 def trace(x: Launch) -> str:
-    """Return the Trace line of the call as ingest passes it on: without clock and process, with masked addresses."""
+    """Return the Trace line that hipBLASLt logs for a matrix product.
+
+    It is as ingest passes it on: without clock and process, with masked addresses.
+    """
     types = (x.a, x.a, x.d, x.d)
     words = []
     for name, type_, (rows, cols, ld) in zip("ABCD", types, _layouts(x), strict=True):
@@ -83,7 +86,7 @@ def trace(x: Launch) -> str:
 
 
 def bench(x: Launch) -> str:
-    """Return the bench line of the same call, in the form of ROCm 7.0."""
+    """Return the hipblaslt-bench line that the library logs for a matrix product, in the form of ROCm 7.0."""
     activation, source, use_e, gradient = FLAGS[x.epilogue]
     words = [f"hipblaslt-bench --api_method c -m {x.m} -n {x.n} -k {x.k}"]
     words += [f"--ld{name} {ld}" for name, (_, _, ld) in zip("abcd", _layouts(x), strict=True)]

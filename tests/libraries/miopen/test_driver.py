@@ -76,10 +76,9 @@ def test_long_flags_and_the_drivers_defaults() -> None:
 
 
 def test_a_command_without_the_drivers_name() -> None:
-    """A MIOpenDriver command is read even if it begins with the verb, without the program's name.
+    """A MIOpenDriver command is read even if it lacks the program's name and begins with, for example, ``convfp16``.
 
-    Lists of iree-org/iree-turbine have such commands. If other words come before the verb, the line belongs to another
-    program.
+    Lists of iree-org/iree-turbine have such commands. If other words come first, the line belongs to another program.
     """
     line = "convfp16 " + ARGS
     assert read(f"{line}\n") == read(f"MIOpenDriver {line}\n")

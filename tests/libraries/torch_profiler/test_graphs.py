@@ -246,7 +246,7 @@ def written(folder: Path, name: str, content: dict[str, Any]) -> Path:
 
 
 def moved(content: dict[str, Any], by: int) -> dict[str, Any]:
-    """Return the same trace at another time, with other ids and another batch size."""
+    """Return a copy of the trace as if it were recorded at another time, with other ids and another batch size."""
     changed: dict[str, Any] = json.loads(json.dumps(content).replace("[32, 512]", f"[{32 + by}, 512]"))
     for event in changed["traceEvents"]:
         event["ts"] += 10_000 * by

@@ -33,7 +33,7 @@ def test_older_columns_and_plain_agents() -> None:
 def test_means_of_several_runs_have_fractions() -> None:
     """Time stamps with fractions of a nanosecond are read.
 
-    rocprof-compute writes such means of several runs in ``pmc_perf.csv``.
+    rocprof-compute writes them in ``pmc_perf.csv``, as means of several runs.
     """
     text = (
         b"Dispatch_ID,GPU_ID,Grid_Size,Kernel_Name,SQ_WAVES,Start_Timestamp,End_Timestamp\n"
