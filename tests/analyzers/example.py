@@ -68,7 +68,7 @@ def gemm(m: int = 4096, **more: object) -> GemmProblem:
 def everything() -> Tables:
     """Return the tables of a run in which several analyzers find something.
 
-    * A find-db of an MI300X has a slow weight gradient of ResNeXt.
+    * A find-db (MIOpen's solver times) of an MI300X has a slow weight gradient of ResNeXt.
     * A log has hipBLASLt's choices of solutions and its heuristic queries.
     * TunableOp's verbose log has the times of other solutions.
     """

@@ -64,7 +64,7 @@ def replayed(
     errors: Mapping[str, float] | None = None,
     pick: str = "Default",
 ) -> None:
-    """Record what a replay would record: the times of all tried solutions (solution → µs).
+    """Record what a replay (timing of single calls) would record: the times of all tried solutions (solution → µs).
 
     If ``confirmed`` names the winner, also record its confirmation: twelve pairs of times.
     """

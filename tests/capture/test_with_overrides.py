@@ -230,7 +230,7 @@ def test_marks_that_cannot_be_written_never_fail_the_job(tmp_path: Path, with_to
 def test_marks_are_facts_of_the_capture_around_the_command(tmp_path: Path, with_torch: dict[str, str]) -> None:
     """If ``capture`` runs ``run --with``, the records of applied actions become facts of the captured run.
 
-    ``verify`` reads from them which actions the run applied.
+    ``verify`` reads from them which actions the run applied. An action is a change of the job's settings or model.
     """
     places = ["--dir", str(tmp_path / "logs"), "--store", str(tmp_path / "store"), "--run", "r"]
     inner = ["run", "--with", str(made(tmp_path / "made")), "--", sys.executable, "-c", PRINTS]

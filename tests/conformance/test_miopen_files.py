@@ -72,7 +72,7 @@ def item(solver: str, direction: str, ms: float) -> str:
 
 
 def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
-    """Return random find-db records of some problems.
+    """Return random find-db records (MIOpen's solver times) of some problems.
 
     They have solvers that can and cannot run the problem, in any order of their times.
     """
@@ -116,7 +116,7 @@ FOUND = {
     f"GemmFwdRest:0.1,{10**22},miopenConvolutionFwdAlgoGEMM": (DIRECT, 0.5),
     "GemmFwdRest:0.1,0,miopenConvolutionFwdAlgoDirect": (GEMM, 0.1),
 }
-"""Entries of a find-db record, and the algorithm and time (ms) that Find then reports.
+"""Entries of a find-db record (MIOpen's solver times), and the algorithm and time (ms) that Find then reports.
 
 The record also has the naive solver with 0.5 ms. Find runs in a hybrid mode.
 """

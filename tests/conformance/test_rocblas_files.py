@@ -86,7 +86,7 @@ def row(call: GemmProblem, index: int, strides: bool) -> str:
 
 
 def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequence[int]]) -> str:
-    """Return a random override file with rows for some calls.
+    """Return a random override file (solutions to use instead of the library's choice) with rows for some calls.
 
     Some rows share a key, some have indices of other calls, and rows of batched calls may have strides.
     """

@@ -188,7 +188,8 @@ def test_products_of_a_job_in_tf32_are_timed_in_it(loop: tuple[Store, Path, Any]
 def test_what_the_host_took_comes_from_the_store(loop: tuple[Store, Path, Any]) -> None:
     """Host times in the store never take the place of GPU times.
 
-    A replay stores both for the same call. The gain of an action comes from the GPU times alone.
+    A replay (timing of single calls) stores both for the same call. The gain of an action (a change of settings or
+    model) comes from the GPU times alone.
     """
     store, _, _ = loop
     taken, facts = store.measurements(), store.facts()

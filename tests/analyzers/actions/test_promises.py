@@ -139,7 +139,7 @@ def test_a_step_lies_in_the_interval_that_is_printed() -> None:
     """The printed interval of a step's time contains 92 of 97 times that were measured with the action applied.
 
     The times are of whole steps under 97 actions on an H200. The interval from the samples of one replay alone contains
-    only 17 of them.
+    only 17 of them. An action is a change of the job's settings or model.
     """
     held, alone, small, pays = [], [], [], []
     for name in ("actions", "actions-others"):
@@ -187,9 +187,9 @@ def test_what_caches_spare_a_convolution_is_a_time() -> None:
     """The gain of a convolution in the job is computed correctly from times that were measured outside the job.
 
     A call takes less time in a job than alone, because its inputs are still in the cache. The time that the cache saves
-    is the same before and after an action. ``Ratio.in_job`` therefore corrects a ratio of two times that were measured
-    alone. The test checks the corrected ratios against the calls of six models that were trained on an H200, before and
-    after a change of layout.
+    is the same before and after an action (a change of settings or model). ``Ratio.in_job`` therefore corrects a ratio
+    of two times that were measured alone. The test checks the corrected ratios against the calls of six models that
+    were trained on an H200, before and after a change of layout.
     """
     path = ROOT / "benchmarks" / "results" / "in-job-NVIDIA-H200-2026-11-22.json.gz"
     pairs = [x for x in json.loads(gzip.decompress(path.read_bytes()))["pairs"] if x["changed"]]

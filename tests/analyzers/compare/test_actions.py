@@ -154,7 +154,8 @@ def simple(run: str, conv_us: float, wall: Sequence[float], **more: float) -> Ta
 def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> None:
     """An action is verified if the kernels and the wall time both gain what was promised.
 
-    Convolutions take 1 ms of the 2 ms of kernels. The action promises to save a fifth of this 1 ms, and saves it.
+    Convolutions take 1 ms of the 2 ms of kernels. The action promises to save a fifth of this 1 ms, and saves it. An
+    action is a change of the job's settings or model.
     """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
     assert found.verdict == "verified"
@@ -169,7 +170,7 @@ def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
     """If NCCL's kernels merely wait less, ``verify`` does not credit this time to the action.
 
     In this DDP job the kernels took 52.1 ms before and 43.1 ms after, but the step got no faster. NCCL's kernels
-    account for 7.7 ms of the difference.
+    account for 7.7 ms of the difference. An action is a change of the job's settings or model.
     """
     before = job("before", Kind(8, 100, 6, 15000, 15000, 22100, steady(39700)), ratio=0.95)
     after = job("after", Kind(8, 100, 6, 13700, 15000, 14400, steady(41500)), ratio=0.95)
@@ -297,7 +298,7 @@ def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
     """If a job gets faster, but by less than the action promised, ``verify`` reports "faster, not as promised".
 
     The promise is 200 µs, the gain only 40 µs. The gain is larger than the difference between two runs of the same job,
-    but it lies below the promised interval.
+    but it lies below the promised interval. An action is a change of the job's settings or model.
     """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 960, steady(2450)))
     assert found.verdict == "faster, not as promised"
@@ -408,7 +409,7 @@ def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, lau
     lot.
 
     On an H200 the kernels of a step took 20.0 ms before and 19.9 ms after an action on the job ``moe``. The steps take
-    33 ms and vary by 8 %, so that a shorter step proves nothing.
+    33 ms and vary by 8 %, so that a shorter step proves nothing. An action is a change of the job's settings or model.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", after_us, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * launched))
@@ -676,7 +677,8 @@ def test_override_files_are_judged_with_the_actions() -> None:
 def marked(run: str, conv_us: float, wall: Sequence[float], *, asked: Sequence[str] = (), **facts: object) -> Tables:
     """Return a run whose processes recorded which actions were applied, as ``capture --trace`` reads it.
 
-    ``asked`` has the actions that the processes were asked to apply. ``facts`` are added to these records.
+    ``asked`` has the actions (changes of settings or model) that the processes were asked to apply. ``facts`` are added
+    to these records.
     """
     seen = {"applied_asked": json.dumps({"settings": [*asked], "scripts": []}), **facts}
     return job(run, Kind(8, 100, 6, conv_us, 1000.0, 0.0, wall), more={"marks": seen})
@@ -693,7 +695,8 @@ def test_a_run_that_left_its_mark_is_judged_as_ever() -> None:
 def test_a_run_that_left_no_mark_of_what_it_was_asked_for_has_no_verdict() -> None:
     """If a process was asked to apply an action but did not report it, ``verify`` gives no verdict.
 
-    The job ran without the action. It was faster only because the machine was quieter.
+    The job ran without the action. It was faster only because the machine was quieter. An action is a change of the
+    job's settings or model.
     """
     found = judged(simple("before", 1000, steady(2500)), marked("after", 800, steady(2300), asked=["cudnn_benchmark"]))
     assert found.verdict == "time unknown"
@@ -703,7 +706,8 @@ def test_a_run_that_left_no_mark_of_what_it_was_asked_for_has_no_verdict() -> No
 def test_without_a_mark_equal_kernels_are_no_gain_of_an_action() -> None:
     """If no process reported the action and the same kernels ran, a faster step is not credited to the action.
 
-    Here logparse was not asked to apply the action. The program was expected to apply it itself.
+    Here logparse was not asked to apply the action. The program was expected to apply it itself. An action is a change
+    of the job's settings or model.
     """
     before, after = simple("before", 1000, steady(2500)), marked("after", 985, steady(2300))
     found = judged(before, after, times=([units(before)] * 3, [units(after)] * 3))

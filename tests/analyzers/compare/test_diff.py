@@ -278,7 +278,7 @@ def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
 
 
 def test_what_a_replay_alone_timed_is_not_the_runs_own() -> None:
-    """``diff`` ignores problems that a replay timed but that the job did not call.
+    """``diff`` ignores problems that a replay (timing of single calls) timed but that the job did not call.
 
     It neither reports such problems as vanished nor compares them. It compares replays only if the store has nothing
     else.

@@ -62,8 +62,8 @@ def test_the_narrowed_tables_give_the_same_findings_and_overrides(samples: Store
 def test_narrowed_tables_of_random_stores_give_the_same_findings_and_differences(seed: int, tmp_path: Path) -> None:
     """Random stores give the same findings and differences, whether all rows are read or only the needed ones.
 
-    A store has two runs of random sample logs and random find-db records. Their times, chosen solutions and devices
-    differ.
+    A store has two runs of random sample logs and random find-db records (MIOpen's solver times). Their times, chosen
+    solutions and devices differ.
     """
     draw = random.Random(seed)
     files = sorted(str(x) for x in SAMPLES.rglob("*") if x.is_file() and x.stat().st_size < 100_000)

@@ -15,7 +15,8 @@ from logparse.libraries.own.job_trials import Record, Seen
 def seen(ratio: float, pairs: int = 16, noise: float = 0.01, control: float = 0.0, seed: int = 0, **more: Any) -> Seen:
     """Return the record of a process that measured this ratio (time with the action / time without it).
 
-    ``control`` is the log ratio that the process measured for two equal versions. It should be 0.
+    ``control`` is the log ratio that the process measured for two equal versions. It should be 0. An action is a change
+    of the job's settings or model.
     """
     draw = random.Random(seed)
     logs = [math.log(ratio) + draw.gauss(0.0, noise) for _ in range(pairs)]

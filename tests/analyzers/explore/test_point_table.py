@@ -327,7 +327,7 @@ def test_an_unknown_layout_is_named_with_its_reason(store: Store) -> None:
 def test_devices_share_no_times(store: Store) -> None:
     """A run is shown only with times of its own device.
 
-    The store has find-dbs of three devices with different times.
+    The store has find-dbs (MIOpen's solver times) of three devices with different times.
     """
     times = {"gfx942": 100.0, "gfx90a": 400.0, "gfx1030": 900.0}
     for arch, us in times.items():

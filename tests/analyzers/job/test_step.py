@@ -442,7 +442,7 @@ def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_t
 
 
 def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
-    """An action that removes a kernel also saves the host time of its launch.
+    """An action (a change of settings or model) that removes a kernel also saves the host time of its launch.
 
     A step has 50 µs of host time without waits. This includes two launches of 2 µs each. One launch starts a
     convolution, the other one starts the kernel that transposes the convolution's input.

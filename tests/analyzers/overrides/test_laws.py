@@ -224,7 +224,7 @@ def test_the_list_knows_each_writers_format_before_it_is_imported() -> None:
 
 
 def test_overrides_of_the_samples_are_written(format: OverrideFormat) -> None:
-    """Most overrides of the samples are written.
+    """Most overrides of the samples (solutions to use instead of the library's choice) are written.
 
     The test above would also pass if every override were refused.
     """

@@ -202,7 +202,8 @@ def test_an_action_that_the_step_does_not_show_is_applied_only_by_name(
 ) -> None:
     """An action whose effect on the step is too small to see is not listed and is applied only if it is named.
 
-    A step of 500 µs waits for its host. The action saves ``saved_us`` of its GPU time.
+    A step of 500 µs waits for its host. The action saves ``saved_us`` of its GPU time. An action is a change of the
+    job's settings or model.
     """
     then = 2 * (270.0 - saved_us)
     action = replace(padded(2.0), now_us=540.0, then_us=then, low_us=then, high_us=then)

@@ -109,7 +109,7 @@ def test_a_budget_that_ends_between_processes_keeps_what_they_measured(tmp_path:
 def test_a_dry_run_is_that_of_its_stages(tmp_path: Path) -> None:
     """A dry run prints the stages that a replay would have: the search for faster solutions, and times for actions.
 
-    The convolutions are in NCHW, so that there is an action to time: channels_last.
+    The convolutions are in NCHW, so that there is an action (a change of settings or model) to time: channels_last.
     """
     store = store_of(tmp_path, [replace(SMALL_W, direction=x) for x in ("F", "B")])  # type: ignore[arg-type]
     both, actions, races = (list(verb.plan(store, Options(only=x)).blocks) for x in (None, "actions", "races"))

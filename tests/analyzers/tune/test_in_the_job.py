@@ -100,7 +100,10 @@ def alive(process: int) -> bool:
 def tried(
     folder: Path, ratios: Mapping[str, object], *actions: str, behaviour: str = "", **more: object
 ) -> tuple[Answer, list[list[str]]]:
-    """Try the actions in the fake job. Return the answer and the actions of each start."""
+    """Try the actions in the fake job. Return the answer and the actions of each start.
+
+    An action is a change of the job's settings or model.
+    """
     program, log = folder / "job.py", folder / "log"
     program.write_text(FAKE)
     command = [sys.executable, str(program), str(log), json.dumps(ratios), behaviour]
@@ -269,7 +272,8 @@ def test_what_is_printed(tmp_path: Path) -> None:
 def test_a_real_job_from_the_command_line(tmp_path: Path) -> None:
     """``logparse try`` measures the gain of an action in a real job, and ends the job once the gain is known.
 
-    The job has its own clock, by which a step takes half the time in channels_last.
+    The job has its own clock, by which a step takes half the time in channels_last. An action is a change of the job's
+    settings or model.
     """
     pytest.importorskip("torch")
     (tmp_path / "job.py").write_text(PROGRAM + "import os\nfor _ in range(100_000): step()\n")

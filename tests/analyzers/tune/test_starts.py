@@ -153,12 +153,15 @@ def test_tune_tells_of_a_job_that_goes_on_from_what_it_wrote(
 
 
 def not_applied(marks: Path) -> str:
-    """Return a reason if no process of a run recorded that it applied the action. Otherwise return ""."""
+    """Return a reason if no process of a run recorded that it applied the action. Otherwise return "".
+
+    An action is a change of the job's settings or model.
+    """
     return "" if list(marks.glob("applied_*")) else "tf32 left no mark"
 
 
 def test_runs_that_left_no_mark_are_not_compared(tmp_path: Path) -> None:
-    """Runs that did not apply the action are not compared.
+    """Runs that did not apply the action (a change of settings or model) are not compared.
 
     They ran the unchanged job, so a comparison would show nothing.
     """

@@ -181,8 +181,8 @@ def planted(
 def with_trials(tables: Tables, **ratios: float | str) -> Tables:
     """Add to the tables the records of two processes that tried actions in the job.
 
-    ``ratios`` maps an action to its step time divided by the present step time, or to a word that says how its trial
-    ended.
+    ``ratios`` maps an action (a change of settings or model) to its step time divided by the present step time, or to a
+    word that says how its trial ended.
     """
     rows = []
     for name, ratio in ratios.items():
@@ -202,7 +202,8 @@ def test_what_was_measured_in_the_job_comes_first_and_is_applied(
     """``tune`` applies the action that made the job faster in a trial, not the action that a replay prefers.
 
     By the replay alone it would apply ``cudnn_benchmark``, because its kernels take less time. But a trial in the job
-    showed that the job gets no faster with it. So ``channels_last`` is applied.
+    showed that the job gets no faster with it. So ``channels_last`` is applied. An action is a change of the job's
+    settings or model.
     """
     before = images("before", 1000, 1200, both=0.69)
     found = recommend(with_trials(before, channels_last=0.8, cudnn_benchmark=1.0), Settings())

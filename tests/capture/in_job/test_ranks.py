@@ -258,7 +258,7 @@ def tried(kind: str, folder: Path) -> list[Record]:
 def test_a_sharded_call_is_compared_and_the_job_stays_as_it_was(tmp_path: Path, kind: str) -> None:
     """A job with sharded parameters computes the same bits with and without a trial.
 
-    Its parameters are sharded as before, and the results with the action are compared.
+    Its parameters are sharded as before, and the results with the action (a change of settings or model) are compared.
     """
     compared = "output" if "fsdp" in kind else "output and gradients"
     for record in tried(kind, tmp_path):
@@ -280,7 +280,7 @@ def test_a_repeat_that_fails_is_refused_in_all_ranks(tmp_path: Path, kind: str, 
     """If one rank cannot compare the results with an action, all ranks refuse the action.
 
     The repeated call raises an error in a block, or it returns no number in rank 1 alone. No rank repeats a further
-    call, in which it would wait for the other rank.
+    call, in which it would wait for the other rank. An action is a change of the job's settings or model.
     """
     for record in tried(kind, tmp_path):
         (attention,) = record.seen

@@ -69,7 +69,10 @@ CHANGES: Mapping[str, tuple[tuple[Python, ...], str]] = {
     "fused_epilogue": ((Python("model = fuse_epilogues(model, ('tanh',))"),), "epilogue"),
     "fused_gelu_tanh": ((Python("model = fuse_epilogues(model, ('none', 'tanh'))"),), "epilogue"),
 }
-"""For each action, the lines of ``apply.py`` that change a model, and the module with the needed definitions."""
+"""For each action, the lines of ``apply.py`` that change a model, and the module with the needed definitions.
+
+An action is a change of the job's settings or model.
+"""
 
 
 def trained(steps: int = 2) -> tuple[Any, Any]:
@@ -160,7 +163,7 @@ def test_on_is_what_apply_does_and_off_restores_every_bit(name: str, tmp_path: P
 def test_a_model_that_trains_while_it_is_on_keeps_what_it_learned(name: str) -> None:
     """A model that trains while an action is switched on and off learns the same as a model without switches.
 
-    The losses and the final parameters are equal up to rounding.
+    The losses and the final parameters are equal up to rounding. An action is a change of the job's settings or model.
     """
     plain, of_plain = trained()
     net, optimizer = trained()
@@ -198,7 +201,7 @@ def test_the_optimizer_has_the_layout_of_its_parameters_while_it_is_on() -> None
 
 
 def test_what_the_job_does_meanwhile_stays() -> None:
-    """Changes that the job makes while an action is on stay after the action is off.
+    """Changes that the job makes while an action (a change of settings or model) is on stay after the action is off.
 
     These are the job's own hooks, the mode (training or evaluation) of modules that the action had replaced, and new
     optimizer state.

@@ -163,7 +163,8 @@ def test_another_result_is_not_offered(run: Any) -> None:
 def test_a_result_that_is_not_finite_is_no_same_result(by: str, ended: str, run: Any) -> None:
     """If the model returns infinite numbers or NaN with or without the action, the action is not accepted.
 
-    In the first case the numbers are not finite without the action, in the second case with it.
+    In the first case the numbers are not finite without the action, in the second case with it. An action is a change
+    of the job's settings or model.
     """
     ran = run(
         "forward = Net.forward\n"
@@ -243,7 +244,8 @@ def test_an_exception_outside_of_modules_is_named_and_stays_the_job_s(tmp_path: 
     """If the job fails because of an action, the trial ends as "broken" with the job's own exception as the reason.
 
     The action changes the strides of the parameters, and the job raises an exception because of that. Python prints the
-    reason of a process's end only if the program is the whole process.
+    reason of a process's end only if the program is the whole process. An action is a change of the job's settings or
+    model.
     """
     program, plan = tmp_path / "job.py", tmp_path / "asked.json"
     check = "    assert model[0].weight.is_contiguous(), 'the layout'"
@@ -414,7 +416,8 @@ def test_a_state_read_between_forward_and_backward(run: Any) -> None:
     """If the job reads its state between forward and backward while an action is on, the trial is refused with the
     reason.
 
-    The padded rows could not be removed without an error in the job's next backward pass.
+    The padded rows could not be removed without an error in the job's next backward pass. An action is a change of the
+    job's settings or model.
     """
     ran = run(
         f"{ODD}for number in range(150):\n    loss = model(images).square().mean()\n"

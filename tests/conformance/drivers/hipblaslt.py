@@ -10,7 +10,8 @@ TYPES = "NS_8GemmTypeE18hipblasOperation_tS2_11hipDataTypeS3_S3_S3_20hipblasComp
 GET_ALL = f"_ZN13hipblaslt_ext11getAllAlgosEPv{TYPES}RSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS6_EE"
 """Mangled name of hipblaslt_ext::getAllAlgos.
 
-The function loads the kernels of some types without reading the override file.
+The function loads the kernels of some types without reading the override file (solutions to use instead of the
+library's choice).
 """
 POINTERS = "PvP27hipblasLtMatmulDescOpaque_tPKvS5_P29hipblasLtMatrixLayoutOpaque_tS5_S7_S5_S5_S7_S1_S7_"
 CONSTRUCT = f"_ZN13hipblaslt_ext4GemmC1E{POINTERS}"

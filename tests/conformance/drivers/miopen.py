@@ -119,7 +119,7 @@ class Library:
         return first.solver, self.launched().decode().splitlines()
 
     def find(self, one):
-        """Time all solvers, as PyTorch does with ``benchmark``. This writes the user find-db.
+        """Time all solvers, as PyTorch does with ``benchmark``. This writes the user find-db (MIOpen's solver times).
 
         Returns the algorithm and the time (ms) of each solver.
         """
