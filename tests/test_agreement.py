@@ -160,7 +160,7 @@ def test_top_shows_the_pick_of_calls_that_no_log_counts(store: Store) -> None:
 
 
 def test_calls_count_as_those_of_the_linked_problem_with_a_pick(store: Store) -> None:
-    """``top``, the page and ``recommend`` merge the calls of linked problems by the same rule.
+    """``top``, the HTML page and ``recommend`` merge the calls of linked problems by the same rule.
 
     If two log texts may be the same problem, the calls are counted for the text whose solution is known.
     """

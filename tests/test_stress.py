@@ -1,4 +1,4 @@
-"""Test of a page, a replay and an ingest that use one store at the same time.
+"""Test of an HTML page, a replay and an ingest that use one store at the same time.
 
 Each of them does the same as if it ran alone.
 """

@@ -31,7 +31,7 @@ LINK = '<a href="http://outside.example/">x</a>'
 
 
 def part(client: FlaskClient, name: str, **given: object) -> dict[str, Any]:
-    """Request a part of the page as the browser does, and return the answer's JSON."""
+    """Request a part of the HTML page as the browser does, and return the answer's JSON."""
     answer = client.post(f"/part/{name}", json=given)
     assert answer.status_code == 200, answer.text
     return dict(answer.get_json())
@@ -93,7 +93,7 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="session")
 def sampled_points(sampled: Store) -> pd.DataFrame:
-    """Return the page's table of problems for the store ``sampled``. Tests must not change it."""
+    """Return the HTML page's table of problems for the store ``sampled``. Tests must not change it."""
     return store_points(sampled)
 
 
@@ -121,8 +121,8 @@ class _Here:
 def reading_here() -> Iterator[None]:
     """Let pages read their stores in the current process, which saves seconds per test.
 
-    A page normally starts two processes, which first import many modules. ``os.nice`` is left out, because it would
-    slow down the current process.
+    An HTML page normally starts two processes, which first import many modules. ``os.nice`` is left out, because it
+    would slow down the current process.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "_started", _Here)

@@ -1,4 +1,4 @@
-"""Build the page's table of problems (``points``) from DataFrames, which stand in for the views of a store."""
+"""Build the HTML page's table of problems (``points``) from DataFrames, which stand in for the views of a store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     "facts": dict.fromkeys(("source_id", "run", "name", "value"), _TEXT),
 }
-"""Columns of the store's views that the page's table needs.
+"""Columns of the store's views that the HTML page's table needs.
 
 If a DataFrame in a test lacks a column, the column's values are unknown.
 """
@@ -58,7 +58,7 @@ def points(
     compared: pd.DataFrame | None = None,
     findings: Sequence[Finding] = (),
 ) -> pd.DataFrame:
-    """Return the page's table of problems, made from DataFrames with the columns of the store's views.
+    """Return the HTML page's table of problems, made from DataFrames with the columns of the store's views.
 
     * ``problems`` is ``gemm_problems``, ``conv_problems`` or both.
     * ``calls`` and ``links`` decide which texts are merged into one problem, as in ``logparse top``.

@@ -1,4 +1,4 @@
-"""Tests of the page and the report in a real headless Chromium. Most tests go through a whole session of a user.
+"""Tests of the HTML page and the report in a real headless Chromium. Most tests go through a whole session of a user.
 
 The tests need Playwright and Debian's chromium (``apt-get install chromium``). If the environment variable CI is set,
 both must be there, because a browser test that skips itself shows nothing.
@@ -33,7 +33,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
          "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")  # fmt: skip
 SECONDS = 120_000  # upper limit of a wait, in ms: a machine with other work is slow
 ASKING = """!!document.querySelector('#content[aria-busy=true]')"""
-"""JavaScript that is true while the page waits for an answer."""
+"""JavaScript that is true while the HTML page waits for an answer."""
 
 
 WINDOW: ViewportSize = {"width": 1400, "height": 1000}
@@ -89,7 +89,7 @@ def visit(browser: Browser) -> Visit:
 def tab(browser: Browser) -> Iterator[Visit]:
     """Return the browser tab that all tests use, one after the other.
 
-    Sharing saves time: loading the page takes 4 s of CPU, and going to another view of a loaded page takes 0.4 s.
+    Sharing saves time: loading the HTML page takes 4 s of CPU, and going to another view of a loaded page takes 0.4 s.
     """
     made = visit(browser)
     yield made
@@ -165,7 +165,7 @@ def ready(page: Page) -> None:
 
 
 def show(page: Page, address: str) -> None:
-    """Go to a view of the page.
+    """Go to a view of the HTML page.
 
     If the tab already has a page of this server, go to the view within the page, as the page's own links do. The
     function returns after the page has made no request for a quarter of a second.
@@ -192,7 +192,7 @@ def show(page: Page, address: str) -> None:
 
 
 def still(page: Page, found: Locator) -> FloatRect:
-    """Wait until the page is at rest, and return the element's box in the window.
+    """Wait until the HTML page is at rest, and return the element's box in the window.
 
     The page is at rest if it neither scrolls nor requests anything to draw. Closing a problem causes both, and so does
     the arrival of the analyzers' results.
@@ -251,7 +251,7 @@ def drag(page: Page, where: str, left: float, top: float, right: float, bottom: 
 
 
 def hovered(page: Page, where: str) -> str:
-    """Return the hover text of a chart's first mark, as the page shows it."""
+    """Return the hover text of a chart's first mark, as the HTML page shows it."""
     page.emulate_media(reduced_motion="reduce")
     box = still(page, page.locator(f"{where} .scatterlayer .point").first)
     page.mouse.move(box["x"] + box["width"] / 2 + 30, box["y"])
@@ -336,7 +336,7 @@ def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo:
 
 
 def test_the_keyboard_leads_everywhere_and_the_url_is_the_state(seen: Visit, demo: Served) -> None:
-    """Everything on the page can be reached by keyboard, and the URL holds the whole state of the page.
+    """Everything on the HTML page can be reached by keyboard, and the URL holds the whole state of the page.
 
     The session begins with a link that somebody else sent. The keyboard alone then works filters, search, table and
     card. Sorting, column filters and export come last.
@@ -674,7 +674,9 @@ def test_points_are_drawn_where_there_is_no_webgl(alone: Visit, both: Served, re
 
 @pytest.mark.nightly
 def test_a_report_prints_whole(seen: Visit, reports: dict[str, Path]) -> None:
-    """On paper every chart and row has light colours and fits the page. Afterwards the screen looks as before."""
+    """A printed report has light colours, and every chart and row fits the paper. Afterwards the screen looks as
+    before.
+    """
     page = seen.page
     page.goto(reports["demo"].as_uri())
     page.wait_for_selector("#table tbody tr")

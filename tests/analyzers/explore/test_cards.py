@@ -1,4 +1,4 @@
-"""Tests that the page never contradicts itself about a problem or a remedy. They use random stores."""
+"""Tests that the HTML page never contradicts itself about a problem or a remedy. They use random stores."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def rows_of(store: Store, made: Analysis) -> list[dict[Any, Any]]:
 
 
 def texts(component: Any) -> str:
-    """Return all text of a page element and its children."""
+    """Return all text of an element of the HTML page and of its children."""
     if isinstance(component, list | tuple):
         return " ".join(texts(x) for x in component)
     children = getattr(component, "children", component)
@@ -155,7 +155,7 @@ def test_a_time_alone_saves_nothing(store: Store) -> None:
 
 @pytest.mark.parametrize("others", [[], ["skipped"], ["failed"], ["ok"]], ids=["alone", "skipped", "failed", "slower"])
 def test_what_a_pick_loses_is_known_where_another_solution_was_tried(store: Store, others: Sequence[Status]) -> None:
-    """The page distinguishes "no other solution was tried" from "no other solution is faster".
+    """The HTML page distinguishes "no other solution was tried" from "no other solution is faster".
 
     Table, CSV, card, sums and the view ``regret`` must all do so.
     """

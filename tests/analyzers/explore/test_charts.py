@@ -1,4 +1,4 @@
-"""Tests of the page's charts as data: they equal reviewed golden files, and some rules hold for all charts."""
+"""Tests of the HTML page's charts as data: they equal reviewed golden files, and some rules hold for all charts."""
 
 from __future__ import annotations
 

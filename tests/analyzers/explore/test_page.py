@@ -1,4 +1,4 @@
-"""Tests of the page's server without a browser: who gets an answer, what is sent, and what a CSV contains."""
+"""Tests of the HTML page's server without a browser: who gets an answer, what is sent, and what a CSV contains."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_click_in_a_chart_answers_with_a_url(client: FlaskClient) -> None:
 def test_rows_come_as_the_table_asks(client: FlaskClient) -> None:
     """The server sends the rows that the table requests, sorted and cut as requested.
 
-    It ignores anything in a request that the page never sends.
+    It ignores anything in a request that the HTML page never sends.
     """
     by_time = part(client, "rows", search="", start=0, end=100, sort=[{"colId": "time_us", "sort": "asc"}], filter={})
     times = [x["time_us"] for x in by_time["rows"]]
@@ -232,7 +232,7 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
 
 @pytest.mark.parametrize("open_run", ["before", "after"])
 def test_compare_joins_an_unknown_layout_as_diff_does(tmp_path: Path, open_run: str) -> None:
-    """If a problem has no layout, the page compares it with the only problem of the other run that fits it.
+    """If a problem has no layout, the HTML page compares it with the only problem of the other run that fits it.
 
     ``logparse diff`` does the same.
     """
@@ -325,7 +325,7 @@ def test_what_other_sites_load_from_the_page_is_refused(
 
 
 def test_the_page_opens_the_run_with_the_most_to_gain(tmp_path: Path) -> None:
-    """The page opens with the run that has the most time to gain, which may not be the latest run.
+    """The HTML page opens with the run that has the most time to gain, which may not be the latest run.
 
     After a change the latest run may have nothing left to do. A large store opens with its latest run.
     """

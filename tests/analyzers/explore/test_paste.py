@@ -1,4 +1,4 @@
-"""Tests of the page's advice for one problem: a sentence, a command and an override row to copy.
+"""Tests of the HTML page's advice for one problem: a sentence, a command and an override row to copy.
 
 If there is no such row, the page states the reason.
 """
@@ -55,7 +55,7 @@ def test_a_losing_pick_gets_the_row_that_the_library_reads(told: pd.Series) -> N
 
 
 def test_what_recommend_does_not_propose_has_no_row(told: pd.Series) -> None:
-    """The page shows a row for the library's override file only if ``recommend`` proposes it.
+    """The HTML page shows a row for the library's override file only if ``recommend`` proposes it.
 
     A best known time alone proves no gain.
     """

@@ -1,4 +1,4 @@
-"""Tests that the page's table of problems, made by SQL, equals the values that Python code computes."""
+"""Tests that the HTML page's table of problems, made by SQL, equals the values that Python code computes."""
 
 from __future__ import annotations
 

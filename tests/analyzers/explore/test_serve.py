@@ -1,4 +1,4 @@
-"""Tests of the steps from the command ``explore`` to the page's first answer, and of their order."""
+"""Tests of the steps from the command ``explore`` to the HTML page's first answer, and of their order."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, m
 def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> None:
     """Text that a library prints to standard output does not disturb the reader process's progress reports.
 
-    A progress bar that DuckDB printed once ended the page of a large store.
+    A progress bar that DuckDB printed once ended the HTML page of a large store.
     """
     with child._reports() as reports:
         os.write(1, b"50%")

@@ -99,7 +99,7 @@ def test_many_works_are_joined_and_the_open_problem_is_marked() -> None:
 def test_each_kind_of_work_has_one_colour_of_its_own(place: int) -> None:
     """Each kind of GPU work has its own colour, and no two colours look alike.
 
-    The page's style sheet has the same colours as the charts.
+    The HTML page's style sheet has the same colours as the charts.
     """
     sheets = re.findall(r":root[^{]*\{( --k-[^}]*)\}", CSS.read_text(encoding="utf-8"))
     stated = dict(re.findall(r"--k-([\w-]+): (#\w+);", sheets[place]))

@@ -57,7 +57,7 @@ def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> N
     """If the log has more calls than the trace, all calls are counted with the traced time.
 
     The log has 100 calls, the trace ten of them. In the trace a call takes 120 µs, alone it takes 100 µs. So all 100
-    calls are counted with 120 µs each. The page uses 120 µs, too.
+    calls are counted with 120 µs each. The HTML page uses 120 µs, too.
     """
     t = tables(
         calls=[call(ONE, count=100), call(ONE, count=10, category="profiler", source_id="t")],
