@@ -68,7 +68,7 @@ def test_other_json_is_left_alone(data: bytes) -> None:
 
 
 def test_the_cus_of_an_rdna_device_are_counted_as_hip_does() -> None:
-    """The fact for the number of compute units has HIP's number, even if the file has the larger number of rocminfo.
+    """The stored number of compute units is HIP's number, even if the file has the larger number of rocminfo.
 
     HIP counts pairs of CUs on RDNA, rocminfo counts CUs. A file that was written by hand, or by an older version on a
     machine without PyTorch, has rocminfo's number.

@@ -467,7 +467,8 @@ def test_a_job_that_ends_before_it_settles_has_a_sentence() -> None:
 def ranks(run: str, ratio: float, other: Mapping[str, object], alive: bool = True) -> Tables:
     """Return a run of two ranks.
 
-    ``other`` adds facts to the steps of the second rank. If ``alive`` is false, the second rank has no trace.
+    ``other`` adds facts (names with values) to the record of the second rank's steps. If ``alive`` is false, the second
+    rank has no trace.
     """
     more: dict[str, Mapping[str, object]] = {
         "units": {"rank": 0, "ranks": 2},

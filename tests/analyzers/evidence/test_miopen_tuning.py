@@ -156,7 +156,7 @@ def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
 
 
 def test_one_of_the_two_solvers_is_known_to_be_in_the_build() -> None:
-    """At least one of the two written solvers is known to be in the target's MIOpen build.
+    """An override for MIOpen names two solvers, of which at least one is known to be in the target's MIOpen build.
 
     MIOpen overwrites a record if its build has none of the record's solvers, and a shipped record may come from another
     build.

@@ -62,10 +62,10 @@ def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
 
 
 def test_a_problem_counts_as_the_units_that_made_it() -> None:
-    """A problem has the weight of the batches that called it.
+    """When traced calls are scaled to the whole run, a call has the weight of the batches that made it.
 
-    One of four traced batches was large, but three of four batches of the run are large. So a problem of a large batch
-    has the weight 3, and a problem of a small batch the weight 1/3.
+    One of four traced batches was large, but three of four batches of the run are large. So a call of a large batch has
+    the weight 3, and a call of a small batch the weight 1/3.
     """
     given = server()
     given = replace(given, kernels=given.kernels.assign(problem=["gemm large", "gemm small"]))

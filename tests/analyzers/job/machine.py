@@ -38,7 +38,7 @@ class Do(NamedTuple):
 def program(seed: int) -> list[Do]:
     """Return a random step of a few dozen kernels.
 
-    The host, one of the streams, or waiting limits the step.
+    The time of the step is limited by the host, by a stream, or by waits.
     """
     chance = random.Random(seed)
     host, device = chance.choice([5.0, 20.0, 60.0]), chance.choice([5.0, 20.0, 60.0])

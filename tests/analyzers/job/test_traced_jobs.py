@@ -101,9 +101,10 @@ def decoding(pid: int = 7, **header: object) -> MadeTrace:
 
 
 def capturing(annotation: str = "", ran: int = 2, step: bool = False) -> MadeTrace:
-    """Return the trace in which the graph of ``decoding`` is captured. The capture takes 48 ms of host time.
+    """Return a trace in which a CUDA graph is captured. The capture takes 48 ms of host time.
 
-    ``ran`` is the number of kernels that ran before and after the capture.
+    It is the graph that the trace of ``decoding`` launches. ``ran`` is the number of kernels that ran before and after
+    the capture.
     """
     trace = MadeTrace()
     for i in range(ran):

@@ -36,7 +36,10 @@ PRODUCTS: dict[str, tuple[str, dict[str, str], str, str]] = {
     "block-scaled": ("f8_r", {"scaleA": "3", "scaleB": "3"}, "--scaleA 1 --scaleB 1 ", "--scaleA 3 --scaleB 3 "),
     "row-scaled": ("f8_r", {"scaleA": "2", "scaleB": "2"}, "--scaleA 1 --scaleB 1 ", "--scaleA 2 --scaleB 2 "),
 }  # fmt: skip
-"""For each pair of such products: type, cells of the special product's row, and the log flags of both calls."""
+"""Pairs of matrix products with the same hipBLASLt key that need different kernels.
+
+Each pair has a type, the cells of the special product's row, and the log flags of both calls.
+"""
 
 
 def entry(index: int, us: float, kind: str, **cells: str) -> str:

@@ -132,7 +132,7 @@ STRIDES = {"a": "--stride_a 8704 ", "b": "--stride_b 4096 ", "c": "--stride_c 20
 def test_rows_that_a_logged_call_finds(
     function: str, strides: dict[str, str], trans: str, kind: str, served: list[str]
 ) -> None:
-    """For a logged call, the look-up finds the rows that rocBLAS 5.2 was seen to take.
+    """For a logged call, logparse finds the same rows of the override file that rocBLAS 5.2 was seen to use.
 
     Each function of rocBLAS has its own row or none, even for the same product.
     """

@@ -17,7 +17,7 @@ from tests.analyzers.replay.test_trial import COPY, PICK, ColdAfterRefresh
 
 
 def scripted(*readings_us: float) -> SteadyClock:
-    """Return a steady clock whose readings are given. It has settled at the first reading.
+    """Return a ``SteadyClock`` that gets these readings. It has settled at the first one.
 
     Each later reading is repeated three times, because a check takes three readings.
     """
