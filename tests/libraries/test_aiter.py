@@ -1,4 +1,4 @@
-"""Tests of AITER's tables: headers of all versions, the conversion to column-major problems, and states of rows."""
+"""Tests of aiter's tables: headers of all versions, the conversion to column-major problems, and states of rows."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def overrides(name: str) -> list[Override]:
 
 
 def test_text_to_object_to_text() -> None:
-    """An AITER table that is read and written again has the same columns.
+    """An aiter table that is read and written again has the same columns.
 
     The exceptions are err_ratio, tflops and bw, which are computed.
     """

@@ -1,6 +1,6 @@
-"""Tests of logparse's reader and writer of AITER's tables and log lines, compared with AITER's own code from PyPI.
+"""Tests of logparse's reader and writer of aiter's tables and log lines, compared with aiter's own code from PyPI.
 
-``make test`` fetches the wheel, or ``AITER_WHEEL`` names it. AITER itself needs ROCm and a GPU to be imported. So its
+``make test`` fetches the wheel, or ``AITER_WHEEL`` names it. aiter itself needs ROCm and a GPU to be imported. So its
 modules that write and read files run unchanged, and the rest is replaced: the GPU's facts, the kernels and their timing
 (the times are invented here), the compiled padding of M (no padding), and the base package.
 """
@@ -59,7 +59,7 @@ SHAPES = [
 
 
 class Aiter:
-    """AITER's modules by name, and the lines that they log."""
+    """aiter's modules by name, and the lines that they log."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._patch, self._folder, self.lines = patch, folder, list[str]()
@@ -136,7 +136,7 @@ def _without_device(function: Any) -> Any:
 
 
 class Timed:
-    """Replacement for ``Gemm`` of AITER's package gradlib, which runs on a GPU.
+    """Replacement for ``Gemm`` of aiter's package gradlib, which runs on a GPU.
 
     It has two right solutions, and a faster one with wrong values.
     """

@@ -1,4 +1,4 @@
-"""Tests of AITER's lines in a server's log: real and invented lines, processes, shapes to tune, damage."""
+"""Tests of aiter's lines in a server's log: real and invented lines, processes, shapes to tune, damage."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_calls_are_those_of_the_process_that_the_line_names(store: Store) -> Non
 
 
 def test_a_call_links_to_the_row_that_serves_it(store: Store) -> None:
-    """The shape in AITER's log and the shape in its tuned table are the same problem.
+    """The shape in aiter's log and the shape in its tuned table are the same problem.
 
     Fields that only the log or only the table states may differ.
     """
@@ -91,7 +91,7 @@ BF16 = "shape is M:{}, N:2, K:3 dtype='torch.bfloat16'"
 
 
 def test_every_shape_is_written_whatever_its_line_states() -> None:
-    """All shapes that AITER found in no tuned table are written for the tuner.
+    """All shapes that aiter found in no tuned table are written for the tuner.
 
     There are two files if only some log lines state a type, because a tuner reads one set of columns per file.
     """

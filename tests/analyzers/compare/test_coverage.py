@@ -222,9 +222,9 @@ def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path)
 
 
 def test_a_servers_log_states_what_aiter_looks_up(store: Store, tmp_path: Path) -> None:
-    """For AITER's 8-bit tables, coverage names the shapes without a row, and each padded M that would serve them.
+    """For aiter's 8-bit tables, coverage names the shapes without a row, and each padded M that would serve them.
 
-    The shapes come from a server's log, in which AITER states each shape that it looks up.
+    The shapes come from a server's log, in which aiter states each shape that it looks up.
     """
     table, missed = "a8w8_bpreshuffle_tuned_gemm.csv", "not found tuned config in /x/{}, will use default config!"
     log = tmp_path / "server.log"

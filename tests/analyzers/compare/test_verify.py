@@ -333,7 +333,7 @@ def test_lint_renderings() -> None:
 
 
 def test_tables_of_aiter_are_judged_by_a_servers_log(store: Store, tmp_path: Path) -> None:
-    """``verify`` judges AITER's tuned tables by the log of a server.
+    """``verify`` judges aiter's tuned tables by the log of a server.
 
     The log names kernels, not indices. A row took effect if the log's line for the shape names the row's kernel or no
     kernel.

@@ -98,7 +98,7 @@ def test_another_build_is_refused_and_an_unknown_one_needs_a_word(tmp_path: Path
 def test_a_row_that_its_own_library_drops_is_not_converted() -> None:
     """Rows that their own library would not find are not converted.
 
-    The last row has no number for M. So pandas reads the whole column as texts, and AITER finds no row at all.
+    The last row has no number for M. So pandas reads the whole column as texts, and aiter finds no row at all.
     """
     made = convert([AITER], "hipblaslt", FACTS, same_build=True)
     assert not made.files

@@ -52,9 +52,9 @@ CALL = "gfx942,304,{},256,5120,False,torch.bfloat16,torch.bfloat16,False,False"
 
 
 def test_tables_of_aiter(tmp_path: Path) -> None:
-    """A merged AITER table has one row per key, and lint finds nothing wrong.
+    """A merged aiter table has one row per key, and lint finds nothing wrong.
 
-    Two rows with the same key make AITER's reader raise an error.
+    Two rows with the same key make aiter's reader raise an error.
     """
     one = AITER + f"{CALL.format(64)},hipblaslt,7,0,10.5,\n{CALL.format(8)},hipblaslt,8,0,inf,\n"
     two = (

@@ -140,7 +140,7 @@ def test_parameters_by_which_the_library_divides_are_not_0(parameters: str, cras
     ],
 )
 def test_split_k_without_its_workspace(solver: str, parameters: str, version: str, warned: bool) -> None:
-    """Lint warns of split-K parameters in MIOpen versions that reserve no workspace for them.
+    """Lint warns of a split-K reduction if this version of MIOpen gives it too little workspace (up to 3.5.0).
 
     If the version is unknown, there is no warning.
     """
