@@ -46,8 +46,9 @@ that are too large. One number is in Arabic digits, and one exceeds Python's own
 
 @cache
 def seeds() -> Mapping[str, Sequence[tuple[str, bytes]]]:
-    """Return for each format the names and contents of samples: whole files, or the lines or blocks that the format
-    reads.
+    """Return the names and contents of samples of each format.
+
+    They are whole files, or the lines or blocks that the format reads.
     """
     out: dict[str, list[tuple[str, bytes]]] = {format.name: [] for format in FORMATS}
     for path in SAMPLE_FILES:

@@ -149,9 +149,7 @@ def add(folder: Path, *names: str) -> None:
 
 
 def test_what_a_program_cannot_follow(tmp_path: Path) -> None:
-    """Links within the output folder are followed. A link that leads out of it is an error, for a file and for a
-    folder.
-    """
+    """Links within the output folder are followed. A link that leads out of it, to a file or folder, is an error."""
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     outside.mkdir()

@@ -88,8 +88,9 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 
 
 def test_exactly_one_format_recognises_a_sample() -> None:
-    """Exactly one format recognises a sample that is a whole file. If a sample is a stream of lines, some format reads
-    a line.
+    """Exactly one format recognises a sample that is a whole file.
+
+    If a sample is a stream of lines, some format reads a line.
     """
     for sample in SAMPLE_FILES:
         file = InputFile(str(sample))

@@ -156,8 +156,7 @@ def test_every_field_separates_two_problems_or_is_marked_unknown(name: str, base
 
 
 def test_a_number_of_compute_units_may_be_all_of_the_device() -> None:
-    """A call that may use all compute units is linked to a call that states a number of them, but not as an exact
-    match.
+    """A call that may use all compute units is linked, but not exactly, to a call that states a number of them.
 
     cuBLAS states the number with every classic call. 132 on an H200 means all units. A user may set fewer.
     """

@@ -107,9 +107,7 @@ def kind_of_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 def test_every_verb_in_every_format_on_every_kind_of_store(
     kind_of_store: tuple[str, str], verb: str, tmp_path: Path
 ) -> None:
-    """Each subcommand gives an answer with the documented columns and types, or an error in one line, never a
-    traceback.
-    """
+    """Each subcommand gives an answer with the documented columns and types, or an error in one line."""
     kind, store = kind_of_store
     words = [word.format(store=store, out=tmp_path / "out") if "{" in word[:1] else word for word in VERBS[verb]]
     words += [] if verb in (*WITHOUT_STORE, "verify", "diff") else ["--store", store]

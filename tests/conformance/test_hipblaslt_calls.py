@@ -228,9 +228,7 @@ A bench line states f32_r for them, but the library looks up the call's own type
 
 
 def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Path) -> None:
-    """The library uses a row that is written from a call's Trace line, but not a row from a bench line with another
-    key.
-    """
+    """The library uses a row written from a call's Trace line, but not a row from a bench line with another key."""
     some = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20, "scale": F32}
     calls = [some | {"types": types, "compute": compute} for types, compute in ASKED]
     device = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}

@@ -273,8 +273,9 @@ def test_miopen_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:
         own = found(b"")
 
         def ask(data: bytes) -> list[int | str]:
-            """Return the solver's number for each convolution, or "own" if solver and time equal the library's own
-            estimate.
+            """Return the solver's number for each convolution.
+
+            It is "own" if solver and time equal the library's own estimate.
             """
             return ["own" if x is None or x == y else x[0] for x, y in zip(found(data), own, strict=True)]
 

@@ -68,9 +68,7 @@ def product(kind: str = "f16_r", trans: str = "NN", **fields: Any) -> GemmProble
 
 
 def judged(loop: Loop, backend: str, problems: Sequence[Problem], most: int) -> list[list[tuple[float, str]]]:
-    """Return, per problem, the error of each of the library's first solutions and a text that says what is wrong with
-    it.
-    """
+    """Return, per problem, the error of each of the library's first solutions and a text that names its fault."""
     lines = loop.run(*loop.job("checks", backend, [x.text for x in problems], most)).splitlines()
     return [json.loads(line) for line in lines]
 

@@ -47,8 +47,9 @@ def applied(tmp_path: Path) -> Any:
 
 
 class Masked(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """A model whose output layer shares the embedding's weights. The model also refers to the layer's bias (as in
-    BERT).
+    """A model whose output layer shares the embedding's weights.
+
+    The model also refers to the layer's bias, as in BERT.
     """
 
     def __init__(self) -> None:

@@ -236,8 +236,7 @@ def test_another_mix_of_batches_is_no_gain() -> None:
 
 
 def test_kinds_that_one_run_lacks_are_left_out_and_stated() -> None:
-    """If the second run has no trace of one batch size, the verdict is for the other batch sizes, and the output says
-    it.
+    """If the second run has no trace of one batch size, the verdict is for the other batch sizes, as the output states.
 
     Batch 16 is missing. It takes 300 of 1350 µs in the first run, so 78 % of the time can be compared.
     """
@@ -310,8 +309,7 @@ def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
 
 @pytest.mark.parametrize("wall_us", [3000, 1900])
 def test_what_kernels_do_not_explain_of_two_runs_at_two_times_is_of_the_host(wall_us: float) -> None:
-    """If the wall time changes by more than the kernels explain, there is no verdict, because the host may be the
-    reason.
+    """If the wall time changes by more than the kernels explain, there is no verdict. The host may be the reason.
 
     Two jobs on H200s showed this:
 
@@ -405,8 +403,7 @@ def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     ],
 )
 def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, launched: float, verdict: str) -> None:
-    """If the kernels and their launches take as long as before, the action "had no effect", even if the steps vary a
-    lot.
+    """If the kernels and their launches take as long as before, the action "had no effect", however the steps vary.
 
     On an H200 the kernels of a step took 20.0 ms before and 19.9 ms after an action on the job ``moe``. The steps take
     33 ms and vary by 8 %, so that a shorter step proves nothing. An action is a change of the job's settings or model.
@@ -527,8 +524,7 @@ def by_turns(*us: float, kind: str = "float16[8, 3]") -> list[dict[str, float]]:
 
 
 def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
-    """If two jobs run in alternation, each stretch of one job is compared with the neighbouring stretch of the other
-    job.
+    """If two jobs run in alternation, each stretch of one job is compared with its neighbour of the other job.
 
     The two jobs take 100 and 80. Some stretches of each are disturbed, and the host is slower for a while. Because
     neighbours are compared, the result is still 20.

@@ -96,8 +96,7 @@ def test_another_solution_ran() -> None:
 
 
 def test_a_solution_that_ran_before_too_proves_nothing() -> None:
-    """If the library ran the file's solution even before it had the file, ``verify`` finds no proof that the file was
-    read.
+    """If the library ran the file's solution even without the file, ``verify`` finds no proof that it read the file.
 
     The library chooses this solution whether or not it reads the file. Only a row that changes the choice is a proof.
     """
@@ -231,8 +230,7 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
 def test_a_call_with_too_little_workspace_does_not_take_the_row(
     need: int | None, given: list[int | None], state: str, reason: str
 ) -> None:
-    """If a call gives less workspace than the solution of its override row needs, coverage reports a miss and the
-    reason.
+    """If a call gives less workspace than the solution of its override row needs, coverage reports a miss and why.
 
     hipBLASLt skips such a solution. The need is known only from a measurement, because neither the solution's index nor
     the file states it.
@@ -249,8 +247,7 @@ def test_a_call_with_too_little_workspace_does_not_take_the_row(
 
 @pytest.mark.parametrize(("given", "covered"), [([0], ("hit", "")), ([0, 8192], None)])
 def test_what_ran_had_enough_workspace(given: list[int | None], covered: tuple[str, str] | None) -> None:
-    """If the log shows that the solution of an override row ran, the row took effect, whatever workspace the calls
-    state.
+    """If the log shows that an override row's solution ran, the row took effect, whatever workspace the calls state.
 
     If the problem has several calls with different workspaces, the log does not tell which call ran this solution.
     """

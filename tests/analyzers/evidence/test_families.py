@@ -70,9 +70,7 @@ def test_operators_and_groups_of_products_have_no_family() -> None:
 
 
 def test_work_is_that_of_the_problem(samples: Store) -> None:
-    """The columns for FLOPs and bytes equal the values that the problem objects compute, for all problems of the
-    samples.
-    """
+    """For all problems of the samples, the columns for FLOPs and bytes equal the values of the problem objects."""
     texts = [*samples.frames(None)["gemm_problems"]["problem"], *samples.frames(None)["conv_problems"]["problem"]]
     seen = 0
     for kind in sized(texts):

@@ -46,8 +46,7 @@ def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: 
 
 
 def test_the_narrowed_tables_give_the_same_findings_and_overrides(samples: Store) -> None:
-    """The tables with only the needed rows give the same overrides, including a solver's parameters from its perf-db
-    row.
+    """Tables with only the needed rows give the same overrides, with a solver's parameters from its perf-db row.
 
     Without these parameters the solver runs several times slower than measured.
     """

@@ -674,8 +674,9 @@ def test_points_are_drawn_where_there_is_no_webgl(alone: Visit, both: Served, re
 
 @pytest.mark.nightly
 def test_a_report_prints_whole(seen: Visit, reports: dict[str, Path]) -> None:
-    """A printed report has light colours, and every chart and row fits the paper. Afterwards the screen looks as
-    before.
+    """A printed report has light colours, and every chart and row fits the paper.
+
+    Afterwards the screen looks as before.
     """
     page = seen.page
     page.goto(reports["demo"].as_uri())

@@ -114,8 +114,7 @@ def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict
 def test_a_finding_of_two_measured_times_is_no_estimate(
     example_views: dict[str, pd.DataFrame], sureness: Sureness
 ) -> None:
-    """A saving from two measured times is labelled "measured", not "estimated", even if no log names the solution in
-    use.
+    """A saving from two measured times is labelled "measured", even if no log names the solution in use.
 
     For example, a user find-db may have a faster solver than the system find-db.
     """

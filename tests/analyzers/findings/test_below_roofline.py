@@ -104,10 +104,10 @@ def test_convolutions_compare_within_their_direction() -> None:
 
 
 def test_a_problem_whose_time_is_expected_from_measured_ones_is_judged_by_these() -> None:
-    """If measured times of comparable calls are known, ``below-roofline`` leaves the call to
-    ``slower-than-comparable``.
+    """If measured times of comparable calls are known, ``below-roofline`` reports nothing for the call.
 
-    Here logparse ships measured times of comparable convolutions on an MI300X.
+    The analyzer ``slower-than-comparable`` judges it instead. Here logparse ships measured times of comparable
+    convolutions on an MI300X.
     """
     plain = replace(W, groups=1)
     given = traced([(plain, 40 * least(plain))])

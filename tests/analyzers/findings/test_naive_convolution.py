@@ -117,10 +117,9 @@ RAN = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{DRIVER}\n"
 
 
 def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) -> None:
-    """If MIOpen skipped a solver because its workspace did not fit, the advice is to free memory or split the
-    convolution.
+    """If a solver was skipped because its workspace did not fit, the advice is to free memory or split the convolution.
 
-    No file has a time of this solver, and a search would not find it either.
+    MIOpen skipped the solver, so no file has a time of it. A search would not find it either.
     """
     (one,) = found(read(store, tmp_path, {"job.log": LOG + RAN * 7}))
     assert (one.problem, one.calls) == (VIDEO, 7)

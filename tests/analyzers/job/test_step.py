@@ -411,8 +411,7 @@ def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
 
 @pytest.mark.parametrize(("most", "factor"), [(1.2, 0.58), (1.1, 0.5)])
 def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: float) -> None:
-    """If a step takes longer than the host alone, the host is assumed to be slower, as far as its measured spread
-    allows.
+    """If a step takes longer than the host alone, the host is assumed to be slower, within its measured spread.
 
     Measured without waits the host took 50 µs per step, half of the 100 µs in the trace. But steps took 58 µs. If the
     spread of the host's times allows 58 µs, the host factor is 0.58. Otherwise it is 0.5.
@@ -479,8 +478,7 @@ def test_what_is_no_number_of_a_call_joins_nothing() -> None:
 
 
 def test_what_the_host_spent_on_launches() -> None:
-    """The host time of a launch is measured from the end of the operator's previous launch, or else from its own
-    beginning.
+    """The host time of a launch begins at the end of the operator's previous launch, or else at its own beginning.
 
     A convolution transposes its images:
 

@@ -1,8 +1,8 @@
-"""Tests of calls through hipBLASLt's C++ object. Up to version 1.2.2 they need other rows than calls of the C
-functions.
+"""Tests of calls through hipBLASLt's C++ object.
 
-A log line of such a call has ``--api_method cpp``. rocBLAS calls hipBLASLt in this way.
-``tests/conformance/test_hipblaslt_files.py`` compares which rows the real library takes for these calls.
+Up to version 1.2.2 they need other rows of the tuning file than calls of the C functions. A log line of such a call has
+``--api_method cpp``. rocBLAS calls hipBLASLt in this way. ``tests/conformance/test_hipblaslt_files.py`` compares which
+rows the real library takes for these calls.
 """
 
 from __future__ import annotations

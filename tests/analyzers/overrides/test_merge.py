@@ -106,8 +106,9 @@ def test_the_other_tables_of_aiter(tmp_path: Path) -> None:
 
 
 def tuning(name: str, folder: Path, *entries: tuple[str, str, str], revision: str = "r", headed: bool = True) -> str:
-    """Write a hipBLASLt tuning file with the sample's columns, and return its path. Each entry is (m, index,
-    microseconds).
+    """Write a hipBLASLt tuning file with the sample's columns, and return its path.
+
+    Each entry is (m, index, microseconds).
     """
     lines = (SAMPLES / f"hipblaslt/tuning_{'7.0' if headed else '6.4'}.txt").read_text().splitlines()
     out = [f"Git Version: {revision}"]

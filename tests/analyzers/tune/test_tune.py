@@ -1,5 +1,6 @@
-"""Tests of ``logparse tune``. After any interruption the store has the finished work, and the next call continues
-there.
+"""Tests of ``logparse tune``.
+
+After any interruption the store has the finished work, and the next call continues there.
 """
 
 from __future__ import annotations

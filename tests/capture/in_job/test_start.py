@@ -137,8 +137,9 @@ def test_the_package_is_written_for_the_oldest_python_that_has_a_pytorch_of_ours
 
 
 def test_the_package_imports_nothing_of_ours_and_nothing_but_torch() -> None:
-    """The code in the job imports only torch and Python's standard library, because the job's Python may have nothing
-    else.
+    """The code in the job imports only torch and Python's standard library.
+
+    The job's Python may have no other package.
     """
     known = {"torch", "logparse_in_job", "sitecustomize", *sys.stdlib_module_names}
     for path in [*PACKAGE.glob("*.py"), FOLDER / "sitecustomize.py", FOLDER / "trace_units.py"]:

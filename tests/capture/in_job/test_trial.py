@@ -413,8 +413,7 @@ def test_a_loss_that_outlives_its_unit(run: Any) -> None:
 
 
 def test_a_state_read_between_forward_and_backward(run: Any) -> None:
-    """If the job reads its state between forward and backward while an action is on, the trial is refused with the
-    reason.
+    """If the job reads its state between forward and backward while an action is on, the trial ends with a reason.
 
     The padded rows could not be removed without an error in the job's next backward pass. An action is a change of the
     job's settings or model.

@@ -105,8 +105,9 @@ class Library:
         return operation, *layouts, preference
 
     def found(self, described, most, through="functions"):
-        """Return the indices of the solutions that the heuristic proposes, through the C functions or the C++
-        ``object``.
+        """Return the indices of the solutions that the heuristic proposes.
+
+        It is called through the C functions or the C++ ``object``.
         """
         try:
             results = Gemm(self, described).heuristic(most) if through == "object" else self.heuristic(described, most)

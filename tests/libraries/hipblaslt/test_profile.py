@@ -28,8 +28,9 @@ def records(name: str) -> list[str]:
 
 
 def as_bench(record: str) -> str:
-    """Write a profile record as the bench line of the same call. The function works on strings, without logparse's
-    readers.
+    """Write a profile record as the bench line of the same call.
+
+    The function works on strings, without logparse's readers.
     """
     pairs = dict(re.findall(r"(\w+): ([^,} ]+)", record))
     words = [f"-{x.lower()} {pairs[x]}" for x in "MNK"]

@@ -93,8 +93,7 @@ VOLUME = (
 
 
 def test_a_command_without_the_drivers_name_has_the_dimensions_of_its_layouts_and_runs_forward() -> None:
-    """A command without the driver's name runs only forward, and its layouts state whether it has two or three
-    dimensions.
+    """A command without the driver's name runs only forward, and its layouts state its number of dimensions.
 
     Such commands come from iree-turbine. MIOpen's own driver refuses such layouts, and it runs all directions.
     """
