@@ -6,7 +6,13 @@ was started only for the trial. A start tries the first row of this table that c
 
 =====================================  ============================================================================
 changes                                because
-=====================================  ==========================================================================================================  ============================================================================
+=====================================  ============================================================================
+not tried in any start                 An earlier start ended before them, or another change broke it.
+faster in only one process             A process has a bias of its own.
+all measured changes together          The savings of two changes never just add up.
+undecided                              The job does few steps. Pairs of several starts are one sample. Changes that
+                                       seem faster come first. No such start begins once the patience is over.
+=====================================  ============================================================================
 """
 
 from __future__ import annotations
