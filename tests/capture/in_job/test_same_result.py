@@ -100,6 +100,26 @@ def test_results_that_tell_nothing_are_not_the_same() -> None:
     assert not found.is_same
 
 
+def test_a_model_that_returns_other_sizes_in_evaluation_mode() -> None:
+    """The comparison in training mode is the answer if evaluation mode cannot be compared.
+
+    A detector that is not trained yet returns another number of boxes for equal images.
+    """
+
+    class Detector(Chaos):
+        boxes = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.training:
+                return super().forward(x)
+            Detector.boxes += 1
+            return self.first(x[:1]).expand(Detector.boxes, 64)
+
+    found = compare(Detector(always=True), (torch.randn(8, 64),), lambda on: None)
+    assert found.how == "output"
+    assert not found.tells
+
+
 def test_everything_is_as_it_was() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5))
     model(torch.randn(4, 8)).sum().backward()
