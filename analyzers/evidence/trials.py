@@ -144,6 +144,16 @@ class Tried:
         return self.outcome in ("not faster", "differs", "broken")
 
     @property
+    def shows_no_gain(self) -> bool:
+        """True if the change was tried, and it is lost or its times show no gain so far.
+
+        ``tune`` does not apply such a change, because comparing starts of the job would take long and show no more.
+        """
+        if self.is_lost or self.outcome == "within noise":
+            return True
+        return self.outcome == "undecided" and self.logs is not None and self.logs.value > math.log1p(-self.floor)
+
+    @property
     def why(self) -> str:
         """Why the change was refused or broke, or why nothing is known about it. Empty if its effect is known."""
         why = next((x.why for x in self.seen if x.ended in ("differs", "refused", "broken") and x.why), "")

@@ -215,10 +215,10 @@ def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
 def hidden(found: Recommendation) -> frozenset[str]:
     """Return the names of the actions (changes to the job) that are applied only if the user names them.
 
-    They make the kernels faster, but the step does not show the gain, or a trial in the job found no gain.
+    They make the kernels faster, but the step does not show the gain, or a trial in the job showed no gain.
     """
     unseen = (x for x in found.actions if x.pays and _is_hidden(_action(x, found), found.gpu_time))
-    return frozenset((*(x.action.name for x in unseen), *(x.name for x in found.tried if x.is_lost)))
+    return frozenset((*(x.action.name for x in unseen), *(x.name for x in found.tried if x.shows_no_gain)))
 
 
 # ------------------------------------------------------------ where the time goes

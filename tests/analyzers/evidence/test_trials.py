@@ -49,6 +49,23 @@ def test_the_outcome(processes: list[Seen], outcome: str) -> None:
         assert found.outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("process", "outcome", "shows_no_gain"),
+    [
+        (seen(1.2), "not faster", True),
+        (seen(1.0, pairs=64, noise=0.3), "within noise", True),
+        (seen(1.05, pairs=8, noise=0.1, ended="units"), "undecided", True),
+        (seen(0.9, noise=0.5, ended="units", seed=3), "undecided", False),
+        (seen(0.75, pairs=4, ended="units"), "undecided", False),
+        (seen(0.75), "faster once", False),
+    ],
+)
+def test_a_change_whose_trial_shows_no_gain_is_not_applied(process: Seen, outcome: str, shows_no_gain: bool) -> None:
+    """A change that seems faster so far, or that has too few times, may still be compared by starts of the job."""
+    found = Tried("channels_last", (process,))
+    assert (found.outcome, found.shows_no_gain) == (outcome, shows_no_gain)
+
+
 def test_times_are_of_the_ratio_and_the_unit_as_it_is() -> None:
     found = Tried("channels_last", (seen(0.75, noise=0.001), seen(0.75, noise=0.001, seed=1)))
     assert found.now_us == 1e5
