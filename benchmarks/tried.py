@@ -16,14 +16,18 @@ loss, and either is beyond ``WRONG``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from analyzers.evidence.trials import Tried
+from logparse.libraries.own.job_trials import Record, record
 
 WRONG = 0.02
 """Two results that contradict each other are counted only if one of them changes the step by more than this fraction.
 """
 NARROW, QUICK_S = 0.05, 60.0
-"""Aims: the largest distance of the interval's ends from the ratio, and the seconds of trials in the job."""
+"""Aims: the ends of the interval are at most this far from the ratio, after at most so many seconds of trials."""
 
 
 def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
@@ -33,17 +37,32 @@ def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] |
     * ``truths``: the change for each action, by the program's own clock (``change``, ``low``, ``high``). −0.1 is 10 %
       less.
     """
-    return [_compared(said, truths.get(said["action"])) for said in row.get("tried", ())]
+    trials = [record(json.dumps(x).encode()) for x in row.get("trials", ())]
+    return [
+        {**_compared(said, truths.get(said["action"])), "narrow_s": narrow_after(trials, said["action"])}
+        for said in row.get("tried", ())
+    ]
+
+
+def narrow_after(trials: Sequence[Record], action: str) -> float | None:
+    """Return the seconds of trials of an action after which its interval was narrow (``NARROW``), or None if never.
+
+    The interval is computed after each process that tried the action, because a record has no time of a single pair.
+    """
+    seen = [x for trial in trials for x in trial.seen if x.name == action and x.pairs]
+    for count in range(1, len(seen) + 1):
+        found = Tried(action, tuple(seen[:count]))
+        ratio = found.ratio
+        if ratio is not None and max(ratio.high - ratio.value, ratio.value - ratio.low) <= NARROW * ratio.value:
+            return round(found.seconds, 1)
+    return None
 
 
 def _compared(said: Mapping[str, Any], truth: Mapping[str, Any] | None) -> dict[str, Any]:
     out = {key: said[key] for key in ("action", "outcome", "why", "pairs", "processes", "seconds")}
     ratio = [said["ratio"], said["ratio_low"], said["ratio_high"]] if said["ratio"] is not None else None
     real = [1 + truth[x] for x in ("change", "low", "high")] if truth else None
-    out |= {"said": ratio, "truth": real, "agree": None, "contradict": None, "narrow": None}
-    if ratio is not None:
-        out["narrow"] = max(ratio[2] - ratio[0], ratio[0] - ratio[1]) <= NARROW * ratio[0]
-        out["quick"] = said["seconds"] <= QUICK_S
+    out |= {"said": ratio, "truth": real, "agree": None, "contradict": None}
     if ratio is not None and real is not None:
         out["agree"] = ratio[1] <= real[2] and real[1] <= ratio[2]
         out["within"] = real[1] <= ratio[0] <= real[2] or ratio[1] <= real[0] <= ratio[2]
@@ -85,7 +104,7 @@ def _counts(found: Iterable[Mapping[str, Any]]) -> dict[str, int]:
         "agree": sum(x["agree"] is True for x in kept),
         "one inside the other's interval": sum(x.get("within") is True for x in kept),
         "with a truth": sum(x["agree"] is not None for x in kept),
-        "narrow and quick": sum(bool(x["narrow"]) and x["quick"] for x in kept),
+        "narrow and quick": sum(x["narrow_s"] is not None and x["narrow_s"] <= QUICK_S for x in kept),
     }
 
 
