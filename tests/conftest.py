@@ -45,9 +45,9 @@ settings.load_profile("nightly" if NIGHTLY else "ci")
 
 
 def sized(small: int, full: int) -> int:
-    """Return ``full`` in ``make nightly``, else ``small``.
+    """Return ``full`` in the nightly run of the tests (``make nightly``), otherwise ``small``.
 
-    It is for tests that repeat rounds, runs or examples.
+    Tests use the number as their count of rounds, runs or examples.
     """
     return full if NIGHTLY else small
 
@@ -60,7 +60,10 @@ SAMPLE_FILES = sorted(
     if path.is_file() and path.parent != SAMPLES and path.suffix not in (".md", ".pyc")
     if "device_name=" not in path.name
 )
-"""Files of ``sample_logs`` for ``ingest``, without scripts, descriptions, and tables that only ``lint`` reads."""
+"""Paths of all sample logs that ``logparse ingest`` can read.
+
+Scripts and descriptions in ``sample_logs`` are left out, and so are the tables that only ``logparse lint`` reads.
+"""
 CORPUS = Path(os.environ.get("LOGPARSE_CORPUS") or ROOT.parent / "shared" / "corpus")
 """Folder of real files for the tests. It may be missing."""
 
@@ -73,9 +76,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Goldens:
-    """Return an object that compares results with golden files (reviewed expected outputs).
+    """Return an object that compares results with golden files (reviewed files with the expected output).
 
-    The end of the test run names the files that ``--renew-goldens`` changed.
+    With ``--renew-goldens`` it writes the files instead. Pytest's summary then lists the files that changed.
     """
 
     def note(path: Path) -> None:
@@ -86,21 +89,25 @@ def golden(request: pytest.FixtureRequest) -> Goldens:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread_of_duckdb() -> None:
-    """Let DuckDB use one thread.
+    """Limit DuckDB to one thread.
 
-    The tests' stores have some hundred rows, so a second thread costs CPU and saves no time.
+    The tests query only some hundred rows, so a second thread would cost CPU time without a gain.
     """
     shared_database().execute("set threads = 1")
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Return an empty store."""
+    """Return an empty store: the folder of Parquet files into which logparse reads logs."""
     return open_store(tmp_path / "store", create=True)
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Store], None]) -> Store:
-    """Return a copy of a store for this test worker. The first worker that needs the store makes it."""
+    """Return a copy of a store that is built only once in a test run.
+
+    A store is a folder of Parquet files with the content of logs. The first pytest worker that needs the store builds
+    it with ``make``. All other workers wait for it, and each gets a copy.
+    """
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent  # each worker has its own folder inside the parent
@@ -116,9 +123,10 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Store]
 
 @pytest.fixture(scope="session")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Return a store with all sample logs as one run. Tests must not change the store.
+    """Return a store (a folder of Parquet files) into which all sample logs were read. Tests must not change it.
 
-    The store is compacted, because reading it takes most of the time of many tests.
+    The logs belong to one run, named ``samples``. The Parquet files are merged, because many tests spend most of their
+    time reading them.
     """
 
     def make(store: Store) -> None:
@@ -130,14 +138,18 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture
 def cluster() -> None:
-    """Start Ray with two workers, for all tests of a group. Executors notice that this process is connected."""
+    """Start a Ray cluster with two workers, which all tests that ask for this fixture share.
+
+    logparse's own code then finds that this process is connected to Ray.
+    """
     start_cluster()
 
 
 def start_cluster() -> None:
-    """Start Ray, unless it runs. It ends after the last test of its group (``pytest_runtest_teardown``).
+    """Start Ray with two workers, unless it runs already. It is stopped after the last test that needs it.
 
-    If RAY_ADDRESS is an address of Ray's client port, connect to that cluster (``tests/executors/test_ray_client.py``).
+    If the environment variable RAY_ADDRESS is the address of a Ray client port (``ray://…``), the function connects to
+    that cluster instead of starting one. ``tests/executors/test_ray_client.py`` needs this.
     """
     import ray
 
@@ -166,9 +178,10 @@ def start_cluster() -> None:
 
 
 def _serve_with(*modules: str) -> None:
-    """Let new processes be forked from a server process that has already imported these modules.
+    """Start the process from which Python forks new processes, with these modules already imported.
 
-    If a server runs already, it is replaced, because it would import nothing more.
+    Such a process may run already (multiprocessing's "forkserver"). It is replaced, because it would not import the
+    modules any more.
     """
     for child in active_children():
         child.join()
@@ -178,16 +191,19 @@ def _serve_with(*modules: str) -> None:
 
 @pytest.fixture(scope="session")
 def torch_processes() -> None:
-    """Fork measuring processes from a server that has imported PyTorch.
+    """Let processes that measure kernels start with PyTorch already imported.
 
-    Otherwise each would spend 2 s on this import.
+    Otherwise each process would spend 2 s on this import.
     """
     _serve_with("torch", "analyzers.replay.worker", "logparse.libraries.all_backends")
 
 
 @pytest.fixture(scope="session")
 def measuring_processes() -> None:
-    """Fork measuring processes from a server with all imports but PyTorch. Otherwise each would import for 0.5 s."""
+    """Let processes that measure kernels start with all imports except PyTorch already done.
+
+    Otherwise each process would spend 0.5 s on the imports.
+    """
     _serve_with("analyzers.replay.worker", "logparse.libraries.all_backends")
 
 
@@ -199,7 +215,7 @@ _CPU = pytest.StashKey[dict[str, float]]()
 _TOTAL = pytest.StashKey[float]()
 """Key under which pytest's configuration keeps the CPU seconds of the whole test run.
 
-They include the collection of tests and the workers.
+The sum includes the collection of the tests and pytest-xdist's worker processes.
 """
 LONGEST = [
     "browser",
@@ -231,14 +247,15 @@ LONGEST = [
     "tests/analyzers/explore/test_analysis.py",
     "tests/analyzers/overrides/test_bisect.py",
 ]
-"""Groups of tests that take longest. Workers begin with them.
+"""Names of the groups of tests that take longest, so that the workers begin with them.
 
-A long group at the end would keep a single core busy.
+If a long group came last, one core would work on it while the others idle.
 """
 _GROUPS = {"browser", "cluster", "torch_processes"}
-"""Fixtures that are made once in a run. With ``--dist loadgroup``, one worker gets all tests that use such a fixture.
+"""Fixtures that should be made only once in a test run, because they are expensive.
 
-Other tests are grouped by file: one worker gets all of them, and they share what the file's fixtures make.
+With ``--dist loadgroup``, one worker gets all tests that use such a fixture. All other tests are grouped by file: one
+worker runs the whole file, so that the fixtures of the file are made once, too.
 """
 
 
@@ -278,9 +295,10 @@ def _group(item: pytest.Item) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Switch garbage collection off while tests are collected, to save time.
+    """Switch garbage collection off while pytest collects the tests, to save time.
 
-    All objects of this phase are kept. The search for cycles among them took a third of its time, and more time later.
+    No object of this phase becomes garbage. The search for garbage took a third of the phase, and slowed the tests
+    after it.
     """
     gc.disable()
     try:
@@ -291,9 +309,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Check that pytest-xdist appended the group to each test's id.
+    """Fail if pytest-xdist did not append its group (``@NAME``) to the id of each test.
 
-    With a version that cannot do so, several workers would make the same expensive fixtures.
+    With such a version of pytest-xdist, several workers would make the same expensive fixtures.
     """
     if getattr(session.config.option, "loadgroup", False):
         lost = [x.nodeid for x in session.items if x.get_closest_marker("xdist_group") and "@" not in x.nodeid]
@@ -303,9 +321,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Add the CPU time of each test and its fixtures to the sum of its file.
+    """Add the CPU time of each test, with its fixtures, to the sum of the test file.
 
-    A child process counts when it has ended.
+    The time of a child process is included only if the child has ended.
     """
     before = cpu.ended()
     try:
@@ -330,9 +348,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """End a worker's process right after its exit functions.
+    """End a worker process as soon as its exit functions have run.
 
-    To free everything that thousands of tests imported would take seconds.
+    Python would otherwise spend seconds on freeing everything that thousands of tests imported.
     """
     if hasattr(config, "workeroutput"):
         atexit.register(os._exit, 0)  # registered first, so it is called last

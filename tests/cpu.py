@@ -1,7 +1,7 @@
-"""Measure the CPU time of tests: seconds of this process, of ended children, and of children that still run.
+"""Measure the CPU seconds of tests: of this process, of its ended children, and of children that still run.
 
-Wall time says little on a machine that others use. CPU time depends on the processor, so the time of a fixed
-calculation is shown beside it.
+Wall-clock time says little on a machine that others use. CPU time still depends on the processor, so the time of a
+fixed calculation is shown beside it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def ended() -> float:
 
 
 def yardstick_us() -> float:
-    """Return the CPU time of ``sum(range(10000))`` in µs, the best of some rounds.
+    """Return the CPU time of one ``sum(range(10000))`` in µs, the fastest of ten rounds.
 
-    It shows how fast this processor is now.
+    Printed beside the CPU times of tests, it shows how fast this processor is now.
     """
     count = 200
     rounds = timeit.repeat("sum(range(10000))", timer=time.process_time, number=count, repeat=10)
@@ -49,7 +49,10 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _seconds(pid: int) -> float:
-    """Return the CPU seconds of a process and of its ended children: fields 14 to 17 of proc(5)'s ``stat``."""
+    """Return the CPU seconds of a process and of its ended children, or 0 if the process has ended.
+
+    They are in fields 14 to 17 of ``/proc/PID/stat`` (see proc(5)).
+    """
     try:
         _, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
     except OSError:  # the process has ended since

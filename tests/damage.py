@@ -1,4 +1,4 @@
-"""Real text of every format, from the samples, and functions that damage it at random."""
+"""Take real text of every log format from the samples, and damage it at random for tests."""
 
 from __future__ import annotations
 
@@ -37,18 +37,20 @@ PIECES: tuple[bytes, ...] = (
     ),
     *(b"null", b"hipblaslt-bench ", b"[HIPBLASLT]", b"- { function: matmul", b"MIOpen(HIP): ", b"GemmTunableOp_"),
 )
-"""Strange pieces of text to put into real text.
+"""Strange pieces of text that tests insert into real logs.
 
-They are control bytes, marks of every grammar, texts in place of numbers, beginnings of other languages, and numbers
-that are too large. One number is in Arabic digits, and one exceeds Python's own limit of 4,300 digits.
+* Some are control bytes, or words and signs with a meaning in some log format.
+* Some are words where a number is expected, or beginnings of text in another language, such as JSON.
+* Some are numbers that are too large. One number is in Arabic digits, and one exceeds Python's own limit of 4,300
+  digits.
 """
 
 
 @cache
 def seeds() -> Mapping[str, Sequence[tuple[str, bytes]]]:
-    """Return the names and contents of samples of each format.
+    """Return samples of each log format: {format: [(file name, content)]}.
 
-    They are whole files, or the lines or blocks that the format reads.
+    A content is a whole file, or only the lines or blocks of a file that the format reads.
     """
     out: dict[str, list[tuple[str, bytes]]] = {format.name: [] for format in FORMATS}
     for path in SAMPLE_FILES:
@@ -74,9 +76,9 @@ def _of(format: Format, name: str, data: bytes) -> Iterator[bytes]:
 
 @st.composite
 def damaged(draw: st.DrawFn, format: Format) -> tuple[str, bytes]:
-    """Draw a sample's name and its damaged content.
+    """Draw a sample of the format at random and damage it. Returns the file name and the damaged content.
 
-    The content gets a few cuts, copies, changed bytes and strange pieces of text.
+    One to four times, bytes are cut out, copied, or replaced, or a strange piece of text is inserted.
     """
     name, data = draw(st.sampled_from(seeds()[format.name]))
     for _ in range(draw(st.integers(1, 4))):
@@ -99,15 +101,15 @@ NUMBERS: tuple[bytes, ...] = (
     *(b"0", b"-1", b"-2.5", b"2147483648", b"9223372036854775807", b"9223372036854775808"),
     *(b"1e308", b"NaN", b"Infinity", b""),
 )
-"""Texts to put in place of a number: the ends of the types' ranges, numbers beyond them, and texts without a number."""
+"""Texts to put in place of a number: limits of number types, numbers beyond them, and words that are no number."""
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _MEMBER = re.compile(rb'"([\w ]{1,40})"\s*:\s*-?\d')
 
 
 def other_numbers(data: bytes, random: Random, count: int) -> Iterator[bytes]:
-    """Yield versions of a file in which some numbers are replaced: each of ``NUMBERS`` in ``count`` places.
+    """Yield copies of a file in which one number is replaced by each text of ``NUMBERS``, in ``count`` random places.
 
-    In JSON, each number also replaces the values of all members of one name.
+    In JSON, a text also replaces the numbers of all members with the same name, for up to ``count`` names.
     """
     if data.startswith(b"SQLite"):
         yield from _other_columns(data, random, count)

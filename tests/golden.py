@@ -1,7 +1,7 @@
-"""Compare results with golden files: reviewed files with the output that is expected.
+"""Compare results with golden files: files in the repository with the expected output, which a person has reviewed.
 
-``make goldens`` (``pytest --renew-goldens``) runs only the tests with the fixture ``golden``. They write the files that
-differ, and remove the files that no test makes. Then review the diff.
+``make goldens`` (``pytest --renew-goldens``) runs only the tests that use the fixture ``golden``. They overwrite the
+files that differ, and remove the files that no test makes any more. Then review the diff.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ HINT = "after a wanted change: make goldens, then review the diff"
 
 
 class Goldens:
-    """Compares results with golden files, or renews these files.
+    """Compares results with golden files (reviewed expected outputs), or overwrites these files with the results.
 
-    ``on_write`` gets the path of each file that was written or removed.
+    The function ``on_write`` is called with the path of each file that was written or removed.
     """
 
     def __init__(self, renew: bool, on_write: Callable[[Path], object]) -> None:
         self._renew, self._on_write = renew, on_write
 
     def check(self, path: Path, made: str | bytes) -> None:
-        """Assert that the golden file contains ``made``: text as UTF-8, or bytes."""
+        """Assert that the golden file contains ``made``: a text, stored as UTF-8, or bytes.
+
+        If the golden files are being renewed, the file is first overwritten with ``made``.
+        """
         is_text = isinstance(made, str)
         if self._renew and not (path.is_file() and _read(path, is_text) == made):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +37,10 @@ class Goldens:
         assert made == reviewed, f"{path.name}; {HINT}"
 
     def check_names(self, folder: Path, wanted: Iterable[Path], pattern: str = "*") -> None:
-        """Assert that the files of the folder that match the pattern are exactly the wanted ones."""
+        """Assert that the files in the folder that match the pattern are exactly the files in ``wanted``.
+
+        If the golden files are being renewed, other files are first removed.
+        """
         wanted = set(wanted)
         if self._renew:
             for path in _files(folder, pattern) - wanted:

@@ -1,8 +1,11 @@
-"""Print constraints for pip: the lowest version of each package that ``pyproject.toml`` bounds from below.
+"""Print pip constraints with the lowest version of each package that ``pyproject.toml`` allows.
 
-Only packages that a user installs are listed. ``make lowest`` installs them. Packages that only tests need get any
-version, because their old versions do not fit together. If the index has no wheel of a version for this Python, pip
-chooses the version. Standard error then names the package, because its lowest version is not tested.
+``make lowest`` installs these versions and runs the tests.
+
+* Only packages that a user installs are listed. Packages that only tests need get any version, because their old
+  versions do not fit together.
+* If the package index has no wheel of the lowest version for this Python, pip chooses the version. Standard error names
+  the package, because its lowest version is then not tested.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def bounds() -> dict[str, str]:
-    """Return the lowest allowed version of each package: {package: version}.
+    """Return the lowest version of each package that the project allows: {package: version}.
 
-    Packages of the project and its extras are included, except for the extra ``test``.
+    Packages of the optional extras are included, except for the extra ``test``.
     """
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = (texts for name, texts in project["optional-dependencies"].items() if name != "test")
@@ -33,7 +36,10 @@ def bounds() -> dict[str, str]:
 
 
 def has_wheel(requirement: str) -> bool:
-    """Tell whether the index has a wheel of the requirement for this Python."""
+    """Tell whether the package index has a wheel for this Python that meets the requirement.
+
+    A requirement is a text such as ``numpy==1.24``.
+    """
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     words = [*pip, "--dry-run", "--no-deps", "--ignore-installed", "--only-binary", ":all:", requirement]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0

@@ -1,6 +1,6 @@
-"""Run logparse in this process, for tests that are not about processes.
+"""Run the program logparse inside the test's own process, for tests that need no process of their own.
 
-Starting a process takes most of a test's time.
+Starting a process would take most of such a test's time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logparse.output import Answer, options
 
 @dataclass(frozen=True)
 class Done:
-    """Exit code and outputs of a run of the program."""
+    """Exit code and printed output of one call of the program."""
 
     returncode: int
     stdout: str
@@ -26,7 +26,10 @@ class Done:
 
 
 def run(*words: str, columns: int | None = None) -> Done:
-    """Run ``logparse WORD…`` and return its outputs. They are as wide as without a terminal, or ``columns`` wide."""
+    """Run ``logparse WORD…`` in this process, and return its exit code and output.
+
+    The output has the width that it has without a terminal, or a width of ``columns``.
+    """
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     code: object = 0
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -43,9 +46,9 @@ def run(*words: str, columns: int | None = None) -> Done:
 
 
 def asked(*words: str) -> tuple[Done, list[Answer]]:
-    """Run a subcommand and return its outputs and its answers, for tests that print an answer in several ways.
+    """Run ``logparse WORD…``, and return its output and the answers that it would have printed.
 
-    The list of answers is empty if the subcommand failed.
+    The answers are objects that a test can print in several formats. The list is empty if the subcommand failed.
     """
     answers: list[Answer] = []
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Tests that the subcommands which count problems agree with each other on one store."""
+"""Tests that the subcommands that count calls, such as ``top`` and ``recommend``, agree with each other."""
 
 from __future__ import annotations
 
@@ -135,9 +135,10 @@ def test_of_a_table_of_several_devices_the_targets_rows_are_kept(tmp_path: Path)
 
 
 def test_traced_calls_beside_a_log_are_those_of_the_whole_run(store: Store) -> None:
-    """``top`` and ``recommend`` both scale traced calls to the whole run.
+    """``top`` and ``recommend`` both scale the calls in a trace up to the whole run.
 
-    A trace covers only a few steps. So calls that only traces contain would otherwise rank below calls in logs.
+    A trace covers only a few steps of a run, but a log has all of them. Without the scaling, calls that only the trace
+    contains would rank too low.
     """
     ingest([str(SAMPLES / x) for x in ("traces/job.trace.json", "hipblaslt/trace_4242.log")], store, run="run")
     traced = top(store, n=1000).set_index("text")
@@ -151,7 +152,7 @@ def test_traced_calls_beside_a_log_are_those_of_the_whole_run(store: Store) -> N
 
 
 def test_top_shows_the_pick_of_calls_that_no_log_counts(store: Store) -> None:
-    """``top`` shows the same solution as ``recommend`` for calls that no log counts."""
+    """``top`` shows the same kernel as ``recommend`` for calls whose number no log states."""
     ingest([str(SAMPLES / "aiter" / "server.log")], store, run="run")
     made = picks(tables_of(store)).sort_values(["count", "pick"], ascending=[False, True]).drop_duplicates("problem")
     shown = top(store, n=1000).set_index("text")["pick"]
@@ -160,9 +161,10 @@ def test_top_shows_the_pick_of_calls_that_no_log_counts(store: Store) -> None:
 
 
 def test_calls_count_as_those_of_the_linked_problem_with_a_pick(store: Store) -> None:
-    """``top``, the HTML page and ``recommend`` merge the calls of linked problems by the same rule.
+    """``top``, the HTML page and ``recommend`` add up the calls of one matrix product by the same rule.
 
-    If two log texts may be the same problem, the calls are counted for the text whose solution is known.
+    Two logs may describe the same product by different texts. Its calls are then counted for the text for which the
+    kernel is known.
     """
     ingest([str(SAMPLES / "tables")], store, run="run")
     tables, shown = tables_of(store), top(store, n=10_000)
@@ -173,9 +175,10 @@ def test_calls_count_as_those_of_the_linked_problem_with_a_pick(store: Store) ->
 
 
 def test_the_best_is_of_the_measurements_of_the_pick(store: Store) -> None:
-    """``top`` compares a replay's default only with other times of the same replay.
+    """``top`` compares the time of the default kernel only with other times of the same measurement.
 
-    It is compared neither with the times of the job's own calls nor with another run's times.
+    Times from the job's own trace, from a benchmark or from another run were taken under other conditions, so they are
+    ignored, even if they are shorter.
     """
     problem = product(4096, 64, 8192)
     replayed(store, problem, {"Default": 10.0, "hipblaslt:7": 8.0, "hipblaslt:8": 7.0}, "hipblaslt:7")

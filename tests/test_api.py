@@ -1,4 +1,4 @@
-"""Tests of the Python interface as a notebook uses it: a store, its runs, and the subcommands that are functions."""
+"""Tests of the Python interface for notebooks: opening a store (Parquet folder), its runs, and the subcommands."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ PICKED = "NT 4096×12288×8192 bf16_r"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> api.OpenStore:
-    """Return a store with the runs ``before`` and ``after``.
+    """Return a store (Parquet folder) with two runs of one job, ``before`` and ``after``.
 
-    The run ``after`` lacks the convolutions, and in it the library chose another solution.
+    The run ``after`` has no convolutions, and in it the library chose another kernel for one matrix product.
     """
     folder = tmp_path_factory.mktemp("api")
     log = SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log"

@@ -1,4 +1,4 @@
-"""Tests of the architecture: imports point one way, and the program starts without heavy modules."""
+"""Tests of the architecture: modules import each other in one direction only, and the program starts quickly."""
 
 from __future__ import annotations
 
@@ -23,20 +23,25 @@ def module_name(path: Path) -> str:
 
 MODULES = {module_name(path): path for path in FILES}
 PROGRAM = ("logparse.cli", "logparse.api")
-"""Modules with logparse's subcommands, for the shell and for Python.
+"""Modules that contain logparse's subcommands: one for the shell and one for Python.
 
-They may import all other modules. No module imports them.
+They may import all other modules, and no other module imports them.
 """
 HANDED_OUT = ("logparse", "logparse.api")
-"""The only import that may point up: the package gets ``open`` from its Python interface when it is first used."""
+"""The only import that may go against the direction: ``logparse`` offers ``open`` from its Python interface.
+
+The import happens when ``logparse.open`` is first used.
+"""
 
 
 @cache
 def imports(path: Path, *, types: bool = False) -> frozenset[str]:
-    """Return logparse's own modules that a file imports, including imports inside functions.
+    """Return logparse's own modules that a Python file imports, including imports inside functions.
 
-    A text that names a module (``package.module`` or ``package.module:NAME``) counts, because it is there for an import
-    at the first use. Imports that only type checking needs count only if ``types`` is true.
+    * A string such as ``"package.module"`` or ``"package.module:NAME"`` also counts, because such strings name modules
+      that
+      are imported at their first use.
+    * Imports under ``if TYPE_CHECKING`` count only if ``types`` is true.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
@@ -63,9 +68,10 @@ FORMATS_MAY = {
 
 
 def test_imports_point_the_right_way() -> None:
-    """Imports point only from the program to ``analyzers`` and from there to ``logparse``.
+    """The program imports ``analyzers``, ``analyzers`` imports ``logparse``, and no import goes the other way.
 
-    The model is below all other modules, and formats may use only a few shared modules.
+    The modules in ``logparse.model`` import nothing else of logparse. The modules that read log formats may use only a
+    few shared modules.
     """
     wrong = []
     for name, path in MODULES.items():
@@ -81,7 +87,7 @@ def test_imports_point_the_right_way() -> None:
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
-    """Return a cycle of the graph as a path. Return an empty path if the graph has no cycle."""
+    """Return a cycle of the graph as a path, for example ``[a, b, a]``. Returns an empty list if there is no cycle."""
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> list[str]:
@@ -110,7 +116,7 @@ def test_the_package_hands_out_only_open() -> None:
 
 
 def test_modules_of_the_store_know_each_other_in_one_direction() -> None:
-    """The modules of the store have no cycle of imports, not even for type checking."""
+    """The modules in ``logparse.store`` do not import each other in a circle, not even for type checking."""
     store = {name: path for name, path in MODULES.items() if name.startswith("logparse.store.")}
     graph = {name: {*imports(path, types=True)} & {*store} for name, path in store.items()}
     assert sum(map(len, graph.values())) > 30
@@ -118,9 +124,9 @@ def test_modules_of_the_store_know_each_other_in_one_direction() -> None:
 
 
 def test_no_circles_between_members_of_a_folder() -> None:
-    """In every folder, the files and subfolders import each other without cycles.
+    """In every folder, the files and subfolders do not import each other in a circle.
 
-    A subfolder is taken as one member.
+    All files of a subfolder are taken together as one member of the folder.
     """
     floors: dict[str, dict[str, set[str]]] = {}
     for name, path in MODULES.items():
@@ -150,12 +156,16 @@ SHARED = (
     "roofline",
     "output",
 )
-"""Modules of ``logparse/`` that every folder may import. The drawing in CONTRIBUTING.md leaves them out."""
+"""Modules of ``logparse/`` that all folders may import, so that the drawing in CONTRIBUTING.md leaves them out."""
 QUESTIONS = ("lookup", "sql")
 
 
 def place(name: str) -> str:
-    """Return the place of a module in the drawing: its folder, or its purpose if it lies at the root of a package."""
+    """Return the name under which a module appears in CONTRIBUTING.md's drawing of imports.
+
+    The name is the module's folder, for example ``analyzers/tune``. Modules at the root of a package appear under what
+    they are for.
+    """
     package, *rest = name.split(".")
     if not rest or (package == "logparse" and rest[0] in (*SHARED, "__main__")):
         return package
@@ -165,9 +175,10 @@ def place(name: str) -> str:
 
 
 def test_the_drawing_in_contributing_is_true() -> None:
-    """The drawing of imports in CONTRIBUTING.md is complete and right.
+    """CONTRIBUTING.md's drawing of which folder imports which is complete and right.
 
-    Every import between folders is drawn, every drawn import exists, and no import points up.
+    Every import between folders is drawn, every drawn import exists, and every import goes from a folder to one further
+    down.
     """
     (text,) = DRAWN.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     drawn: dict[str, set[str]] = {}
@@ -187,15 +198,17 @@ def test_the_drawing_in_contributing_is_true() -> None:
 
 
 CODE = {"Shell", "Python", "Html"}
-"""Classes of ``logparse/quoting.py`` for text that may run as code."""
+"""Names of the classes in ``logparse/quoting.py`` that mark a text as code which a program, such as a shell, may run.
+"""
 PACKAGED = {"get_plotlyjs()"}
-"""Calls that return code from an installed package, not from a file of logparse."""
+"""Calls that return code from an installed package. Such code is allowed, although it is not from a file of logparse.
+"""
 
 
 def test_code_is_made_of_literals_and_of_files_of_the_program() -> None:
-    """Text that becomes code is a literal or a file of the program.
+    """Text that is marked as code is a literal in logparse's source, or a file that logparse ships.
 
-    All other text passes a function of ``logparse/quoting.py``, which quotes it.
+    All other text, for example from logs, must be quoted by a function of ``logparse/quoting.py``.
     """
     wrong, seen = [], 0
     for path in FILES:
@@ -210,7 +223,10 @@ def test_code_is_made_of_literals_and_of_files_of_the_program() -> None:
 
 
 def is_own(node: ast.expr) -> bool:
-    """Tell whether an expression is a text of this program: a literal, a stripped literal, or a file of the program."""
+    """Tell whether an expression's text comes from logparse itself.
+
+    It does if the expression is a literal, a stripped literal, or the content of a file that logparse ships.
+    """
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "strip":
         node = node.func.value
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -223,7 +239,7 @@ PLACE = re.compile(r"@([a-z_]+)@")
 
 
 def test_a_template_is_filled_by_one_function_alone() -> None:
-    """Only ``quoting.filled`` reads templates, and each placeholder of each template gets a value."""
+    """Only ``quoting.filled`` reads template files (``*.in``), and it gets a value for each placeholder in them."""
     assert {x.name for x in TEMPLATES} >= {"apply.sh.in", "apply.py.in", "tune_miopen.sh.in", "page.html.in"}
     literals: dict[Path, set[str]] = {}
     for path in FILES:
@@ -254,7 +270,7 @@ MAY_WRITE: Mapping[str, str] = {
     "analyzers.explore.load.child": "a scratch folder of the page",
     "analyzers.explore.load.job": "a scratch folder of the page",
 }
-"""Modules that may open files for writing without ``output.files``: {module: reason}."""
+"""Modules that may write files themselves instead of by the module ``output.files``: {module: reason}."""
 
 
 def test_files_of_the_users_are_written_in_one_way() -> None:
@@ -267,7 +283,7 @@ def test_files_of_the_users_are_written_in_one_way() -> None:
 
 
 def is_write(call: ast.Call) -> bool:
-    """Tell whether a call opens a file for writing, or writes a file."""
+    """Tell whether a call in the source code opens a file for writing or writes a file."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     modes = [x.value for x in (*call.args, *(k.value for k in call.keywords)) if isinstance(x, ast.Constant)]
     opens = name == "open" and any(isinstance(x, str) and re.fullmatch("[wxa]b?[+]?|[ar]b?[+]b?", x) for x in modes)
@@ -275,7 +291,10 @@ def is_write(call: ast.Call) -> bool:
 
 
 def test_the_roots_hold_only_the_listed_modules() -> None:
-    """``analyzers/findings/`` has only the module ``finding`` and one file per finding, with the finding's name."""
+    """``analyzers/findings/`` has the module ``finding`` and one file for each kind of finding, named after it.
+
+    ``analyzers/`` itself has no other module, and ``logparse/`` has at most 16.
+    """
     from analyzers.findings import ANALYZERS
 
     named = {analyzer.name.replace("-", "_") for analyzer in ANALYZERS}
@@ -289,9 +308,9 @@ def test_the_tests_that_begin_exist() -> None:
 
 
 def imported(*words: str, own: bool = False) -> set[str]:
-    """Return the top-level modules and the modules of pyarrow that ``logparse WORD…`` imports.
+    """Return the names of the top-level modules, and of pyarrow's modules, that ``logparse WORD…`` imports.
 
-    If ``own`` is true, return all modules of logparse that it imports.
+    With ``own=True``, return the names of logparse's own modules that the command imports.
     """
     code = f"""
 import contextlib, io, sys

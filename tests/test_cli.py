@@ -1,4 +1,4 @@
-"""Tests of the program as a user meets it: exit codes, messages, table formats."""
+"""Tests of the program as a user sees it: exit codes, messages and the formats of tables."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _cpu_s(pid: int) -> float | None:
 
 
 def _below(pid: int) -> Iterator[int]:
-    """Yield the ids of all descendants of a process."""
+    """Yield the process ids of all children, grandchildren and so on of a process."""
     with suppress(FileNotFoundError, ProcessLookupError):
         for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
             yield child
@@ -87,9 +87,9 @@ def _below(pid: int) -> Iterator[int]:
 
 
 def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
-    """If logparse is killed during an SQL query, the query's process ends, too.
+    """If logparse is killed during an SQL query, the process that runs the query ends, too.
 
-    The killed program cannot stop its query, which would take weeks.
+    Otherwise that process would go on: the query of this test takes weeks, and nobody is left to stop it.
     """
     endless = "select sum(a.x * b.x) from range(1000000000000) a(x), range(1000000) b(x)"
     command = [sys.executable, "-m", "logparse", "sql", endless, "--timeout", "600", "--store", samples.url]
@@ -111,10 +111,10 @@ def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
     [RuntimeError("Query interrupted"), duckdb.InvalidInputException("reading the schema failed: KeyboardInterrupt: ")],
 )
 def test_ctrl_c_in_a_query_is_no_error(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ctrl-C during a query ends the program quietly with exit code 130.
+    """Ctrl-C during an SQL query ends the program with exit code 130 and without a message.
 
-    DuckDB turns a KeyboardInterrupt into its own errors. These once ended in a traceback, or in a message that the
-    store is damaged.
+    DuckDB turns a KeyboardInterrupt into errors of its own. In an earlier version, these errors led to a traceback, or
+    to the false message that the store (Parquet folder) is damaged.
     """
 
     def app(words: Sequence[str]) -> None:
@@ -181,9 +181,9 @@ def test_show_takes_the_name_that_tables_show(store: str) -> None:
 
 
 def test_show_is_a_sentence_and_a_table(store: str) -> None:
-    """``show`` prints one sentence about the problem and one table of its solutions.
+    """``logparse show`` prints a sentence about a matrix product, and a table of the kernels that can compute it.
 
-    The solution in the sample's log is 3.5 × slower than the fastest solution of the tuning file.
+    In the sample's log, the library chose a kernel that is 3.5 times slower than the fastest one in the tuning file.
     """
     out = run("show", "NT 4096×12288×8192 bf16_r", "--store", store)
     first, heads, _, *rows = out.stdout.splitlines()
@@ -212,10 +212,10 @@ def test_top_ends_with_the_sums_over_all_problems(store: str) -> None:
 
 
 def test_show_states_what_comparable_problems_take(tmp_path: Path) -> None:
-    """``show`` states how long comparable problems take.
+    """``logparse show`` states how long comparable convolutions take.
 
-    A call of 9 ms takes far longer than comparable calls. logparse ships best times for the device of the run, an
-    MI300X.
+    A call of this test takes 9 ms, far longer than comparable calls. The comparable times come with logparse: it ships
+    the best known times for the MI300X, the GPU of this run.
     """
     at = ("--store", str(tmp_path / "store"))
     head = (

@@ -1,4 +1,4 @@
-"""Tests of the documents: every command in them runs (or at least parses), and their lists are complete."""
+"""Tests of the documents: every command in them runs, or at least parses, and their lists are complete."""
 
 from __future__ import annotations
 
@@ -34,12 +34,16 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SHELL = re.compile(r"[|<>;&]|^\s*(?!logparse\b)\S")
-"""Pattern of commands that need a shell: pipes, redirections, and every program other than logparse."""
+"""Pattern of commands that need a shell: commands with a pipe or a redirection, and all programs other than logparse.
+"""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a document. ``note`` is the HTML comment before it, which states the expected result."""
+    """A block of code between fences (```) in a document.
+
+    ``note`` is the HTML comment before the block. It states which result the commands must have.
+    """
 
     document: Path
     line: int
@@ -49,9 +53,10 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """Return the command lines of a block.
+        """Return the commands of a block, one per line.
 
-        In a console these are the lines after a prompt. In a script these are all lines but comments.
+        In a console session, these are the lines after a prompt (``$``). In a script, these are all lines except for
+        comments.
         """
         joined = self.text.replace("\\\n", " ")
         if self.language == "console":
@@ -78,16 +83,19 @@ BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
 
 
 def words_of(command: str) -> list[str]:
-    """Return the words after ``logparse`` in a command.
+    """Return the arguments of a logparse command: its words without ``logparse`` itself.
 
-    Comments are dropped, and patterns are expanded as in a shell.
+    Comments are dropped, and patterns such as ``*.log`` are expanded as a shell would do.
     """
     words = shlex.split(command, comments=True)[1:]
     return [found for word in words for found in (sorted(glob.glob(word)) or [word])]
 
 
 def parse(words: Sequence[str]) -> None:
-    """Parse a command without running it. Raises the program's error if options or arguments are wrong."""
+    """Check the options and arguments of a logparse command without running it.
+
+    Raises the error that the program would show if they are wrong.
+    """
     context = PROGRAM.make_context("logparse", [words[0]])
     name, verb, rest = PROGRAM.resolve_command(context, list(words))
     verb.make_context(name, rest, parent=context)
@@ -95,7 +103,11 @@ def parse(words: Sequence[str]) -> None:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a job: copies of samples, override files, a store with the runs ``before`` and ``after``."""
+    """Return a folder with all files that the documents' commands use.
+
+    These files are copies of the samples, override files (the user's choice of kernels), and a store (Parquet folder)
+    with the runs ``before`` and ``after``.
+    """
     folder = tmp_path_factory.mktemp("job")
     for name in (
         *(SAMPLES / "hipblaslt").glob("hipblaslt_rank*.log"),
@@ -132,7 +144,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_command_runs(document: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of a document run in order, in a new folder, without an error."""
+    """All commands of a document run without an error, one after the other, in a new folder."""
     folder = tmp_path / "job"
     shutil.copytree(job, folder, symlinks=True)
     monkeypatch.chdir(folder)
@@ -191,9 +203,9 @@ def test_inline_commands_name_verbs_and_options_that_exist() -> None:
 
 
 def test_every_block_names_its_language() -> None:
-    """Every block of code in the documents is fenced and names its language.
+    """Every block of code in the documents is between fences (```) that name its language.
 
-    The tests would not see the commands of an indented or unnamed block.
+    The other tests would overlook the commands in an indented block, or in a block without a language.
     """
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
@@ -202,9 +214,9 @@ def test_every_block_names_its_language() -> None:
 
 
 TABLES: Any = runpy.run_path(str(ROOT / "docs" / "tables.py"))
-"""The functions and names of ``docs/tables.py``.
+"""The names that ``docs/tables.py`` defines, as a dictionary.
 
-This program writes tables from the texts of formats, libraries and findings.
+This program writes tables for the documents from the descriptions of log formats, libraries and findings.
 """
 
 
@@ -217,7 +229,7 @@ def test_tables_of_members_are_theirs(page: Path) -> None:
 def test_every_table_of_members_stands_in_one_page() -> None:
     """Every table that ``docs/tables.py`` can write is in exactly one document.
 
-    These include the tables of libraries whose formats tell how their files are produced.
+    This includes, for each library, the table that explains how to produce the library's log files.
     """
     names = [name for page in DOCUMENTS for name in TABLES["names_in"](page.read_text(encoding="utf-8"))]
     libraries = [folder for name in names if name.startswith("formats ") for folder in name.split(" ")[1:]]
@@ -254,9 +266,9 @@ def test_views_are_all_described() -> None:
 
 
 def test_columns_of_views_exist(job: Path) -> None:
-    """All columns that docs/sql.md promises exist in the store's views.
+    """All columns that docs/sql.md lists for an SQL view really exist in the view.
 
-    In the document ``…`` and ``*`` mean several columns.
+    The document writes ``…`` and ``*`` for several columns. The test skips them.
     """
     text = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
     store = logparse.open(job / "logparse-store")
@@ -283,9 +295,9 @@ def test_the_session_of_the_first_page_is_what_the_program_prints(golden: Golden
 
 
 def test_the_five_commands_work_as_they_are_printed(tmp_path: Path) -> None:
-    """The five commands in README.md run in a shell, one after the other, and print what README.md promises.
+    """The five commands of the session in README.md run in a shell, in order, and print what README.md shows.
 
-    They use the files that README.md's own commands make.
+    They read the files that the commands before the session in README.md make.
     """
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     session = text.partition(transcript.BEGIN)[2].partition(transcript.END)[0]

@@ -1,6 +1,6 @@
-"""Tests of every file that logparse writes for a library or a tool, made from the samples.
+"""Tests of every file that logparse writes for a GPU library or a tool. The content comes from the samples.
 
-The golden files also have the lines that tell how to use the written file.
+Beside each expected file is another one (``NAME.use``), with the lines that make a library use the file.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ PROBLEMS: Sequence[Problem] = [gemm(), gemm(64, n=7, bias=True), W, F, B]
 
 
 def miopen_overrides() -> list[Override]:
-    """Return overrides for MIOpen: the fastest solver of each record of the sample.
+    """Return rows for a MIOpen override file: for each convolution of the sample, its two fastest solvers.
 
-    The second fastest is its fallback. Parameters are made up.
+    The second fastest solver is the fallback. The tuning parameters of the solvers are made up.
     """
     out = []
     for line in (SAMPLES / f"miopen/{file_name(MIOPEN)}").read_text().splitlines():
@@ -77,9 +77,10 @@ def rocblas_overrides() -> list[Override]:
 
 @dataclass(frozen=True)
 class Case:
-    """Files that are written for a target (a GPU with a library build).
+    """Files that logparse writes for one GPU and one library build (the "target").
 
-    ``format`` is the override format of the files. A tool's commands or a tuner's input have no override format (None).
+    ``format`` is the format of an override file (the user's choice of kernels). Files with a tool's commands or a
+    tuner's input have the format None.
     """
 
     make: Callable[[], Sequence[Emission]]
@@ -88,7 +89,10 @@ class Case:
 
 
 def own_samples(format: OverrideFormat) -> list[Path]:
-    """Return the files of ``sample_logs/`` in this format in which the library uses every row, without a remark."""
+    """Return the sample files of this override format that are free of errors.
+
+    In such a file, logparse's check finds nothing wrong, and the library would use every row.
+    """
     out = []
     for path in sorted(path for path in SAMPLES.rglob("*") if path.is_file()):
         head = Head(path.name, path.read_bytes())
@@ -100,7 +104,7 @@ def own_samples(format: OverrideFormat) -> list[Path]:
 
 
 def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) -> list[Override]:
-    """Return the rows of a file as overrides for a target (a GPU with a library build)."""
+    """Read an override file, and return its rows as overrides for a GPU with a library build (``target``)."""
     return [
         Override(
             problem=row.problem,
@@ -117,7 +121,10 @@ def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) 
 
 
 def rewritten(format: OverrideFormat) -> Sequence[Emission]:
-    """Read a sample of the format and write it again."""
+    """Read a sample file of an override format, and write its rows to a new file of the same format.
+
+    Raises AssertionError if ``sample_logs`` has no such file without errors.
+    """
     assert format.writer is not None
     found = own_samples(format)
     assert found, f"{format.name}: sample_logs/ has no file of it without an error: its writer has no case"
@@ -156,9 +163,9 @@ CASES: dict[str, Case] = {
         for name in ("bench", "driver", "untuned")
     },
 }
-"""For each folder of golden files, the files to write.
+"""The files to write for each folder of golden files (expected outputs).
 
-If a format has no case here, its own sample is written again.
+For an override format without a case of its own, a sample file is read and written again.
 """
 CASES |= {
     f"rewritten-{format.name}": Case(partial(rewritten, format), format.name, TARGET)
@@ -168,7 +175,10 @@ CASES |= {
 
 
 def rendered(files: Sequence[Emission]) -> dict[str, bytes]:
-    """Return the bytes of each written file, and under ``NAME.use`` the lines that make a library read the file."""
+    """Return the bytes of each file that logparse wrote: {name: content}.
+
+    The key ``NAME.use`` holds the lines, for example ``export …``, that make a library use the file.
+    """
     out = {file.name: file.data for file in files}
     uses = {x.name: "\n".join([*x.lines, *[""] * x.use.endswith("\n")]) for x in files[:1] if x.use}
     return out | {f"{name}.use": use.encode() for name, use in uses.items()}
@@ -204,9 +214,9 @@ def test_no_file_takes_the_place_of_one_that_is_read(tmp_path: Path) -> None:
 
 
 def test_no_golden_is_left_over(golden: Goldens) -> None:
-    """No golden file is left that no case writes.
+    """The folder of golden files (expected outputs) has no file that no test case writes any more.
 
-    The files of each case are compared in a separate test.
+    Another test compares the contents of the files.
     """
     golden.check_names(GOLDENS, (path for path in GOLDENS.rglob("*") if path.parent.name in CASES), "**/*")
 

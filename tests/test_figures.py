@@ -1,6 +1,6 @@
-"""Tests that the figures of README.md and docs/results.md follow from their records.
+"""Tests that the figures in README.md and docs/results.md are right.
 
-The figures are computed again.
+The tests compute each figure again from the recorded benchmark results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ Record = Mapping[str, Any]
 
 @cache
 def record(name: str, date: str = "2*") -> Record:
-    """Return a benchmark record of this name on an H200: the latest one, or the record of a date."""
+    """Return the recorded results of the benchmark ``name`` on an H200.
+
+    They are the latest results, or the results of ``date``.
+    """
     path = sorted(RESULTS.glob(f"{name}-NVIDIA-H200-{date}.json*"))[-1]
     data = path.read_bytes()
     found: Record = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
@@ -41,7 +44,10 @@ def percent(share: float, places: int = 1) -> str:
 
 
 def timed(name: str) -> list[tuple[Record, dict[str, float]]]:
-    """Return the problems of a record for which the library's choice was timed, with the time (µs) of each solution."""
+    """Return the matrix products or convolutions of a benchmark, each with the times of its kernels in µs.
+
+    Products for which the kernel that the library chose was not timed are left out.
+    """
     rows = [
         (x, {row["solution"]: row["time_us"] for row in x["rows"] if row["status"] == "ok" and row["time_us"]})
         for x in record(name)["results"]
@@ -55,7 +61,10 @@ def confirmed(name: str) -> str:
 
 
 def weighted(name: str) -> float:
-    """Return the fraction of the time of all calls that would be saved if each problem ran its best solution."""
+    """Return the fraction of the GPU time that a job would save if each matrix product ran its fastest kernel.
+
+    The job makes each call as often as the benchmark's record states.
+    """
     rows = [(x["calls"], times[x["pick"]], times[x["best"]]) for x, times in timed(name)]
     return 1 - sum(n * best for n, _, best in rows) / sum(n * pick for n, pick, _ in rows)
 
@@ -68,9 +77,10 @@ def products(name: str) -> str:
 
 
 def convolutions(name: str) -> str:
-    """Return the text that docs/results.md must contain about the time of one call of each convolution.
+    """Return the sentence about the times of convolutions that docs/results.md must contain.
 
-    It has the time by default, with the best solution as called, and with the best solution in another stored layout.
+    It states the sum of the times of one call each, in ms: by default, with the fastest kernel for the tensors as they
+    are stored, and with the fastest kernel if the tensors may be stored in another layout.
     """
     rows = timed(name)
     default = sum(times[x["pick"]] for x, times in rows)
@@ -87,7 +97,10 @@ def convolutions(name: str) -> str:
 
 
 def short(name: str) -> str:
-    """Return the text about the time of convolutions in the shorter form that README.md must contain."""
+    """Return the sentence about the times of convolutions that README.md must contain.
+
+    It is shorter than the sentence in docs/results.md.
+    """
     words = re.sub(r" \([^)]*\)", "", convolutions(name))
     count, default, reachable, best, confirmed = re.findall(r"[\d.]+(?: of \d+)?", words)
     return (
@@ -134,9 +147,9 @@ CONFIRMED_WITH = {
 
 @pytest.mark.parametrize("blocks", CONFIRMED_WITH)
 def test_six_blocks_confirm_as_well_as_twelve(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The figures about confirmations with six and with twelve blocks follow from the record.
+    """The documents' figures on how reliable six and twelve blocks of measurements are follow from the recorded data.
 
-    The record's summary is computed again, from the first blocks of each process.
+    For six blocks, the summary is computed again from the first six blocks of each process.
     """
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     found = record("intervals")["pairs"]
@@ -179,7 +192,10 @@ def scaled() -> str:
 
 
 def promises(name: str) -> tuple[str, str]:
-    """Return how many pairs of program and action kept their promise, and the largest error, as text."""
+    """Return how many predicted gains came true within 5 %, such as ``"7 of 9"``, and the largest error, as texts.
+
+    Each prediction is about one program and one change of it.
+    """
     made = record(name)
     errors = [abs(x["error"]) for model in made["models"].values() for x in model["actions"] if "error" in x]
     kept = sum(x <= 0.05 for x in errors)
@@ -283,7 +299,7 @@ def test_four_gpus_are_as_their_record_says() -> None:
 
 
 def test_the_raw_samples_give_the_medians() -> None:
-    """A record's times are the medians of its samples."""
+    """Every time in a benchmark's record is the median of the single times that the record also holds."""
     for name in ("gemms", "wgrads"):
         for result in record(name)["results"]:
             for row in result["rows"]:
@@ -330,7 +346,10 @@ JOBS = {"": "jobs-NVIDIA-H200-2026-11-27.json", " (H100)": "jobs-NVIDIA-H100-80G
 
 
 def jobs() -> dict[str, Record]:
-    """Return the recorded jobs. The keys are the marks of the jobs' table rows in the document."""
+    """Return the recorded results of the jobs in the document's tables.
+
+    The keys are the words by which the test finds the table rows of a job in the document.
+    """
     return {mark: json.loads((RESULTS / name).read_text(encoding="utf-8"))["jobs"] for mark, name in JOBS.items()}
 
 

@@ -1,6 +1,7 @@
-"""Tests of files that logparse writes into a user's folder.
+"""Tests of writing files into a user's folder.
 
-If a write fails, the old files stay. If a link leads out of the folder, nothing is written through it unnoticed.
+If a write fails, all old files stay as they were. A symbolic link that leads out of the folder is not followed without
+an error.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CSV = str(SAMPLES / "tunableop/tunableop_results0.csv")
 
 
 def full(number: int) -> Callable[[int], None]:
-    """Return a replacement for ``fsync`` that reports a full disk at the n-th file."""
+    """Return a replacement for ``os.fsync`` that works ``number`` times and then reports that the disk is full."""
     left = [number]
 
     def fsync(handle: int) -> None:
@@ -45,7 +46,10 @@ def full(number: int) -> Callable[[int], None]:
 
 
 def held(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder and its subfolders, without the lists of written files."""
+    """Return the files of a folder and its subfolders: {path: content}.
+
+    The lists of written files (``.logparse-written``) are left out.
+    """
     files = (x for x in folder.rglob("*") if x.is_file() and x.name != ".logparse-written")
     return {str(x.relative_to(folder)): x.read_bytes() for x in files}
 
@@ -83,7 +87,7 @@ def test_a_full_disk_leaves_the_old_file(
 def test_files_of_a_recommendation_change_together(
     found: Recommendation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the disk is full at any file of a recommendation, all old files stay."""
+    """If the disk gets full while ``recommend`` writes its files, all old files stay, whichever file it happens at."""
     made, _ = verb.write(found, Settings(), tmp_path)
     paths = [x.path for x in made if x.path is not None]
     for path in paths:
@@ -101,9 +105,9 @@ def test_files_of_a_recommendation_change_together(
 
 
 def test_apply_sh_comes_last(found: Recommendation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``apply.sh`` is written last, after the files that it uses.
+    """The script ``apply.sh`` is written last, after the files that it uses.
 
-    If the program is killed between two renames, a new ``apply.sh`` must not lie beside files that do not belong to it.
+    If the program is killed in between, a new ``apply.sh`` must not lie beside old files to which it does not fit.
     """
     order: list[str] = []
     rename = os.replace
@@ -122,9 +126,9 @@ def test_apply_sh_comes_last(found: Recommendation, tmp_path: Path, monkeypatch:
 
 
 def test_a_real_limit_of_bytes(samples: Store, found: Recommendation, tmp_path: Path) -> None:
-    """If the system refuses to write, the program says so, and the old files stay.
+    """If the operating system refuses to write a file, the program reports it, and the old files stay.
 
-    The program itself runs, with a limit of 1,000 bytes for its files.
+    The test runs the program in a process that may not write files of more than 1,000 bytes.
     """
     out = tmp_path / "out"
     verb.write(found, Settings(), out)
@@ -149,7 +153,7 @@ def add(folder: Path, *names: str) -> None:
 
 
 def test_what_a_program_cannot_follow(tmp_path: Path) -> None:
-    """Links within the output folder are followed. A link that leads out of it, to a file or folder, is an error."""
+    """A symbolic link within the output folder is followed, but a link that leads out of the folder is an error."""
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     outside.mkdir()
@@ -199,9 +203,9 @@ def test_a_recommendation_into_a_folder_with_such_a_link(found: Recommendation, 
 
 
 def test_findings_of_another_hand_move_no_file_outside(found: Recommendation, tmp_path: Path) -> None:
-    """A ``findings.json`` from somebody else cannot make logparse rename files outside of the folder.
+    """A ``findings.json`` that somebody else wrote cannot make logparse rename files outside of the output folder.
 
-    The file names the files of an earlier recommendation, which get another name.
+    ``recommend`` renames the files of an earlier recommendation, and takes their names from ``findings.json``.
     """
     out = tmp_path / "out"
     (tmp_path / "mine").write_bytes(b"mine")

@@ -1,4 +1,7 @@
-"""Test of the main use of logparse from end to end on real files. The expected figures were counted independently."""
+"""Test of logparse's main use from end to end on real log files.
+
+The expected figures were counted by other means than logparse.
+"""
 
 from __future__ import annotations
 

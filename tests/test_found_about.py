@@ -12,9 +12,9 @@ LINE = "TN 4096×512×1024 bf16_r"
 
 
 def test_show_names_the_measured_problems_of_an_estimate(tmp_path: Path) -> None:
-    """If a finding estimates a time from comparable problems, ``show`` names these problems.
+    """If a finding estimates a time from comparable matrix products, ``logparse show`` names these products.
 
-    Findings of versions without the column ``comparable`` are shown without the names.
+    Findings that an older version stored lack the column ``comparable``. They are shown without the names.
     """
     table = tmp_path / "job.csv"
     table.write_text(

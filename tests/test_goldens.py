@@ -1,4 +1,4 @@
-"""Tests that compare the rows of every sample with its golden file."""
+"""Tests that logparse reads every sample log into exactly the rows of its golden file (the expected output)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ OWN_SOLUTIONS = """
     from solutions_ t join commits_ s using (attempt) left join (
         select source_id, string_agg(value, ' ' order by name, value) as build from facts
         where name in ('hipblaslt_version', 'hipblaslt_revision') group by source_id) b using (source_id)"""
-"""SQL of a view with the solutions of each source. The view ``solutions`` itself has each solution only once."""
+"""SQL that makes a view with the kernels in each log file.
+
+The ordinary view ``solutions`` lists a kernel only once, even if several files contain it.
+"""
 
 
 def golden_of(sample: Path) -> Path:
@@ -42,7 +45,10 @@ def golden_of(sample: Path) -> Path:
 
 
 def rendered(store: Store) -> dict[str, str]:
-    """Return the text of each source's golden file: {path: the source's rows, sorted, as CSV sections}."""
+    """Return what the golden file of each read log must contain: {path: text}.
+
+    The text has a section for each table, with the rows from this log as sorted CSV.
+    """
     with store.connect() as con:
         con.execute(OWN_SOLUTIONS)
         tables = {
@@ -67,7 +73,10 @@ def rendered(store: Store) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def rows(samples: Store) -> dict[str, str]:
-    """Return the rows of every sample, after a check that each line of a sample is counted once."""
+    """Return the rows that were read from each sample log, as text.
+
+    First it is checked that no line of a log was lost or counted twice.
+    """
     check_conservation(samples)
     return rendered(samples)
 
@@ -78,7 +87,7 @@ def test_sample_gives_its_golden_rows(sample: Path, rows: dict[str, str], golden
 
 
 def test_every_format_has_a_sample() -> None:
-    """Every format reads some sample, so that rows of every format are in a golden file."""
+    """For every log format there is a sample log, so that a golden file (expected output) covers the format."""
     read = {name for path in GOLDENS.rglob("*.txt") for name in path.read_text().partition("\n")[0][7:].split("+")}
     assert read >= {format.name for format in FORMATS}
 
@@ -88,9 +97,10 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 
 
 def test_exactly_one_format_recognises_a_sample() -> None:
-    """Exactly one format recognises a sample that is a whole file.
+    """Exactly one log format recognises each sample log, or its lines.
 
-    If a sample is a stream of lines, some format reads a line.
+    A few formats read a whole file, and then only one may recognise it. Others read single lines, and then at least one
+    must find its marks in the file.
     """
     for sample in SAMPLE_FILES:
         file = InputFile(str(sample))

@@ -1,8 +1,12 @@
-"""Tests that no text from data is ever run as code. The texts are code of some language, in files of every format.
+"""Tests that no text from a log is ever run as code, although it may contain code of a shell, Python or a browser.
 
-Two barriers are tested separately. First, files whose text fields have such texts (``hostile_files``) are read. A text
-that a field may not have is rejected. Second, records with such texts, as another person's store may have, are written
-without the first barrier. Shells, Python, a browser, a reader of Markdown and a terminal then take them as text.
+logparse has two barriers, which are tested separately:
+
+* When a log is read, texts that a field cannot have are rejected. ``hostile_files`` puts code into the fields of logs
+  of every format.
+* When a file is written, all texts are quoted. For this test the first barrier is switched off, because a user may get
+  a store (Parquet folder) from another person. Shells, Python, a browser, a reader of Markdown and a terminal must then
+  take the code as plain text.
 """
 
 from __future__ import annotations
@@ -83,7 +87,7 @@ SHELLS = [found for shell in ("sh", "dash", "bash", "zsh") if (found := shutil.w
 
 
 def texts_of(noun: object, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield name and text of each text field of a record, including the fields of objects inside it."""
+    """Yield the name and the value of each text field of a record, also within objects that the record contains."""
     if isinstance(noun, str):
         yield name, noun
     elif is_dataclass(noun):
@@ -100,7 +104,7 @@ def content(path: Path) -> bytes:
 
 
 def hostile_files(path: Path, records: Sequence[Record]) -> Iterator[bytes]:
-    """Yield versions of a file in which code follows the first value of each text field."""
+    """Yield copies of a log in which code is appended to the value of a text field, for one field after another."""
     data, met = content(path), set[str]()
     for name, value in (pair for record in records for pair in texts_of(record)):
         field = f"{name}:{value.partition(':')[0]}" if name == "Fact.name" else name
@@ -116,7 +120,10 @@ def hostile_files(path: Path, records: Sequence[Record]) -> Iterator[bytes]:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Return a store of the samples and of hostile versions of each."""
+    """Return a store (Parquet folder) into which the samples and manipulated copies of them were read.
+
+    The copies contain code in their text fields.
+    """
     folder, nouns, count = tmp_path_factory.mktemp("hostile"), list[Record](), 0
 
     def spied(outcome: Outcome) -> Outcome:
@@ -146,7 +153,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 LARGEST = 1 << 17
 NAMED = f"'\"<script>{CANARY}()</script><img/src=x onerror={CANARY}()>$({RUN})`{RUN}`;{RUN}"
-"""Hostile name of a run. A user may take a run's name from a file's name."""
+"""Name of a run that contains code. It is possible, because a run may be named after a file."""
 KINDS = {
     "select a_type || b_type || c_type || d_type || compute_type || activation from gemm_problems": TYPE,
     "select replace(dtype, '-', '') || direction from conv_problems where direction <> 'B+W'": TYPE,
@@ -157,7 +164,7 @@ KINDS = {
     "select split_part(name, ':', 1) from facts": NAME,
 }
 ANYTHING = ("text", "error", "reason", "path")
-"""Columns of messages, errors and files, which may contain any text. They are shown, and used for nothing else."""
+"""Columns that may contain any text, for example a message from a log. logparse only displays these texts."""
 
 
 def test_a_field_holds_what_its_kind_may_hold(hostile: Store) -> None:
@@ -186,7 +193,10 @@ def test_nothing_of_a_hostile_file_runs(hostile: Store, tmp_path: Path) -> None:
 
 
 class Group:
-    """A kind of text to make hostile. ``problem`` or ``field`` of a subclass appends ``code`` to such texts."""
+    """A group of texts into which code is put, for example the texts of matrix products.
+
+    A subclass appends ``code`` to such texts in its method ``problem`` or ``field``.
+    """
 
     def __init__(self, code: str) -> None:
         self.code = code
@@ -263,9 +273,10 @@ def found(samples: Store) -> Recommendation:
 def test_nothing_of_a_hostile_noun_runs(
     group: type[Group], found: Recommendation, samples: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No hostile text in a stored record is run when files are written from it.
+    """If stored records contain code, it is not run by the files that logparse writes from them.
 
-    A store may come from another person. This is ``test_nothing_of_a_hostile_file_runs`` without the first barrier.
+    A user may get a store (Parquet folder) from another person, so code may be in it although logparse rejects such
+    texts when it reads logs.
     """
     monkeypatch.setattr(overrides_write, "fault", lambda noun: None)
     application = Application(line="", settings=tf32.SETTINGS, model=(Python("model = pad_output(model, 5, 8)"),))
@@ -290,7 +301,10 @@ def test_nothing_of_a_hostile_noun_runs(
 
 
 def everything(found: Recommendation, store: Store, out: Path, change: Group | None = None) -> None:
-    """Write every file and show every text, and give each to the program that reads it (shell, browser, …)."""
+    """Write all files and print all texts of a recommendation, and pass each to the program that reads it.
+
+    These programs are shells, Python, a browser's HTML parser, a reader of Markdown and a terminal.
+    """
     made, _ = verb.write(found, Settings(), out)
     names = {str(x.path.relative_to(out)) for x in made if x.path is not None}
     assert change is None or "apply.py" in names
@@ -322,9 +336,9 @@ STUB = '#!/bin/sh\nprintf \'%s\\n\' "$@" >> "$SEEN"\n'
 
 
 def run(path: Path) -> None:
-    """Let each shell run a script. The tools that the script calls are fakes.
+    """Run a written script with each of the shells. The tools that it calls are replaced by fakes.
 
-    A script that is sourced is also run on a machine with the facts that it expects.
+    A script that users source is also run with fakes that report the GPU and library versions that the script expects.
     """
     tools = path.parent.parent / "tools"
     tools.mkdir(exist_ok=True)
@@ -355,13 +369,13 @@ def nothing_ran(folder: Path) -> None:
 
 
 def plain(text: str) -> None:
-    """Check that a text has no control character that changes a terminal's behaviour."""
+    """Check that a text has no control characters, because these could change a terminal's behaviour."""
     odd = [line for line in text.split("\n") if not line.isprintable()]
     assert odd == []
 
 
 def literals_alone(text: str) -> None:
-    """Check that a hostile text is in ``apply.py`` only within a literal."""
+    """Check that the code which the test planted appears in ``apply.py`` only within string literals."""
     for node in ast.walk(ast.parse(text)):
         names = [x for x in vars(node).values() if isinstance(x, str)] if not isinstance(node, ast.Constant) else []
         assert not [x for x in names if CANARY in x]
@@ -369,7 +383,7 @@ def literals_alone(text: str) -> None:
 
 
 def no_markup(text: str) -> None:
-    """Check that a reader of Markdown sees no tag and no link outside blocks of code, and that every block ends."""
+    """Check that Markdown text has no HTML tag and no link outside blocks of code, and that all blocks of code end."""
     blocks = re.compile(r"^(`{3,})\w*\n.*?^\1$", re.MULTILINE | re.DOTALL)
     rest = blocks.sub("", text)
     assert "```" not in re.sub(r"\\`", "", rest), "a block of code does not end"
@@ -411,10 +425,10 @@ def test_a_page_of_hostile_files_holds_only_its_own_tags(hostile: Store, tmp_pat
 
 
 def test_the_cases_that_ran(tmp_path: Path) -> None:
-    """Texts that once did run as code are now rejected.
+    """Logs whose texts were run as code by an earlier version are now rejected.
 
-    The code made a file when a user ran or sourced one of the written scripts (``apply.sh``, ``driver.sh`` and
-    ``tune_miopen.sh``).
+    The code in these logs creates a file. It ran when a user ran or sourced one of the scripts that logparse had
+    written (``apply.sh``, ``driver.sh`` and ``tune_miopen.sh``).
     """
     results = (SAMPLES / "tunableop/tunableop_results0.csv").read_text()
     named = f"Validator,A//;1e touch {CANARY} #,1\n{results}"

@@ -1,4 +1,4 @@
-"""Tests of imports that happen at the first use: a library's module, and a package's members."""
+"""Tests of modules and names that are imported only when they are first used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from logparse import lazy
 
 @pytest.fixture
 def heavy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the name of a module that nothing has imported yet."""
+    """Create a small module that nothing has imported yet, and return its name."""
     (tmp_path / "some_heavy_library.py").write_text("value = [1]\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "some_heavy_library", raising=False)

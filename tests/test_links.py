@@ -1,6 +1,7 @@
-"""Tests of links between two texts that may describe the same problem.
+"""Tests that logparse recognises when two texts may describe the same matrix product or convolution ("links").
 
-The Python function and the SQL view agree, and the levels and counts of links are right.
+The Python function and the SQL view must find the same links, with the right level (exact, or the same shape) and the
+right counts.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ ALL = replace(
     activation="gelu",
     beta="nonzero",
 )
-"""A call for which every field of the problem is set."""
+"""A matrix product for which every field is set."""
 DOMAINS: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("trans_a", "trans_b"), ("N", "T")),
     **dict.fromkeys(
@@ -156,9 +157,10 @@ def test_every_field_separates_two_problems_or_is_marked_unknown(name: str, base
 
 
 def test_a_number_of_compute_units_may_be_all_of_the_device() -> None:
-    """A call that may use all compute units is linked, but not exactly, to a call that states a number of them.
+    """Two calls may be the same if one states a number of compute units and the other states none, which means all.
 
-    cuBLAS states the number with every classic call. 132 on an H200 means all units. A user may set fewer.
+    cuBLAS states the number with every call of the classic interface: 132 on an H200, which is all of them. But a user
+    may have set a smaller number, so the link has the level "shape" and not "exact".
     """
     all_units, some, more = (replace(FULL, sm_count=x) for x in (0, 48, 132))
     assert [linked(all_units, x) for x in (all_units, some)] == ["exact", "shape"]

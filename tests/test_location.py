@@ -1,4 +1,4 @@
-"""Tests of URLs: inputs and whole stores on a local S3 server, and all forms of a URL.
+"""Tests of URLs: logs and whole stores (Parquet folders) on a local S3 server, and all forms of URLs.
 
 They also check writes that must not replace an existing file.
 """
@@ -37,7 +37,7 @@ moto_server = pytest.importorskip("moto.server")
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Return host:port of an S3 server that runs as long as the tests of this module."""
+    """Start a local S3 server for the tests of this module, and return its address (``host:port``)."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION"):
             patch.delenv(name, raising=False)
@@ -55,7 +55,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def s3(address: str) -> Iterator[Any]:
-    """Return a client of the S3 server, with an empty bucket ``logs``."""
+    """Return a client of the local S3 server. The server has an empty bucket named ``logs``."""
     client = boto3.client("s3", endpoint_url=f"http://{address}")
     client.create_bucket(Bucket="logs")
     yield client

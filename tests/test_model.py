@@ -1,4 +1,7 @@
-"""Tests that the texts of problems and solutions are unique and readable, and can be read back."""
+"""Tests of the texts that name matrix products, convolutions and kernels.
+
+The texts must be unique and readable, and logparse must be able to read them back.
+"""
 
 from __future__ import annotations
 
@@ -97,9 +100,9 @@ def test_what_a_plain_call_lacks_is_no_part_of_its_text() -> None:
 
 
 def test_a_text_of_an_older_store_is_of_a_plain_call() -> None:
-    """A problem text of an older store, which ends with β, is read as a call without swizzle and scales.
+    """The text of a matrix product that an older version stored can still be read.
 
-    The text mentions neither a swizzle nor a scale that is absent.
+    Such a text ends with β and lacks newer fields. It is read as a product without swizzle and without scales.
     """
     text = GemmProblem(**with_plain({f"{x}_type": "bf16_r" for x in "abcd"})).text
     problem = problem_from_text(text)

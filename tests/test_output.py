@@ -1,4 +1,4 @@
-"""Tests of the subcommands' output: every subcommand in every format on every kind of store.
+"""Tests of the subcommands' output: every subcommand, in every format, on every kind of store (Parquet folder).
 
 They also check that tables fit the terminal and that options refuse wrong values.
 """
@@ -67,7 +67,10 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "compact": ("compact",),
     "forget": ("forget", "r"),
 }
-"""Subcommands whose answer is no table, in an order in which each subcommand finds what it needs."""
+"""Subcommands that print no table, with their arguments.
+
+They are in such an order that each subcommand finds what the earlier ones made.
+"""
 ELSEWHERE = {
     **dict.fromkeys(
         ("capture", "run", "tune", "try"), "they start a job: tests/capture, tests/analyzers/tune/test_tune.py"
@@ -107,7 +110,7 @@ def kind_of_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 def test_every_verb_in_every_format_on_every_kind_of_store(
     kind_of_store: tuple[str, str], verb: str, tmp_path: Path
 ) -> None:
-    """Each subcommand gives an answer with the documented columns and types, or an error in one line."""
+    """Each subcommand prints the documented columns with the documented types, or an error of one line."""
     kind, store = kind_of_store
     words = [word.format(store=store, out=tmp_path / "out") if "{" in word[:1] else word for word in VERBS[verb]]
     words += [] if verb in (*WITHOUT_STORE, "verify", "diff") else ["--store", store]
@@ -145,7 +148,10 @@ def test_the_tables_of_verbs_hold_all_of_them() -> None:
 
 
 def test_verbs_without_a_table_end_on_every_kind_of_store(kind_of_store: tuple[str, str], tmp_path: Path) -> None:
-    """Each subcommand without a table ends with an answer, or with an error in one line, on every kind of store."""
+    """Each subcommand that prints no table succeeds or prints an error of one line, on every kind of store.
+
+    A store is a folder of Parquet files.
+    """
     kind, store = kind_of_store
     url = str(shutil.copytree(store, tmp_path / "store"))
     for verb, given in CHANGES.items():
@@ -616,9 +622,9 @@ def test_a_process_ends_at_once_and_leaves_nothing_undone(watched: str, tmp_path
 
 @pytest.mark.parametrize("verb", ["top", "recommend", "status", "coverage", "diff"])
 def test_a_program_that_ends_prints_nothing_else(verb: str, samples_store: str, tmp_path: Path) -> None:
-    """When the program ends, it prints nothing but a subcommand's own notes.
+    """A subcommand prints nothing on standard error except for its own notes and remarks.
 
-    DuckDB warns of uncollected objects when the interpreter shuts down.
+    DuckDB would print a warning when Python shuts down if some of DuckDB's objects were still alive.
     """
     rest = {"coverage": [TUNED], "diff": [TUNED, TUNED], "recommend": ["--out", str(tmp_path)]}.get(verb, [])
     command = [sys.executable, "-m", "logparse", verb, *rest, "--store", samples_store]
@@ -652,9 +658,10 @@ def test_the_status_of_an_empty_store_states_that(tmp_path: Path) -> None:
 
 
 def test_a_count_with_a_fraction_is_read_as_a_whole_number() -> None:
-    """A fractional number of calls is printed as a whole number.
+    """A number of calls with a fraction is printed as a whole number: 1.98 calls are printed as 2.
 
-    Weighted kinds of steps give calls fractions. The views with a run's counts have whole numbers.
+    Fractions occur because logparse weights the kinds of steps of a job. The SQL views with the counts of a run have
+    whole numbers.
     """
     rows = pd.DataFrame({"count": pd.array([1.98, None, 3.0], "Float64")})
     assert typed(rows, "count int")["count"].to_pylist() == [2, None, 3]
@@ -669,9 +676,9 @@ def test_empty_columns_are_left_out_before_others() -> None:
 
 
 def test_names_that_are_no_utf8_are_errors_with_a_remedy(tmp_path: Path) -> None:
-    """A path that is not valid UTF-8 is an error that names the remedy, and other files are still read.
+    """A path that is not valid UTF-8 is reported as an error that names the way out. The other files are still read.
 
-    In the forced C locale this is so for all names but ASCII. The table of the other files is drawn.
+    In the C locale, every path with a character beyond ASCII is such a path.
     """
     (tmp_path / "é").mkdir()
     for folder in ("", "é"):
@@ -704,9 +711,9 @@ def test_json_is_utf_8_in_every_locale() -> None:
 def test_a_line_longer_than_the_bound_is_a_counted_reject(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line that is longer than the limit is rejected and counted.
+    """A line of a log that is longer than the limit is rejected and counted.
 
-    The line's bytes pass in blocks. No part of the reader ever has the whole line in memory.
+    The line is read in blocks, so that it is never in memory as a whole.
     """
     monkeypatch.setattr(lines, "LONGEST_BYTES", 3 << 20)
     monkeypatch.setattr(worker, "_RANGED_BYTES", 1 << 20 if how == "counters" else 1 << 40)

@@ -1,6 +1,6 @@
-"""Tests of logparse commands in printed and written texts.
+"""Tests of the logparse commands that logparse prints as advice.
 
-If a user copies such a command, it must work on the store that was used.
+If a user copies such a command, it must work on the store (Parquet folder) that the user just used.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tests.conftest import ROOT
 VERBS = {name: {x for p in verb.params for x in p.opts} for name, verb in typer.main.get_command(app).commands.items()}  # type: ignore[attr-defined]
 COMMAND = re.compile(rf"logparse ({'|'.join(VERBS)})\b([^`\n]*)")
 VALUE = "\0"
-"""Text that the test puts in place of each value in an f-string."""
+"""Text that the test puts in place of every inserted value (``{…}``) of an f-string."""
 PLACEHOLDER = re.compile(r"[A-Z0-9#\[\]…-]+")
 
 
 def texts(path: Path) -> Iterator[str]:
-    """Yield the strings of a module, except for docstrings, with ``VALUE`` for each inserted value."""
+    """Yield the strings of a module, without docstrings. ``VALUE`` replaces the inserted values of f-strings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     nodes = list(ast.walk(tree))
     docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
@@ -38,9 +38,10 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def printed() -> Iterator[tuple[str, str, str, bool]]:
-    """Yield module, subcommand and further words of each command in a string.
+    """Yield each logparse command that a string in the source code contains.
 
-    The last value is True if the string marks the text as a command.
+    An item is (module, subcommand, further words, quoted). ``quoted`` is True if a backquote before the command marks
+    it as one.
     """
     for path in (path for package in ("logparse", "analyzers") for path in sorted((ROOT / package).rglob("*.py"))):
         if path.name == "cli.py":  # its examples belong to the help, which also explains --store

@@ -1,4 +1,7 @@
-"""Tests that any text that a quoting function has quoted is read back unchanged by the language."""
+"""Tests of the functions that quote a text for a shell, Python, JSON and other languages.
+
+The language must read back exactly the same text, whatever it is.
+"""
 
 from __future__ import annotations
 
@@ -178,9 +181,9 @@ def test_the_use_of_a_file_names_its_place() -> None:
 
 @pytest.mark.parametrize("code", [*BLIND, *LINES])
 def test_what_fields_may_not_hold(code: str) -> None:
-    """Most text fields of a record refuse hostile text, because it does not fit their grammar.
+    """Most text fields of a record refuse a text with code in it, because the field has a strict grammar.
 
-    The other fields allow any single printable line, which is quoted when it is written.
+    A few fields, such as messages, allow any printable text of one line. It is quoted when it is written to a file.
     """
     conv = ConvProblem(direction="F", in_type="FP16", in_layout="NHWC")
     good = gemm().text

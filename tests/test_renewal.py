@@ -1,6 +1,6 @@
-"""Tests of the option that renews golden files: it writes and removes files.
+"""Tests of pytest's option ``--renew-goldens``, which overwrites and removes golden files (expected outputs).
 
-Without the option, a difference is a failure.
+Without the option, a result that differs from its golden file is a failure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tests of the program's screens, as a user sees them in terminals of 80, 100 and 160 columns.
+"""Tests of the program's output in terminals of 80, 100 and 160 columns.
 
-The store is the one of README's session, with a run ``after``. A golden file has the screens of one case. A width whose
-screen equals the screen before it is only named.
+The store (Parquet folder) is from the session in README.md, with another run ``after``. A golden file (expected output)
+has the screens of one command. If a wider screen looks the same as the one before it, the file has only its width.
 """
 
 from __future__ import annotations
@@ -44,12 +44,15 @@ ANSWERS: Mapping[str, Sequence[str]] = {
     "diff": ("problem", "pick_a", "pick_b"),
     "dry run": ("problem", "saving_us"),
 }
-"""Columns that answer the question of a subcommand. They must be shown at every width."""
+"""The columns that matter most in each subcommand's table. They must be visible in a terminal of any width."""
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of README's session, with a store of the runs ``after``, ``trace`` and ``before``."""
+    """Return the folder of README.md's session, with a store (Parquet folder) of three runs.
+
+    The runs are named ``after``, ``trace`` and ``before``.
+    """
     folder = files_of_session((ROOT / "README.md").read_text(encoding="utf-8"), tmp_path_factory.mktemp("screens"))
     damaged = (SAMPLES / "tunableop/tunableop_results0.csv").read_text(encoding="utf-8").splitlines()
     damaged[-1] = damaged[-1].replace(",", ";")
@@ -70,7 +73,10 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def screens(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[int, str]:
-    """Return the output of a case at each width. The subcommand runs once, and its answer is drawn at each width."""
+    """Return what a command prints in a terminal of each width: {columns: text}.
+
+    The command runs only once, and its answer is laid out for each width.
+    """
     asked: list[tuple[Answer, tuple[Any, ...], dict[str, Any]]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(options, "show", lambda answer, *words, **more: asked.append((answer, words, more)))
@@ -90,7 +96,7 @@ def screens(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict
 
 
 def heads(screen: str) -> list[str]:
-    """Return the names of the columns of the first table on the screen. They are above a line of dashes."""
+    """Return the column names of the first table on a screen: the words above the line of dashes."""
     lines = screen.splitlines()
     rule = next((number for number, line in enumerate(lines) if line.startswith(" ──")), 0)
     return lines[rule - 1].split() if rule else []

@@ -1,6 +1,6 @@
-"""Test of an HTML page, a replay and an ingest that use one store at the same time.
+"""Test that several parts of logparse can use one store (Parquet folder) at the same time.
 
-Each of them does the same as if it ran alone.
+An HTML page, a measurement of kernels and the reading of logs must have the same results as if each ran alone.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ def test_the_number_of_a_solution_is_never_cut() -> None:
 
 
 def test_a_long_text_pads_no_other_row_where_a_program_reads() -> None:
-    """If the output goes to a program, a long text in one row does not make the other rows longer.
+    """If the output goes to a program, a long text in one row of a table does not make the other rows longer.
 
-    C++ kernel names have thousands of characters. Each row of ``top`` used to be as long.
+    Names of C++ kernels have thousands of characters. In an earlier version, every row was padded to this length.
     """
     name, prose = "void k<" + "x" * 2_000 + ">()", "words " * 50
     rows = [{"kernel": name, "message": "m", "n": 1}, {"kernel": "mm", "message": prose, "n": 22}]
@@ -141,7 +141,10 @@ def test_a_wait_says_when_it_ends(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 def test_verbs_tell_each_stage(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_runs: Store
 ) -> None:
-    """No subcommand reports more stages than it announces, so that the shown remaining time is right."""
+    """No subcommand reports more stages of its work than it announced.
+
+    Otherwise the remaining time that it displays would be wrong.
+    """
     told: list[tuple[int, int]] = []
     monkeypatch.setattr(Stages, "__call__", lambda self, stage: told.append((len(told) + 1, self._total)))
     places = {"tuned": SAMPLES / "tunableop" / "tunableop_results0.csv", "store": two_runs.url, "out": tmp_path / "r"}

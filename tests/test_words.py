@@ -1,4 +1,4 @@
-"""Test that searches docstrings for sentences that are hard to read, by a few patterns (CONTRIBUTING, "Words")."""
+"""Test that searches docstrings for words that make a sentence hard to read (CONTRIBUTING.md, "Words")."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.conftest import ROOT
 
 FOLDERS = ("logparse", "analyzers", "tests", "benchmarks", "docs", "sample_logs")
 BEGINS = re.compile(r"(?:Of|What|Those|Whose)\b(?![^.\n]*\?)")
-"""Pattern of words with which no docstring begins, unless its first sentence is a question."""
+"""Pattern of words with which no docstring may begin. An opening question is allowed."""
 WITHIN = re.compile(r"\b[Tt]hose that\b|\b(?:is|are) none\b|\bof these\b(?! [a-zA-Z`])")
-"""Pattern of words that lack their noun. ``of these cases`` is allowed, because it has its noun."""
+"""Pattern of pronouns that lack a noun, for example at the end of a sentence. A pronoun with its noun is allowed."""
 
 
 def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield (line, text) of each docstring, and of each string below a constant or a field."""
+    """Yield the line number and the text of each docstring, including strings below a constant or a field."""
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         for x in body if isinstance(body, list) else ():

@@ -1,7 +1,7 @@
-"""Write the session in README.md: the real output of five commands, between two markers.
+"""Write the session that README.md shows: five commands and their real output, between two marker lines.
 
-The commands run in a folder that README's own commands make from samples, in a terminal of 120 columns. The transcript
-keeps the lines of each command that match the command's pattern. A line ``…`` replaces the others.
+The commands run in a folder that README.md's own commands make from the samples, in a terminal of 120 columns. Of each
+output only the lines that match a pattern are kept. ``…`` replaces the other lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.conftest import SAMPLES
 BEGIN, END = "<!-- transcript begins -->", "<!-- transcript ends -->"
 COLUMNS = 120
 FILES = re.compile(r"^```sh\n(mkdir session && cd session\n.*?)^```$", re.MULTILINE | re.DOTALL)
-"""Pattern of README's commands that make the folder ``session`` beside ``sample_logs``."""
+"""Pattern that finds README.md's commands which make the folder ``session`` beside ``sample_logs``."""
 SHOWN = (
     ("logparse ingest *.log *.txt *.csv --run before", r"^( file| ─|.*\.(log|txt|csv)\b|run:)"),
     ("logparse top --by time -n 2", r"^( calls| ─| +\d)"),
@@ -34,11 +34,11 @@ SHOWN = (
     ("logparse lint overrides/*/hipblaslt_tuning.txt", r""),
     ("logparse verify before after/hipblaslt_rank0_4300.log overrides/*/hipblaslt_tuning.txt", r""),
 )
-"""Commands of the session, with patterns of the output lines that are kept."""
+"""The commands of the session, each with a pattern of the output lines that README.md shows."""
 
 
 def files_of_session(text: str, folder: Path) -> Path:
-    """Make the folder with the session's files below ``folder``, by the commands in README's text."""
+    """Run README.md's commands that make the session's files, in ``folder``. Returns the folder with these files."""
     (folder / "sample_logs").symlink_to(SAMPLES)
     found = FILES.search(text)
     assert found is not None, "README has no commands that make the folder `session`"
@@ -47,7 +47,7 @@ def files_of_session(text: str, folder: Path) -> Path:
 
 
 def session(folder: Path) -> Iterator[str]:
-    """Run the commands in ``folder``, and yield each with its output."""
+    """Run the session's commands in ``folder``, and yield each command together with its output."""
 
     def output(command: str) -> str:
         words = [name for word in shlex.split(command) for name in (sorted(glob.glob(word)) or [word])]
@@ -77,7 +77,7 @@ def _commands(folder: Path, output: Callable[[str], str]) -> Iterator[str]:
 
 
 def shortened(lines: Iterable[str], kept: str) -> Iterator[str]:
-    """Yield the lines that match, with long lines wrapped. One ``…`` replaces consecutive other lines."""
+    """Yield the lines that match the pattern, wrapped if they are long. ``…`` replaces each series of other lines."""
     left_out = False
     for line in lines:
         if not re.search(kept, line):
@@ -96,7 +96,7 @@ def shortened(lines: Iterable[str], kept: str) -> Iterator[str]:
 
 
 def renewed(text: str) -> str:
-    """Return README's text with the output of a session that runs now."""
+    """Return the text of README.md, with the session replaced by the output of a new one."""
     with tempfile.TemporaryDirectory() as folder:
         lines = "\n\n".join(session(files_of_session(text, Path(folder))))
     block = f"{BEGIN}\n```console\n{lines}\n```\n{END}"

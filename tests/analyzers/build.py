@@ -1,4 +1,4 @@
-"""Build small tables for the tests, with the columns of the store's views."""
+"""Build small tables for tests of the analyzers, with the same columns as logparse's SQL views."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def _frame(table: str, rows: list[Mapping[str, object]]) -> pd.DataFrame:
 
 
 def tables(run: str = "r", **given: Iterable[Mapping[str, object]]) -> Tables:
-    """Return tables with the given rows, as an analyzer receives them.
+    """Return the tables that an analyzer gets, with the given rows: ``tables(calls=[…], facts=[…])``.
 
-    The tables of problems and links are made from the problems in the rows.
+    The tables of matrix products, convolutions and links are filled with whatever the given rows mention.
     """
     frames = {name: frame(name, given.get(name, ())) for name in COLUMNS}
     if "sources" not in given:

@@ -1,4 +1,4 @@
-"""Build a run in which several analyzers find something, and the problems that tests vary."""
+"""Build the tables of a run in which several analyzers find something, and matrix products that tests can vary."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ F, B = replace(W, direction="F"), replace(W, direction="B")
 
 
 def plain(**fields: object) -> GemmProblem:
-    """Return a GEMM with these fields and no special features: no swizzle, no scales, all compute units."""
+    """Return a matrix product with these fields and no special features: no swizzle, no scales, all compute units."""
     return GemmProblem(**with_plain(fields))
 
 
@@ -66,11 +66,11 @@ def gemm(m: int = 4096, **more: object) -> GemmProblem:
 
 
 def everything() -> Tables:
-    """Return the tables of a run in which several analyzers find something.
+    """Return the tables of a run in which several analyzers find something to improve.
 
-    * A find-db (MIOpen's solver times) of an MI300X has a slow weight gradient of ResNeXt.
-    * A log has hipBLASLt's choices of solutions and its heuristic queries.
-    * TunableOp's verbose log has the times of other solutions.
+    * A find-db (MIOpen's file of solver times) of an MI300X has a slow weight gradient of ResNeXt.
+    * A log has the kernels that hipBLASLt chose, and its queries to the heuristic that chooses them.
+    * TunableOp's verbose log has the times of other kernels.
     """
     one, two, three = gemm().text, gemm(2048).text, gemm(1024).text
     build = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}

@@ -1,4 +1,4 @@
-"""Build small stores for the tests of analyzers, with real ingest of logs and real records of replays."""
+"""Fill a store (Parquet folder) for tests of the analyzers, with logs that are really read and times of kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ HERE = {"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}
 
 
 def read(store: Store, folder: Path, files: Mapping[str, str]) -> Tables:
-    """Ingest files (given as name → text) as one run, and return the run's tables."""
+    """Write files (name → text) and read them into the store (Parquet folder) as one run.
+
+    Returns the tables of the run.
+    """
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     ingest([str(folder / name) for name in files], store, run="run")
@@ -33,17 +36,20 @@ def read(store: Store, folder: Path, files: Mapping[str, str]) -> Tables:
 
 
 def tunableop(*rows: tuple[str, str, float], validators: Sequence[str] = VALIDATORS) -> str:
-    """Return the text of a TunableOp results file. Each row is (key, solution, milliseconds)."""
+    """Return the text of a TunableOp results file with the given rows: (key, kernel, milliseconds).
+
+    ``validators`` are the first lines of the file. They name the versions of the libraries.
+    """
     return "\n".join([*validators, *(f"{key},{solution},{ms}" for key, solution, ms in rows)]) + "\n"
 
 
 def key(n: int, m: int = 4096, k: int = 8192, ldb: int | None = None, op: str = "Gemm") -> str:
-    """Return the key that TunableOp writes for a bf16 product with a transposed first operand (TN)."""
+    """Return the text by which TunableOp names an m × n × k product in bf16 whose first operand is transposed (TN)."""
     return f"{op}TunableOp_BFloat16_TN,tn_{m}_{n}_{k}_ld_{k}_{ldb or k}_{m}"
 
 
 def bench(m: int, n: int, k: int, *, ldb: int | None = None, count: int = 1, dtype: str = "bf16_r") -> str:
-    """Return ``count`` equal log lines of a product, as hipBLASLt writes them for each call under log mask 32."""
+    """Return the log line that hipBLASLt writes for each call of a product (log mask 32), repeated ``count`` times."""
     line = (
         f"hipblaslt-bench --api_method c -m {m} -n {n} -k {k} --lda {k} --ldb {ldb or k} --ldc {m} --ldd {m} "
         "--stride_a 0 --stride_b 0 --stride_c 0 --stride_d 0 --alpha 1.000000 --beta 0.000000 --transA T --transB N "
@@ -64,9 +70,10 @@ def replayed(
     errors: Mapping[str, float] | None = None,
     pick: str = "Default",
 ) -> None:
-    """Record what a replay (timing of single calls) would record: the times of all tried solutions (solution → µs).
+    """Store the times (kernel → µs) of a matrix product as if logparse had measured it alone, outside of the job.
 
-    If ``confirmed`` names the winner, also record its confirmation: twelve pairs of times.
+    If ``confirmed`` names the fastest kernel, also store the second measurement, which confirms that it is faster than
+    the default: twelve pairs of times.
     """
     known = [*(Fact(name, value) for name, value in facts.items()), Fact("pick", pick)]
     rows: list[Record] = [
@@ -89,9 +96,9 @@ def replayed(
 
 
 def count_units(store: Store, run: str) -> None:
-    """Record that the run made 40 steps and that its trace contains two of them.
+    """Record that the job of a run made 40 steps, of which the trace contains two.
 
-    A second process without logs made seven steps.
+    A second process of the job, which wrote no logs, made seven steps.
     """
     record(store, [Fact("unit_kinds", '{"a": 2}')], run=run, name="kinds", format="torch-profiler")
     for name, count in (("logged", 40), ("unit_alone", 7)):
@@ -101,7 +108,7 @@ def count_units(store: Store, run: str) -> None:
 
 
 def product(m: int, n: int, k: int, **more: object) -> GemmProblem:
-    """Return the matrix product that a log line of ``bench`` describes."""
+    """Return the matrix product that a log line from the function ``bench`` describes."""
     given: dict[str, object] = {
         "trans_a": "T",
         "trans_b": "N",

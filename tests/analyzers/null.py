@@ -1,13 +1,12 @@
-"""Simulate a replay in which every solution takes the same time, and write its results into tables as a replay would.
+"""Simulate measurements of kernels that all take the same time, so that a correct analysis must not find a gain.
 
-A correct analysis then finds no gain. A sample is the true time × a slowly drifting clock × short-term noise, with an
-outlier now and then. The sizes are assumptions. They are on the high side for a GPU without other users:
+A simulated time is the true time × a slowly drifting clock × short-term noise, with an outlier now and then. The sizes
+are assumptions, on the high side for a GPU without other users:
 
-* Samples vary by 1 %.
+* Times vary by 1 %.
 * The clock drifts by 2 %.
-* Once in 50 samples the time is 30 % longer.
-
-Between processes the ratio of a pair varies by 0.32 %, as on an H200.
+* Once in 50 times, the time is 30 % longer.
+* The ratio of the times of two kernels varies by 0.32 % from process to process, as on an H200.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from tests.analyzers.example import gemm
 
 NOISE, WANDER, HICCUP, HICCUPS, BETWEEN = 0.01, 0.02, 0.3, 1 / 50, 0.0032
 RACED, SAMPLES = 12, 3
-"""Number of solutions that are tried per problem, and number of samples of each solution."""
+"""Number of kernels that are tried for each matrix product, and number of times that are measured for each kernel."""
 
 
 def clock(generator: np.random.Generator, time_us: float) -> Callable[[], float]:
-    """Return a function that samples times (µs) on a noisy device where every solution takes ``time_us``."""
+    """Return a function that simulates one measurement on a noisy GPU where every kernel takes ``time_us``."""
     drift = 0.0
 
     def sample() -> float:
@@ -49,9 +48,10 @@ def clock(generator: np.random.Generator, time_us: float) -> Callable[[], float]
 def confirmations(
     generator: np.random.Generator, problems: int, floor: float
 ) -> Iterator[tuple[GemmProblem, str, Pairs]]:
-    """Yield the problems for which another solution than the library's choice seems fastest, with their confirmations.
+    """Yield the products for which, by chance, another kernel than the library's choice seemed fastest.
 
-    Each item is (problem, winner, pairs of times).
+    Each item is (product, the seemingly fastest kernel, pairs of times). The pairs are a second measurement, which must
+    confirm the first one.
     """
     for index in range(problems):
         sample = clock(generator, float(generator.uniform(20.0, 2000.0)))
@@ -62,9 +62,11 @@ def confirmations(
 
 
 def processes(generator: np.random.Generator, sample: Callable[[], float], floor: float, count: int = 3) -> Pairs:
-    """Return the paired times of two solutions, measured by ``count`` processes.
+    """Return pairs of times, of the default and the seemingly fastest kernel, as ``count`` processes would measure
+    them.
 
-    In each process the winner is faster or slower by a random factor that stays the same in the process.
+    In each process the second kernel is slower or faster by a small random factor, which does not change in the
+    process.
     """
     pairs = Pairs((), ())
     for _ in range(count):
@@ -83,9 +85,9 @@ def processes(generator: np.random.Generator, sample: Callable[[], float], floor
 
 
 def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
-    """Return the tables of a store in which all solutions are equal.
+    """Return the tables of a job in which all kernels are equally fast.
 
-    They have its workload and the confirmations of a replay.
+    They contain the calls of the job, and the results of measuring its kernels.
     """
     generator = np.random.default_rng(seed)
     rows, found = [], []
@@ -108,10 +110,10 @@ def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
 
 @cache
 def _called(problems: int) -> Tables:
-    """Return tables with only the called problems, which are the same in all simulated stores."""
+    """Return tables that contain only the calls of the job. The calls are the same in all simulated jobs."""
     return tables(workload=[work(gemm(64 * (i + 1)).text, 100) for i in range(problems)])
 
 
 def confirmation(problem: GemmProblem, winner: str, pairs: Pairs, floor: float = 0.03) -> str:
-    """Return the value of the fact ``confirmation``, as a replay writes it."""
+    """Return the result of a confirming measurement, in the text form that logparse stores."""
     return confirmation_text(problem.text, "Default", winner, pairs, judge(pairs, floor=floor))

@@ -1,6 +1,7 @@
-"""Tests of the action that switches attention to another backend of PyTorch (flash, memory-efficient, math).
+"""Tests of switching attention to another of PyTorch's implementations (flash, memory-efficient, math).
 
-They check which backends are timed, how results are compared, and that a training step on a CPU stays the same.
+They check which implementations are timed and how results are compared, and that a training step on a CPU computes the
+same as before.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def test_every_backend_of_a_cpu_computes_the_same(backend: Any, problem: Operato
 def test_a_gradient_is_timed_beyond_the_first_block_of_samples(backend: Any) -> None:
     """The backward pass of attention can be timed again after its inputs got new random values.
 
-    Each block of samples asks for new values.
+    Every block of measurements begins with new values.
     """
     ready = backend.prepare(BACKWARD, backend.solutions(BACKWARD, 9)[0], Conditions(sets=2))
     first = ready._call(0)
@@ -85,7 +86,7 @@ def test_a_gradient_is_timed_beyond_the_first_block_of_samples(backend: Any) -> 
 
 
 def test_what_a_backend_refuses_has_its_reason(backend: Any) -> None:
-    """If PyTorch's backend refuses a call, the error states the reason.
+    """If an implementation of attention refuses a call, the error states the reason.
 
     Here flash attention on a CPU refuses values whose head size differs from the head size of the keys.
     """
@@ -155,9 +156,9 @@ def test_the_calls_of_other_backends_change() -> None:
 
 
 def test_the_lines_prefer_a_backend_and_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The generated lines move the chosen attention backend to the front, and the other backends stay enabled.
+    """The generated code puts the chosen implementation of attention first, and keeps the others as alternatives.
 
-    The chosen order must outlive the module, because `logparse run --with` may drop the module after running it.
+    This order must stay in force after the module with the code is gone, because ``logparse run --with`` may drop it.
     """
     application = ACTIONS["attention_math"].application(job("_efficient_attention_forward"))
     assert application is not None

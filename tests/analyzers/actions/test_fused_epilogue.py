@@ -1,6 +1,6 @@
-"""Tests of the actions that fuse a matrix product with the operators after it, for example bias and GELU.
+"""Tests of fusing a matrix product with the operators after it, for example bias and GELU, into one kernel.
 
-They check which fused forms are timed, that each form computes the same result, and what the actions report.
+They check which fused forms are timed, that each form computes the same result, and what is reported.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_every_form_computes_the_same(activation: str, bias: bool) -> None:
 
 
 def traced(store: Store, folder: Path, steps: list[tuple[Any, ...]], trains: bool = False) -> None:
-    """Ingest a trace with two calls of a linear layer, 20 µs each.
+    """Read a trace with two calls of a linear layer, 20 µs each, into the store (Parquet folder).
 
     After the first call the trace has the operators in ``steps``, 10 µs each. If ``trains`` is true, it also has the
     operators of ``GRADIENT``, 5 µs each.
@@ -102,9 +102,9 @@ def stated(store: Store, action: Any) -> ActionResult | None:
 
 RELU = ("aten::relu", OUT)
 GRADIENT = ("mul", "mul", "tanh_backward", "mul", "mul", "pow", "mul", "mul", "add")
-"""Operators in the backward pass of a GELU that the model writes out as single operators.
+"""Operators in the backward pass of a GELU that the model computes with single operators such as power and tanh.
 
-Any function with a hyperbolic tangent and a power has the same operators, so they do not prove that it is a GELU.
+Other functions with a hyperbolic tangent and a power have the same operators, so they do not prove that it is a GELU.
 """
 WRITTEN = [(f"aten::{x}", OUT) for x in BY_HAND]
 
@@ -187,7 +187,10 @@ def test_what_can_be_fused(
 
 
 def changes(name: str) -> Any:
-    """Import a module of the package ``changes``, whose definitions are copied into the generated ``apply.py``."""
+    """Import a module of the package ``changes``.
+
+    Its definitions are copied into the ``apply.py`` that logparse generates.
+    """
     pytest.importorskip("torch")
     return importlib.import_module(f"logparse.capture.in_job.logparse_in_job.changes.{name}")
 

@@ -1,4 +1,4 @@
-"""The whole loop on a CPU: trace a training step, replay it, apply its actions with ``apply.py``, verify the gain."""
+"""Tests of all steps on a CPU: trace a training job, measure changes, apply them with ``apply.py``, verify the gain."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def traced(model: Any, path: Path, as_device: Any) -> None:
 
 @pytest.fixture(scope="module")
 def loop(tmp_path_factory: pytest.TempPathFactory, torch_processes: None) -> tuple[Store, Path, Any]:
-    """Trace and replay a small training job once, and return (store, folder, as_device).
+    """Trace a small training job and measure its calls, once for all tests. Returns (store, folder, as_device).
 
-    * The store has the run ``before`` and its replay.
-    * The folder is for the files that a recommendation writes.
+    * ``store`` is a Parquet folder with the run ``before`` and the measured times.
+    * ``folder`` is for the files that a recommendation writes.
     * ``as_device`` turns the trace of a CPU into the trace of a GPU.
     """
     with pytest.MonkeyPatch.context() as patch:
@@ -136,9 +136,9 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
 
 
 def test_another_run_is_weighed_by_what_was_timed_for_the_first(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
-    """If nobody has replayed a run (timed its calls alone), its gains are computed from the replay of an earlier run.
+    """If the calls of a run were never measured, the gains are computed from the measurements of an earlier run.
 
-    For example, a job that is traced again after tuning is a second run in the store.
+    For example, a job that is traced again after tuning is a second run in the store (Parquet folder).
     """
     store, out, _ = loop
     (tmp_path / "again.json").write_bytes((out.parent / "before.json").read_bytes())
@@ -160,9 +160,9 @@ def test_what_was_timed_is_not_timed_again(loop: tuple[Store, Path, Any], monkey
 
 
 def test_products_of_a_job_in_tf32_are_timed_in_it(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
-    """A job that uses TF32 is replayed with TF32, because the default must be timed under the job's own settings.
+    """The matrix products of a job that uses TF32 are measured with TF32, as the job runs them.
 
-    Times under these settings must never be compared with times without them.
+    Times with TF32 must never be compared with times without it.
     """
     store, out, _ = loop
     (tmp_path / "short.json").write_bytes((out.parent / "before.json").read_bytes())
@@ -186,11 +186,7 @@ def test_products_of_a_job_in_tf32_are_timed_in_it(loop: tuple[Store, Path, Any]
 
 
 def test_what_the_host_took_comes_from_the_store(loop: tuple[Store, Path, Any]) -> None:
-    """Host times in the store never take the place of GPU times.
-
-    A replay (timing of single calls) stores both for the same call. The gain of an action (a change of settings or
-    model) comes from the GPU times alone.
-    """
+    """The gain of a change is computed from GPU times alone, although host times of the same call are stored, too."""
     store, _, _ = loop
     taken, facts = store.measurements(), store.facts()
     taken = taken[(taken["origin"] == ACTION) & taken["problem"].str.startswith("conv F")]

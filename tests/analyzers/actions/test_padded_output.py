@@ -31,7 +31,7 @@ def job(*problems: Problem, trains: bool = True) -> Job:
 
 @pytest.fixture
 def applied(tmp_path: Path) -> Any:
-    """Write an ``apply.py`` whose action pads the output layer, and import it."""
+    """Generate an ``apply.py`` that pads a model's output layer, and import it."""
     application = padded_output.ACTION.application(job(*linear(VOCABULARY, WIDTH, ROWS)))
     assert application is not None
     times = {"now_us": 2.0, "then_us": 1.0, "low_us": 1.0, "high_us": 1.0}
@@ -47,9 +47,9 @@ def applied(tmp_path: Path) -> Any:
 
 
 class Masked(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """A model whose output layer shares the embedding's weights.
+    """A model whose output layer shares its weights with the embedding, and which also refers to the layer's bias.
 
-    The model also refers to the layer's bias, as in BERT.
+    BERT's head is like this.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Masked(torch.nn.Module):  # type: ignore[misc, name-defined]
 
 
 class Summed(Masked):
-    """A model that adds a buffer of the vocabulary's size to the outputs (as in BART)."""
+    """A model that adds a buffer of the vocabulary's size to its outputs, as BART does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,8 @@ def optimized(model: Any) -> Any:
 def losses(model: Any, optimizer: Any, steps: int = 4) -> list[float]:
     """Train the model for some steps and return the loss of each step.
 
-    The outputs are reshaped with the original vocabulary size, as the libraries do it, not with the padded size.
+    The outputs are reshaped to the original vocabulary size, not to the padded size, because libraries do it in this
+    way.
     """
     source = torch.Generator().manual_seed(1)
     ids, labels = (torch.randint(0, VOCABULARY, (2, ROWS // 2), generator=source) for _ in range(2))
@@ -99,9 +100,9 @@ def losses(model: Any, optimizer: Any, steps: int = 4) -> list[float]:
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("kind", [Masked, Summed])
 def test_training_is_as_before(kind: Any, early: bool, applied: Any) -> None:
-    """A padded model has the same losses as the original model, and training does not change the added rows.
+    """A model with a padded output layer has the same losses as before, and training does not change the added rows.
 
-    If ``early`` is true, the optimizer is made before padding, so that it already refers to the model's parameters.
+    If ``early`` is true, the optimizer is made before the padding, so it already refers to the model's parameters.
     """
     torch.manual_seed(0)
     plain = kind()

@@ -1,6 +1,7 @@
-"""Tests of the gains that actions promise, against recorded measurements of ``benchmarks/actions.py``.
+"""Tests of the gains that logparse promises for changes of a job, against gains that were measured on an H200.
 
-They also check which calls an action changes. No test needs a GPU.
+``benchmarks/actions.py`` recorded the measurements, so no test needs a GPU. The tests also check which calls a change
+affects.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def test_a_layout_changes_images_and_drops_copies_that_only_turn_them() -> None:
 
 
 def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
-    """The channels_last action also changes the layout of a gradient that is a slice of a larger image's gradient.
+    """If images are stored as channels_last, a gradient that is a slice of a larger image's gradient gets this layout,
+    too.
 
     For example, DeepLabV3 resizes one of five images and then concatenates them. The gradient of that image is a slice
     of channels, so its strides differ from the strides of a whole image.
@@ -86,10 +88,10 @@ def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
 
 
 def test_the_gradient_of_a_mean_stays_in_nchw_and_its_sum_is_charged() -> None:
-    """If a sum adds the gradient of a mean to a channels_last image, the action must count one more copy.
+    """If channels_last is used and the gradient of a mean is added to an image, one more copy is counted as a cost.
 
     The gradient of a mean over pixels (as in squeeze-and-excitation) is expanded: its strides are 0, so they show no
-    layout, and it stays in NCHW.
+    layout, and it stays in NCHW. The sum then has to copy it to channels_last.
     """
     mean = OperatorProblem("aten::div", (Operand("float16", (2, 8, 4, 4), (8, 1, 0, 0)), Operand("int64", (), ())))
     total = OperatorProblem("aten::add_", (PLAIN, PLAIN, "1"))
@@ -136,10 +138,10 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
 
 
 def test_a_step_lies_in_the_interval_that_is_printed() -> None:
-    """The printed interval of a step's time contains 92 of 97 times that were measured with the action applied.
+    """The interval that logparse prints for a step's time after a change contains 92 of 97 measured times.
 
-    The times are of whole steps under 97 actions on an H200. The interval from the samples of one replay alone contains
-    only 17 of them. An action is a change of the job's settings or model.
+    The times are of whole steps with 97 changes of jobs on an H200. The interval from the scatter of the measured
+    kernels alone contains only 17 of the times.
     """
     held, alone, small, pays = [], [], [], []
     for name in ("actions", "actions-others"):
@@ -184,12 +186,11 @@ def test_a_gain_below_the_noise_of_a_step_does_not_pay() -> None:
 
 
 def test_what_caches_spare_a_convolution_is_a_time() -> None:
-    """The gain of a convolution in the job is computed correctly from times that were measured outside the job.
+    """The gain of a convolution in the job is predicted correctly from times that were measured outside of the job.
 
-    A call takes less time in a job than alone, because its inputs are still in the cache. The time that the cache saves
-    is the same before and after an action (a change of settings or model). ``Ratio.in_job`` therefore corrects a ratio
-    of two times that were measured alone. The test checks the corrected ratios against the calls of six models that
-    were trained on an H200, before and after a change of layout.
+    In a job a call takes less time than alone, because its inputs are still in the cache. The cache saves the same time
+    before and after a change, and ``Ratio.in_job`` corrects the ratio of two times for this. The corrected ratios are
+    compared with the calls of six models that were trained on an H200, before and after a change of layout.
     """
     path = ROOT / "benchmarks" / "results" / "in-job-NVIDIA-H200-2026-11-22.json.gz"
     pairs = [x for x in json.loads(gzip.decompress(path.read_bytes()))["pairs"] if x["changed"]]
@@ -219,7 +220,7 @@ def test_a_call_that_is_no_shorter_in_the_job_keeps_its_ratio() -> None:
 
 
 def test_calls_that_are_not_made_any_more_are_no_action_of_their_own() -> None:
-    """No gain is stated for channels_last until the convolutions themselves are measured in this layout.
+    """No gain is promised for channels_last before convolutions are measured in this layout.
 
     A trace shows which copies the layout would save, but not how long the convolutions would then take.
     """
@@ -243,8 +244,8 @@ def test_the_output_layer_is_what_is_padded() -> None:
 def test_queries_keys_and_values_are_no_output_layer() -> None:
     """The layer that computes queries, keys and values is not mistaken for the model's output layer.
 
-    Swin's first blocks have such a layer, with 288 = 3 × 96 outputs. No other layer reads 288 values, because attention
-    splits them into heads of 32. That alone must not make the layer an output layer.
+    In Swin's first blocks it has 288 = 3 × 96 outputs. An output layer is a layer whose outputs no other layer reads.
+    This is also true for these 288 values, because attention splits them into heads of 32.
     """
     known = job(*((x, 9.0) for x in linear(288, 96)), *((x, 0.1) for x in linear(1000, 768)))
     assert padded_output.odd_output(known) == 1000
@@ -252,7 +253,7 @@ def test_queries_keys_and_values_are_no_output_layer() -> None:
 
 
 def test_where_a_softmax_runs_over_outputs_of_layers_only_those_are_output_layers() -> None:
-    """If the trace has a softmax over the outputs of a layer, only that layer is taken for the output layer.
+    """If a softmax in the trace reads the outputs of a layer, only that layer is taken for the model's output layer.
 
     Here the softmax reads 1,000 outputs. Attention with grouped queries has a layer with 360 = 5 × 72 outputs and 192
     inputs, which could be an output layer by its sizes.

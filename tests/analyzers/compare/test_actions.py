@@ -1,7 +1,7 @@
-"""Tests of the verdicts that ``verify`` gives on actions. The jobs are made up, and the verdicts are computed by hand.
+"""Tests of ``logparse verify``: its verdicts on whether a change of settings or of the model made a job faster.
 
-They check that ``verify`` compares steps of the same kind, separates computation from communication, and uses wall
-time.
+The jobs are made up, and the verdicts are computed by hand. ``verify`` must compare steps of the same kind, tell
+computation from communication, and use wall-clock time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.analyzers.build import measurement, tables
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 FASTER = 0.8
-"""Time of a convolution after cuDNN tried all algorithms, divided by its present time."""
+"""The time of a convolution with the change (cuDNN tries all its algorithms), divided by the time without it."""
 
 
 def conv(batch: int) -> ConvProblem:
@@ -46,10 +46,12 @@ def conv(batch: int) -> ConvProblem:
 
 
 class Kind:
-    """One kind of step in a made-up job. Times are in µs.
+    """One kind of step in a made-up job. All times are in µs.
 
-    ``conv_us``, ``other_us`` and ``talk_us`` are the times of convolutions, other computation and collectives in one
-    step. ``wall`` has the wall times of the steps.
+    * ``conv_us``, ``other_us`` and ``talk_us`` are the times of convolutions, of other computation and of collectives
+      in
+      one step.
+    * ``wall`` has the wall-clock times of the steps.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class Kind:
 
 
 def steady(us: float, spread: float = 0.002) -> list[float]:
-    """Return forty times around a mean, as measured steps of a quiet machine."""
+    """Return forty times that vary slightly around ``us``, as the steps of a job on a quiet machine do."""
     return [us * (1 + spread * (-1) ** i * (1 + i % 3)) for i in range(40)]
 
 
@@ -88,10 +90,10 @@ def job(
     more: Mapping[str, Mapping[str, object]] | None = None,
     ratios: Mapping[str, float] | None = None,
 ) -> Tables:
-    """Return the tables of a run with these kinds of steps. A replay has timed its convolutions.
+    """Return the tables of a run with these kinds of steps, including measured times of its convolutions.
 
-    ``more`` maps a source (a file of the run) to its facts. ``ratios`` maps a solution to its time divided by the
-    default's time.
+    ``ratio`` and ``ratios`` ({kernel: ratio}) state the time of a convolution with a change, divided by the time
+    without it. ``more`` adds facts: {file: {fact: value}}.
     """
     held = {x.name: json.dumps({"count": x.count, "traced": x.traced, "us": x.wall}) for x in kinds}
     facts: dict[str, dict[str, object]] = {
@@ -143,7 +145,7 @@ def judged(before: Tables, after: Tables, **more: object) -> ActionProof:
 
 
 def stripped(found: ActionProof) -> list[str]:
-    """Return the printed lines without indents. Wrapped lines are joined again."""
+    """Return the printed lines of a verdict without their indents. Wrapped lines are joined again."""
     return [x.strip() for x in "\n".join(lines(found)).replace("\n    ", " ").split("\n")]
 
 
@@ -152,10 +154,9 @@ def simple(run: str, conv_us: float, wall: Sequence[float], **more: float) -> Ta
 
 
 def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> None:
-    """An action is verified if the kernels and the wall time both gain what was promised.
+    """A change is "verified" if the kernels and the wall-clock time both became faster by as much as was promised.
 
-    Convolutions take 1 ms of the 2 ms of kernels. The action promises to save a fifth of this 1 ms, and saves it. An
-    action is a change of the job's settings or model.
+    Convolutions take 1 ms of the 2 ms of kernels. The change promises to save a fifth of this 1 ms, and saves it.
     """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
     assert found.verdict == "verified"
@@ -167,10 +168,10 @@ def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> N
 
 
 def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
-    """If NCCL's kernels merely wait less, ``verify`` does not credit this time to the action.
+    """If NCCL's kernels get shorter only because they wait less, this time is not credited to a change of the job.
 
-    In this DDP job the kernels took 52.1 ms before and 43.1 ms after, but the step got no faster. NCCL's kernels
-    account for 7.7 ms of the difference. An action is a change of the job's settings or model.
+    In this DDP job the kernels took 52.1 ms before and 43.1 ms after the change, but the step got no faster. NCCL's
+    kernels account for 7.7 ms of the difference.
     """
     before = job("before", Kind(8, 100, 6, 15000, 15000, 22100, steady(39700)), ratio=0.95)
     after = job("after", Kind(8, 100, 6, 13700, 15000, 14400, steady(41500)), ratio=0.95)
@@ -188,9 +189,9 @@ def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
 
 
 def test_a_setting_that_is_in_force_is_not_offered_again() -> None:
-    """A setting that the program already uses promises no further gain.
+    """For a setting that the program already uses, no further gain is promised.
 
-    The program may set ``cudnn.benchmark`` itself, or it may have applied the recommendation.
+    The program may set ``cudnn.benchmark`` itself, or its user may already have followed logparse's advice.
     """
     kinds = Kind(8, 100, 6, 1000, 1000, 0, steady(2500))
     channels = {"torch:layout=NHWC,stored": 0.7, "torch:layout=NHWC,stored,benchmark": 0.6, "torch:benchmark": 0.8}
@@ -209,7 +210,8 @@ def test_a_setting_that_is_in_force_is_not_offered_again() -> None:
 def server(run: str, counts: Sequence[int], traced: Sequence[int], ratio: float) -> Tables:
     """Return a run of a server with batches of 1, 4 and 16.
 
-    ``ratio`` multiplies the time of the convolutions. With ratio 1 they take half of the kernels' time.
+    ``counts`` and ``traced`` state how often each batch size ran, and in how many traced steps. ``ratio`` multiplies
+    the time of the convolutions. With ratio 1, they take half of the kernels' time.
     """
     each = zip((1, 4, 16), counts, traced, (200, 400, 1200), (1000, 1500, 3000), strict=True)
     kinds = (
@@ -219,11 +221,11 @@ def server(run: str, counts: Sequence[int], traced: Sequence[int], ratio: float)
 
 
 def test_another_mix_of_batches_is_no_gain() -> None:
-    """If the second run serves other batch sizes, ``verify`` compares both runs with the mix of the first run.
+    """If the second run serves other batch sizes, ``verify`` computes both times for the first run's mix of sizes.
 
     The first run has 60 %, 30 % and 10 % of batches 1, 4 and 16: 0.6 · 400 + 0.3 · 800 + 0.1 · 2400 = 720 µs.
-    Convolutions take half of the 720 µs, and a fifth of their time is gained: 72 µs. Without this correction, the
-    traces would show 1680 µs before and 864 µs after.
+    Convolutions take half of the 720 µs, and a fifth of their time is saved: 72 µs. Without this correction, the traces
+    would show 1680 µs before and 864 µs after.
     """
     before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 1), 0.8)
     found = judged(before, after)
@@ -236,7 +238,7 @@ def test_another_mix_of_batches_is_no_gain() -> None:
 
 
 def test_kinds_that_one_run_lacks_are_left_out_and_stated() -> None:
-    """If the second run has no trace of one batch size, the verdict is for the other batch sizes, as the output states.
+    """If the second run has no trace of one batch size, ``verify`` compares the other sizes, and the output says so.
 
     Batch 16 is missing. It takes 300 of 1350 µs in the first run, so 78 % of the time can be compared.
     """
@@ -261,7 +263,7 @@ def test_runs_that_do_other_units_are_another_workload() -> None:
 def test_a_step_and_a_call_are_not_compared() -> None:
     """A run that was measured in training steps is not compared with a run that was measured in calls of a module.
 
-    The sizes of the tensors name a kind of step or call, so that both runs can have the same name.
+    Both are named after the sizes of their tensors, so a step and a call can have the same name.
     """
     call = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"unit": "module"}})
     found = judged(simple("before", 1000, steady(2500)), call)
@@ -294,10 +296,10 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
 
 
 def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
-    """If a job gets faster, but by less than the action promised, ``verify`` reports "faster, not as promised".
+    """If a change makes the job faster, but by less than was promised, the verdict is "faster, not as promised".
 
-    The promise is 200 µs, the gain only 40 µs. The gain is larger than the difference between two runs of the same job,
-    but it lies below the promised interval. An action is a change of the job's settings or model.
+    The promise is 200 µs, the gain only 40 µs. This is more than two runs of the same job differ, but it lies below the
+    interval that was promised.
     """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 960, steady(2450)))
     assert found.verdict == "faster, not as promised"
@@ -309,9 +311,9 @@ def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
 
 @pytest.mark.parametrize("wall_us", [3000, 1900])
 def test_what_kernels_do_not_explain_of_two_runs_at_two_times_is_of_the_host(wall_us: float) -> None:
-    """If the wall time changes by more than the kernels explain, there is no verdict. The host may be the reason.
+    """If the wall-clock time changes by more than the kernels did, the verdict is "time unknown".
 
-    Two jobs on H200s showed this:
+    The reason may be the host. Two jobs on H200s showed this:
 
     * With DDP, computation gained 1.74 ms as promised, but another job on the host made the step lose 18.8 of 32.7 ms.
     * With FSDP, computation gained 10.3 ms, and the step gained 14.7 of 51.3 ms. When the two versions ran in
@@ -336,10 +338,10 @@ def simulated(
 
 
 def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``verify`` compares the measured gain of a step with the gain that a simulation of the step promises.
+    """``verify`` compares the measured gain of a step with the gain that a simulation of the step predicts.
 
-    Kernels get 200 µs faster, but they overlap communication, so that the simulation promises only 20 µs per step. The
-    measured gain is larger, so a difference between hosts must have caused the rest, and the verdict is "time unknown".
+    Kernels get 200 µs faster, but they overlap communication, so that the simulation predicts a gain of only 20 µs. The
+    measured gain is larger. The rest must come from a difference between the hosts, so the verdict is "time unknown".
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
     monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2480, 2000, 0.01))
@@ -367,7 +369,8 @@ def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
 ) -> None:
     """If the host limits the step, faster kernels get the verdict "took effect, not faster".
 
-    A step on an H200 took 26.3 ms, and its kernels took 3.6 ms. Two versions of ``verify`` wrongly said "time unknown":
+    On an H200, a step took 26.3 ms and its kernels only 3.6 ms. Two earlier versions of ``verify`` wrongly said "time
+    unknown":
 
     | version | wrong reason |
     |---|---|
@@ -403,10 +406,10 @@ def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     ],
 )
 def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, launched: float, verdict: str) -> None:
-    """If the kernels and their launches take as long as before, the action "had no effect", however the steps vary.
+    """If the kernels and their launches take as long as before, the change "had no effect", however the steps vary.
 
-    On an H200 the kernels of a step took 20.0 ms before and 19.9 ms after an action on the job ``moe``. The steps take
-    33 ms and vary by 8 %, so that a shorter step proves nothing. An action is a change of the job's settings or model.
+    On an H200 the kernels of a step took 20.0 ms before and 19.9 ms after a change of the job ``moe``. The steps take
+    33 ms and vary by 8 %, so that a shorter step proves nothing.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", after_us, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * launched))
@@ -418,15 +421,15 @@ def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, lau
 
 
 def prefill(run: str, conv_us: float, walls: Sequence[float]) -> Tables:
-    """Return a run with ninety decodes of 1 ms and ten prefills. The prefills take nearly all of the time."""
+    """Return a run of a language model's server: ninety decoding steps of 1 ms, and ten prefills of about 100 ms."""
     return job(run, Kind(1, 90, 4, 100, 300, 0, steady(1000)), Kind(16, 10, 2, conv_us, 10000, 0, walls))
 
 
 def test_kinds_of_units_with_most_of_the_time_decide() -> None:
-    """If the steps that take most of the time were not timed, the verdict is "time unknown".
+    """If the steps that make up most of the time were not timed, the verdict is "time unknown".
 
-    Here the first prefill comes after the last timed step, so that only the decodes have times. They say nothing about
-    the prefills.
+    Here only the decoding steps were timed, because the first prefill came after the last timed step. The decoding
+    steps say nothing about the prefills.
     """
     untimed = judged(prefill("before", 90_000, []), prefill("after", 72_000, []))
     assert (untimed.verdict, untimed.wall, untimed.refuted) == ("time unknown", None, False)
@@ -462,10 +465,10 @@ def test_a_job_that_ends_before_it_settles_has_a_sentence() -> None:
 
 
 def ranks(run: str, ratio: float, other: Mapping[str, object], alive: bool = True) -> Tables:
-    """Return a run of two ranks.
+    """Return a run of a job with two ranks.
 
-    ``other`` adds facts (names with values) to the record of the second rank's steps. If ``alive`` is false, the second
-    rank has no trace.
+    ``ratio`` multiplies the time of the convolutions. ``other`` adds facts (names with values) about the steps of the
+    second rank. If ``alive`` is false, the second rank has no trace.
     """
     more: dict[str, Mapping[str, object]] = {
         "units": {"rank": 0, "ranks": 2},
@@ -504,7 +507,8 @@ def timed(run: str, *walls: float) -> list[Units]:
 
 
 def test_runs_by_turns_have_the_interval_of_their_means() -> None:
-    """The gain between three runs before and three runs after has the interval of Student's t for two means.
+    """The interval of the gain, from three runs before and three runs after a change, is the interval of Student's
+    t-test.
 
     The means of the runs are 100, 101, 102 and 97, 98, 99. Both variances of the mean are 1/3. So there are 4 degrees
     of freedom, and the interval is 3 ± t · √(2/3).
@@ -524,10 +528,10 @@ def by_turns(*us: float, kind: str = "float16[8, 3]") -> list[dict[str, float]]:
 
 
 def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
-    """If two jobs run in alternation, each stretch of one job is compared with its neighbour of the other job.
+    """If two versions of a job run in alternation, each stretch of time is compared with the neighbouring stretch.
 
-    The two jobs take 100 and 80. Some stretches of each are disturbed, and the host is slower for a while. Because
-    neighbours are compared, the result is still 20.
+    The versions take 100 and 80. Some stretches are disturbed, and for a while the host is slower. Because neighbours
+    are compared, the gain is still found to be 20.
     """
     slow = [1.0] * 24 + [1.7] * 8
     before = by_turns(*(x * y for x, y in zip([100, 101, 99, 190, 100, 100, 160, 100] * 4, slow, strict=True)))
@@ -544,7 +548,7 @@ def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
 
 
 def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
-    """If both jobs were started twice, the interval comes from the difference between the two pairs of starts.
+    """If both versions of a job were started twice, the difference between the two pairs of starts gives the interval.
 
     The pairs gained 3 % and 1 %. Their mean has a standard error of 1 % with one degree of freedom. The measurements
     within a pair are all equal, and they must not make the interval narrower.
@@ -563,9 +567,9 @@ def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
 
 
 def test_intervals_of_two_pairs_hold_the_truth_as_often_as_they_say() -> None:
-    """The 95 % interval from two pairs of starts contains the true gain in about 95 % of simulated measurements.
+    """The 95 % interval of a gain, from two starts of each version, contains the true gain in about 95 % of cases.
 
-    The true gain is 3 %. Starts of a job differ by 5 %, and measurements within a start by 2 %.
+    They are simulated with a true gain of 3 %. Starts of a job differ by 5 %, and measurements within a start by 2 %.
     """
     chance = random.Random(7)
     kind = "float16[8, 3]"
@@ -593,9 +597,9 @@ def test_kinds_that_few_turns_had_are_no_part_of_the_comparison() -> None:
 
 
 def test_one_long_run_has_the_interval_of_its_blocks() -> None:
-    """If the step times of a run drift, the interval is computed from means of blocks of neighbouring steps.
+    """If the times of a run's steps drift, the interval is computed from the means of blocks of neighbouring steps.
 
-    Such means spread more than single steps would suggest.
+    Single steps would make the interval too narrow, because neighbouring steps resemble each other.
     """
     late = [100.0 + 10 * (i // 50 % 2) for i in range(500)]
     before = job("before", Kind(8, 1000, 6, 1000, 0, 0, [*[500.0] * 500, *late]))
@@ -616,10 +620,10 @@ def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
 
 @pytest.mark.parametrize("conv_us", [1000, 800])
 def test_an_interval_that_holds_no_gain_and_a_large_one_decides_nothing(conv_us: float) -> None:
-    """If the interval contains both no gain and a large gain, the verdict is "time unknown".
+    """If the interval of the gain contains both zero and a large gain, the verdict is "time unknown".
 
-    On two H100s ``verify`` once wrongly reported "had no effect" for a program that was 27 % faster. The interval of
-    the gain was [-29.6, 21.2] ms for a step of 65 ms.
+    On two H100s an earlier version of ``verify`` wrongly reported "had no effect" for a change that made the program 27
+    % faster. The interval of the gain was [-29.6, 21.2] ms for a step of 65 ms.
     """
     before, after = (simple(run, us, steady(2500), talk_us=300) for run, us in (("before", 1000), ("after", conv_us)))
     others = replace(after, kernels=after.kernels.assign(kernel=after.kernels["kernel"] + "_2"))
@@ -653,9 +657,9 @@ def test_two_runs_are_timed_beside_their_logs_where_one_was_not_timed_without() 
 
 
 def test_override_files_are_judged_with_the_actions() -> None:
-    """The promises of actions and of override files (other solutions for single calls) are added.
+    """The gains that are promised for changes of a job and for override files (the user's choice of kernels) are added.
 
-    The override files save 10 % of the job if no action changes the same call. Otherwise this gain may be lost.
+    The override files save 10 % of the job, unless another change affects the same call. Then this gain may be lost.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300), other_us=800.0)
 
@@ -672,10 +676,9 @@ def test_override_files_are_judged_with_the_actions() -> None:
 
 
 def marked(run: str, conv_us: float, wall: Sequence[float], *, asked: Sequence[str] = (), **facts: object) -> Tables:
-    """Return a run whose processes recorded which actions were applied, as ``capture --trace`` reads it.
+    """Return a run whose processes recorded which changes of the job they applied.
 
-    ``asked`` has the actions (changes of settings or model) that the processes were asked to apply. ``facts`` are added
-    to these records.
+    ``asked`` names the changes that the processes were asked to apply. ``facts`` are added to the records.
     """
     seen = {"applied_asked": json.dumps({"settings": [*asked], "scripts": []}), **facts}
     return job(run, Kind(8, 100, 6, conv_us, 1000.0, 0.0, wall), more={"marks": seen})
@@ -690,10 +693,9 @@ def test_a_run_that_left_its_mark_is_judged_as_ever() -> None:
 
 
 def test_a_run_that_left_no_mark_of_what_it_was_asked_for_has_no_verdict() -> None:
-    """If a process was asked to apply an action but did not report it, ``verify`` gives no verdict.
+    """If a process was asked to change a setting but never reported that it did, the verdict is "time unknown".
 
-    The job ran without the action. It was faster only because the machine was quieter. An action is a change of the
-    job's settings or model.
+    Here the job ran without the change. It was only faster because the machine was quieter.
     """
     found = judged(simple("before", 1000, steady(2500)), marked("after", 800, steady(2300), asked=["cudnn_benchmark"]))
     assert found.verdict == "time unknown"
@@ -701,10 +703,9 @@ def test_a_run_that_left_no_mark_of_what_it_was_asked_for_has_no_verdict() -> No
 
 
 def test_without_a_mark_equal_kernels_are_no_gain_of_an_action() -> None:
-    """If no process reported the action and the same kernels ran, a faster step is not credited to the action.
+    """If no process reported the change and the same kernels ran, a faster step is not credited to the change.
 
-    Here logparse was not asked to apply the action. The program was expected to apply it itself. An action is a change
-    of the job's settings or model.
+    Here logparse had not been asked to apply the change, because the program was expected to do so itself.
     """
     before, after = simple("before", 1000, steady(2500)), marked("after", 985, steady(2300))
     found = judged(before, after, times=([units(before)] * 3, [units(after)] * 3))

@@ -1,6 +1,7 @@
-"""Tests of ``coverage``, which reports which calls of a run an override file would serve.
+"""Tests of ``logparse coverage``, which tells for which calls of a run an override file has a row.
 
-They check the counts, the time, near misses, unknown keys and rows that share a key.
+An override file is the user's choice of kernels. The tests check counts, times, rows that nearly fit a call, keys that
+are not known, and rows that share a key.
 """
 
 from __future__ import annotations
@@ -133,10 +134,10 @@ def test_calls_that_share_an_entry() -> None:
 
 
 def test_a_solution_loses_against_what_the_library_itself_picked_there() -> None:
-    """A row of an override file is reported as slower if the library's own choice was faster in the same replay.
+    """A row of an override file is reported as slower if the library's own choice was faster in the same measurement.
 
-    A replay that calls a library directly, without PyTorch, names the library's choice in the fact ``pick``. The
-    solution ``Default`` in the same replay is PyTorch's choice.
+    If logparse called the library directly, the fact ``pick`` names the library's choice. The kernel ``Default`` in the
+    same measurement is PyTorch's choice, which may be another one.
     """
     target = {"arch": ARCH, "hipblaslt_revision": "r"}
     made = tuning_file.write([Override(problem=ONE, solution=Solution("hipblaslt", "7"), target=target)], target)
@@ -222,7 +223,7 @@ def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path)
 
 
 def test_a_servers_log_states_what_aiter_looks_up(store: Store, tmp_path: Path) -> None:
-    """For aiter's 8-bit tables, coverage names the shapes without a row, and each padded M that would serve them.
+    """For aiter's 8-bit tables, ``coverage`` names the shapes without a row, and each padded M that would have one.
 
     The shapes come from a server's log, in which aiter states each shape that it looks up.
     """

@@ -1,6 +1,7 @@
-"""Tests of ``diff``, which compares two runs: it finds the planted changes and nothing else.
+"""Tests of ``logparse diff``, which compares two runs: it must find the planted changes and nothing else.
 
-Its upgrade plan has a decision for every row of an override file. The printed texts are compared with golden files.
+For an upgrade of a library, it must decide for every row of an override file (the user's choice of kernels) what to do.
+The printed texts are compared with golden files (expected outputs).
 """
 
 from __future__ import annotations
@@ -119,8 +120,8 @@ def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
 def test_what_one_run_lacks_is_said_first(store: Store, tmp_path: Path) -> None:
     """If the second run lacks files that the first run has, ``diff`` says so before anything else.
 
-    The second run has one of two logs, no find-db (MIOpen's database of measured solvers), and four other choices of
-    solutions, whose times only the first run has.
+    The second run has one of two logs, and it lacks MIOpen's file of measured solvers. The library chose other kernels
+    in four cases, and only the first run has their times.
     """
     log = SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log"
     find_db = SAMPLES / "miopen" / "gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt"
@@ -167,9 +168,9 @@ def test_changes_below_the_floor_count_as_the_same() -> None:
 
 
 def test_nothing_compared_is_reported() -> None:
-    """If no time could be compared, ``diff`` says so and does not pass.
+    """If ``diff`` found no time to compare, it says so and fails.
 
-    A check in CI that had nothing to compare must not look like a check that passed.
+    In CI, a check without anything to compare must not look like a check that passed.
     """
     picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
     found = diff(*picks)
@@ -208,9 +209,9 @@ def test_renderings() -> None:
     ],
 )
 def test_winners_that_flip(sample: str, old: str, new: str, flips: str, store: Store, tmp_path: Path) -> None:
-    """``diff`` counts the problems whose fastest solution changed between two tuning runs on one machine.
+    """``diff`` counts the matrix products and convolutions whose fastest kernel differs between two tuning runs.
 
-    It does so for every kind of file in which a tuning run can be recorded.
+    Both tuning runs were made on one machine. The test uses every kind of file in which a tuning run may be recorded.
     """
     text = (SAMPLES / sample).read_text(encoding="utf-8")
     for run, content in (("a", text), ("b", text.replace(old, new, 1))):
@@ -261,7 +262,8 @@ def test_the_only_problem_that_may_be_meant_is_compared() -> None:
 def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
     """If a run has several trace files, ``diff`` uses the average time of a call over all of them.
 
-    Kinds of steps are added, too. If a call launches several kernels, their times are added, but they remain one call.
+    All kinds of steps are included. If a call launches several kernels, their times are added up, but it remains one
+    call.
     """
 
     def traced(*files: float) -> Tables:
@@ -278,10 +280,10 @@ def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
 
 
 def test_what_a_replay_alone_timed_is_not_the_runs_own() -> None:
-    """``diff`` ignores problems that a replay (timing of single calls) timed but that the job did not call.
+    """``diff`` ignores matrix products that logparse measured although the job never called them.
 
-    It neither reports such problems as vanished nor compares them. It compares replays only if the store has nothing
-    else.
+    They are neither compared nor reported as missing in the other run. Measurements by logparse are compared only if
+    the store (Parquet folder) has nothing else.
     """
     rows = [measurement(g, "Default", 9.0, origin=x) for g in G[:2] for x in ("replay", "replay-confirm")]
     rows.append(measurement(G[2], "torch:pad=8", 9.0, origin="replay-action"))
@@ -300,9 +302,9 @@ def test_a_text_of_a_problem_that_both_runs_call_is_not_gone() -> None:
 
 
 def test_traced_calls_count_for_the_whole_run(store: Store) -> None:
-    """If only two of 40 steps were traced, each traced call counts 20 times.
+    """If only two of a job's 40 steps were traced, each call in the trace counts 20 times.
 
-    The calls of the process that ran without logs do not count.
+    Another process of the job ran without logs, so its steps do not count.
     """
     ingest([str(SAMPLES / "traces" / "job.trace.json")], store, run="run")
     traced = times_of_run(store)
@@ -378,13 +380,13 @@ def test_random_runs_are_compared_as_plain_loops_compare_them(
 
 
 def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
-    """Return the time and solution that represent a problem in each kind of measurement (origin).
+    """Return the time by which a matrix product is represented in each kind of measurement.
 
-    The result is {origin: (time, solution)}.
+    The result is {kind: (time in µs, kernel)}. For each kind, the kernel is:
 
-    * If the origin timed the solution that ran in the job, that solution is used.
-    * Otherwise a confirmation (``replay-confirm``) has its default solution.
-    * Every other origin has its fastest solution.
+    * The kernel that ran in the job, if it was measured.
+    * Otherwise the default kernel, if the measurement is a confirming one (``replay-confirm``).
+    * Otherwise the fastest kernel.
     """
     out: dict[str | None, tuple[float, str]] = {}
     for origin in {x for _, x, _, _ in rows} - {"replay"}:
@@ -516,9 +518,9 @@ def test_a_run_that_holds_two_algorithms_of_one_problem(
 
 
 def test_a_log_with_two_picks_of_one_problem() -> None:
-    """If the library chose several solutions for one problem, ``diff`` compares the solution that ran most often.
+    """If the library chose several kernels for one matrix product, ``diff`` compares the kernel that ran most often.
 
-    The output states that there are others.
+    The output states that there were others.
     """
     one, both = (
         tables(workload=[work(G[0], 9)], calls=[call(G[0], x, n) for x, n in picked])

@@ -1,4 +1,4 @@
-"""The default output of ``verify``, one case at a time, compared with reviewed texts."""
+"""Tests of the text that ``logparse verify`` prints by default. Each case is compared with a reviewed text."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ MANY = [gemm(64 * n) for n in range(1, 31)]
 
 
 def of_files(one: tuple[str, str], two: tuple[str, str], times: tuple[float, float]) -> Answer:
-    """Return what ``verify`` answers for two products.
+    """Return the answer of ``verify`` for a job with two matrix products.
 
-    ``one`` and ``two`` are the solutions of each product before and after. ``times`` are their times after.
+    ``one`` and ``two`` are the kernels of the products, before and after an override file was applied. ``times`` are
+    the products' times after it.
     """
     before, after = test_verify.run("a", *one, SLOW), test_verify.run("b", *two, times)
     return verify.answer(verify.verify(before, after, [test_verify.file()], {test_verify.ONE.text: 25.0}))
 
 
 def many(fast: float) -> Answer:
-    """Return what ``verify`` answers for thirty rows of an override file.
+    """Return the answer of ``verify`` for an override file (the user's choice of kernels) with thirty rows.
 
-    The last ten problems still run another solution than their row names. ``fast`` is the time after, per kernel.
+    The last ten matrix products still run another kernel than their row names. ``fast`` is the time of the rows'
+    kernel.
     """
     wanted = [Override(problem=p, solution=Solution("hipblaslt", "7"), target=test_verify.HERE) for p in MANY]
     file = inspect("tuning.txt", tuning_file.write(wanted, test_verify.HERE)[0].data, test_verify.HERE)

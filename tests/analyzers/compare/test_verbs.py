@@ -1,6 +1,6 @@
-"""Tests of the subcommands that check override files, from sample files to verdicts.
+"""Tests of the subcommands that check override files, from reading the samples to the printed verdicts.
 
-An override file is the user's list of solutions to use instead of the library's choice.
+An override file is the user's list of kernels to use instead of the library's choice.
 """
 
 from __future__ import annotations
@@ -134,9 +134,9 @@ def test_a_table_of_flydsl_is_not_judged_by_the_rules_of_triton(tmp_path: Path) 
 
 
 def test_of_several_files_other_files_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``lint dir/*`` gives a verdict on every override file and reports the files that it could not read.
+    """``logparse lint dir/*`` judges every override file, and lists the files that it could not read as such.
 
-    The exit code shows that some files could not be read.
+    The exit code shows that there were such files.
     """
     (tmp_path / "b").mkdir()
     for name, text in {"a.csv": Path(TUNED).read_text(), "b/a.csv": Path(TUNED).read_text(), "notes.txt": "x"}.items():
@@ -193,10 +193,10 @@ def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
 
 
 def test_an_old_file_in_the_run_does_not_lend_its_validators(store: Store) -> None:
-    """A TunableOp file is checked with its own validators (version lines), not with the validators of another file.
+    """A TunableOp file is checked with its own version lines ("validators"), not with the validators of another file.
 
-    PyTorch compares whole sets of validators. If an older file of the same run added one validator key, PyTorch would
-    seem to refuse every file.
+    PyTorch refuses a file unless its whole set of validators is right. An older file in the same run may have one more
+    kind of validator. If it counted, every newer file would seem to be refused.
     """
     ingest([LOG, TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], store, run="job")
     tables = tables_of(store)

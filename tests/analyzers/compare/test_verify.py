@@ -1,4 +1,7 @@
-"""Tests of ``verify`` on override files: rows that took effect, gains against promises, and every way to fail."""
+"""Tests of ``logparse verify`` on override files: whether their rows took effect and gained what was promised.
+
+An override file is the user's choice of kernels. The tests cover every way in which ``verify`` can fail.
+"""
 
 from __future__ import annotations
 
@@ -96,9 +99,10 @@ def test_another_solution_ran() -> None:
 
 
 def test_a_solution_that_ran_before_too_proves_nothing() -> None:
-    """If the library ran the file's solution even without the file, ``verify`` finds no proof that it read the file.
+    """If the library ran the file's kernels even without the file, ``verify`` says that nothing proves the file's
+    effect.
 
-    The library chooses this solution whether or not it reads the file. Only a row that changes the choice is a proof.
+    Only a row that changes which kernel runs is a proof.
     """
     times = (1000.0, 500.0)
     found = verify(run("a", "7", "7", times), run("b", "7", "7", times), [file()])
@@ -152,8 +156,8 @@ def test_a_refused_file_and_the_logs_complaints() -> None:
 def test_shapes_without_a_row_are_no_failure() -> None:
     """hipBLASLt's message "No valid solution index found in override file." does not make ``verify`` fail.
 
-    Under log mask 8 the library prints this message for every shape without a row in the file. The message says nothing
-    about the other shapes.
+    The library prints it for every shape without a row in the file (log mask 8). It says nothing about the other
+    shapes.
     """
     a, b = run("a", "1", "1", (1000.0, 500.0)), run("b", "1", "1", (1000.0, 500.0))
     message = {"source_id": "log", "run": "b", "category": "info", "function": "problem_override_from_file", "pid": 1}
@@ -166,7 +170,7 @@ def test_shapes_without_a_row_are_no_failure() -> None:
 
 
 KEPT = replace(ONE, activation="gelu", aux=True, aux_type="bf16_r")
-"""A call that has the same key in the override file as ``ONE``, but needs other kernels."""
+"""A matrix product that has the same key in the override file as ``ONE``, but needs other kernels."""
 
 
 def two_kinds(label: str, plain: str, kept: str) -> Tables:
@@ -192,10 +196,10 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
     not_applied: list[Problem],
     covered: dict[Problem, str],
 ) -> None:
-    """A row of an override file is not reported as ineffective because of a call that its solution cannot run.
+    """A row of an override file is not called ineffective because of a call that the row's kernel cannot compute.
 
-    The call has the row's key. hipBLASLt's index names a kernel that either writes an auxiliary matrix or does not
-    write one. Neither the key nor the file states which of the two it is.
+    hipBLASLt's index names a kernel that either writes an auxiliary matrix or does not. Neither the row nor its key
+    states which of the two, so a call that needs the other kind of kernel can have the same key.
     """
     found = verify(two_kinds("a", *before), two_kinds("b", *after), [file()])
     effects = {(x.problem, x.effect) for x in found.outcomes}
@@ -230,10 +234,10 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
 def test_a_call_with_too_little_workspace_does_not_take_the_row(
     need: int | None, given: list[int | None], state: str, reason: str
 ) -> None:
-    """If a call gives less workspace than the solution of its override row needs, coverage reports a miss and why.
+    """If a call gives less workspace than its row's kernel needs, ``coverage`` says that the row is not used, and why.
 
-    hipBLASLt skips such a solution. The need is known only from a measurement, because neither the solution's index nor
-    the file states it.
+    hipBLASLt skips such a kernel. How much it needs is known only if it was measured, because the file does not state
+    it.
     """
     after = with_workspace("hipblaslt:1", need, given)
     use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
@@ -247,9 +251,9 @@ def test_a_call_with_too_little_workspace_does_not_take_the_row(
 
 @pytest.mark.parametrize(("given", "covered"), [([0], ("hit", "")), ([0, 8192], None)])
 def test_what_ran_had_enough_workspace(given: list[int | None], covered: tuple[str, str] | None) -> None:
-    """If the log shows that an override row's solution ran, the row took effect, whatever workspace the calls state.
+    """If the log shows that the kernel of a row ran, the row took effect, whatever workspace the calls gave.
 
-    If the problem has several calls with different workspaces, the log does not tell which call ran this solution.
+    A matrix product may have calls with different workspaces. The log does not tell which of them ran the kernel.
     """
     after = with_workspace("hipblaslt:7", 4096, given)
     use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
@@ -259,10 +263,10 @@ def test_what_ran_had_enough_workspace(given: list[int | None], covered: tuple[s
 
 
 def with_workspace(pick: str, need: int | None, given: list[int | None]) -> Tables:
-    """Return a run in which the calls of ``ONE`` ran the solution ``pick``.
+    """Return a run in which the calls of the matrix product ``ONE`` ran the kernel ``pick``.
 
-    ``given`` has the workspace of each call in bytes. ``need`` is the workspace in bytes that the row's solution needs,
-    as a replay measured it.
+    ``given`` has the workspace of each call in bytes. ``need`` is the workspace in bytes that the kernel of the
+    override file's row needs, as measured.
     """
     trace = [call(ONE.text, None, 1, run="b", category="trace", workspace_bytes=x) for x in given]
     return tables(
@@ -307,9 +311,9 @@ def test_whole_runs_are_compared_where_their_traces_did_the_same_work() -> None:
 
 
 def test_promises_are_per_call() -> None:
-    """Promised gains are per call, not multiplied by the number of calls.
+    """The promised gain of a matrix product is the gain of one call, not of all calls in a run.
 
-    Findings may come from another run than the first of the two runs, so their number of calls must not be used.
+    The promise may come from another run, in which the number of calls was different.
     """
     columns = {"problem": [ONE.text, TWO.text, None, ONE.text], "per_call_us": [25.0, None, 9.0, 20.0], "calls": 77}
     assert promises(pd.DataFrame(columns)) == {ONE.text: 25.0}
@@ -330,10 +334,10 @@ def test_lint_renderings() -> None:
 
 
 def test_tables_of_aiter_are_judged_by_a_servers_log(store: Store, tmp_path: Path) -> None:
-    """``verify`` judges aiter's tuned tables by the log of a server.
+    """``verify`` tells from a server's log which rows of aiter's tuned tables took effect.
 
-    The log names kernels, not indices. A row took effect if the log's line for the shape names the row's kernel or no
-    kernel.
+    For each shape that aiter looked up, the log names a kernel or none. A row took effect if the log names the row's
+    kernel, or finds the row without naming a kernel.
     """
     table = "a8w8_bpreshuffle_tuned_gemm.csv"
     shape = "[aiter] shape is M:{}, N:1280, K:8192, q_dtype_w:torch.float8_e4m3fnuz,"

@@ -1,6 +1,6 @@
-"""Simulate and trace a small GPU with its host: launches, events and synchronisations.
+"""Simulate a small GPU and its host, and write a trace of it: launches, events and synchronisations.
 
-It shares no code with the simulation that the tests check. Its own clock decides which work waits for which:
+It checks logparse's own simulation of a step, so it shares no code with that. The rules of this machine are:
 
 * A host call takes its time.
 * Each stream runs its queue in order.
@@ -38,7 +38,7 @@ class Do(NamedTuple):
 def program(seed: int) -> list[Do]:
     """Return a random step of a few dozen kernels.
 
-    The time of the step is limited by the host, by a stream, or by waits.
+    Depending on ``seed``, the host, a stream or a wait limits the time of the step.
     """
     chance = random.Random(seed)
     host, device = chance.choice([5.0, 20.0, 60.0]), chance.choice([5.0, 20.0, 60.0])
@@ -59,9 +59,10 @@ def program(seed: int) -> list[Do]:
 def run(
     steps: Sequence[Do], factors: Mapping[str, float], host: float, units: int = 3
 ) -> tuple[float, list[dict[str, Any]]]:
-    """Run the steps several times. Return the mean time of a run without the first one (µs), and the trace's events.
+    """Run a step ``units`` times on the simulated machine. Returns the time of a step in µs and the events of a trace.
 
-    ``factors`` multiplies the time of a kernel by name. ``host`` multiplies the time of host work.
+    The time is the mean without the first step. ``factors`` multiplies the times of kernels: {name: factor}. ``host``
+    multiplies the times of the host's work.
     """
     now, free = 0.0, dict.fromkeys(STREAMS, float("-inf"))
     events: list[dict[str, Any]] = []

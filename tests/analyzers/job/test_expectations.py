@@ -14,7 +14,7 @@ from tests.analyzers.findings.test_slower_than_comparable import DEVICE, FINE, S
 
 
 def test_the_work_begins_with_the_largest_difference_to_what_is_expected() -> None:
-    """A replay begins with the call that is furthest above its expected time, even if other calls take longer.
+    """logparse first measures the call that is furthest above its expected time, even if other calls take longer.
 
     The expected time comes from comparable calls.
     """
@@ -50,9 +50,9 @@ def test_times_of_what_ran() -> None:
 
 
 def test_a_source_without_a_cu_count_is_of_the_device_that_the_run_states() -> None:
-    """If a file does not state the number of compute units, the number comes from the run's other files.
+    """If a log does not state the GPU's number of compute units, the number comes from other logs of the same run.
 
-    For example, TunableOp's validators state only the arch.
+    For example, the first lines of a TunableOp file state only the GPU's architecture.
     """
     given = planted()
     short = given.facts[~((given.facts["source_id"] == "job") & (given.facts["name"] == "cu_count"))]

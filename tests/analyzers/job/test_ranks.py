@@ -1,4 +1,4 @@
-"""Tests of the comparison of ranks: collectives, waits and idle times of two ranks, against values computed by hand."""
+"""Tests that compare two ranks of a job: collectives, waits and idle times, with results computed by hand."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def fact(source: str, name: str, value: object) -> dict[str, object]:
 
 
 def of_rank(rank: int, compute: float, calls: list[tuple[float, float]], window: float = 100.0):  # type: ignore[no-untyped-def]
-    """Return the facts, kernels and collectives of one step of a rank.
+    """Return the facts, kernels and collectives of a rank in one step.
 
-    ``compute`` is the time of computation in µs. ``calls`` has the collectives: for each its time, and the part that
-    does not overlap computation, in µs.
+    ``compute`` is the time of computation in µs. ``calls`` has two times in µs for each collective: its whole time, and
+    the part that does not overlap computation.
     """
     source = f"t{rank}"
     alone = sum(x for _, x in calls)
@@ -57,11 +57,11 @@ def job(*each):  # type: ignore[no-untyped-def]
 
 
 def test_the_rank_that_comes_last_waits_for_nobody() -> None:
-    """The rank that enters a collective last waits for nobody. The other rank's longer time in it is a wait.
+    """The rank that enters a collective last does not wait. The extra time of another rank in it is a wait.
 
-    Rank 1 computes for 60 of 100 µs, rank 0 for only 20 µs, so rank 1 comes last. It needs 10 and 5 µs for the two
-    collectives. Rank 0 spends 30 and 25 µs in them, of which 30 and 20 µs do not overlap computation. So it waits for
-    20 and 15 µs.
+    Rank 1 computes for 60 of 100 µs and rank 0 for only 20 µs, so rank 1 comes last. Rank 1 needs 10 and 5 µs for the
+    two collectives. Rank 0 spends 30 and 25 µs in them, of which 30 and 20 µs do not overlap computation. So rank 0
+    waits for (30 − 10) + (20 − 5) = 35 µs.
     """
     found = ranks(job(of_rank(0, 20, [(30, 30), (25, 20)]), of_rank(1, 60, [(10, 10), (5, 5)])))
     assert found is not None
@@ -97,10 +97,10 @@ def test_a_device_that_only_waits_is_idle_and_the_sum_is_at_most_the_window() ->
 def test_no_more_is_exposed_than_computation_leaves_of_the_untraced_step(
     calls: list[tuple[float, float]], exposed_us: float, waiting_us: float | None
 ) -> None:
-    """Communication is never reported as longer than the part of the untraced step that computation leaves.
+    """The reported time of communication is never longer than the step without the profiler, minus computation.
 
-    In the trace rank 0 waited in its collective while the other rank started its profiler. The report once included
-    this wait: it called a step of 38 ms "a step of 161 ms".
+    In the trace, rank 0 waited in a collective while the other rank started its profiler. An earlier version added this
+    wait to the step: it called a step of 38 ms "a step of 161 ms".
     """
     of = of_rank(0, 20, calls, 500), of_rank(1, 25, [(10, 10)])
     time = gpu_time(job(*(([*x[0], fact(f"t{i}", "untraced_step_us", 50)], *x[1:]) for i, x in enumerate(of))))
@@ -124,9 +124,9 @@ def test_the_rank_that_the_others_wait_for_is_named_and_why_it_is_late() -> None
 
 @pytest.mark.parametrize(("name", "value", "missing"), [("ranks", 4, 2), ("ranks", 2, 0), ("ranks", "?", 0)])
 def test_waiting_is_a_lower_bound_where_a_rank_left_no_trace(name: str, value: object, missing: int) -> None:
-    """If a rank left no trace, the finding says that the others wait "at least" the computed time.
+    """If a rank has no trace, logparse says that the other ranks wait "at least" for the computed time.
 
-    The shortest time of the traced ranks may itself contain a wait for the missing rank.
+    All traced ranks may have waited for the missing rank, so their real waits may be longer than the traces show.
     """
     facts, kernels, held = of_rank(0, 20, [(60, 60)])
     stated = [*facts, fact("units_1", name, value)]

@@ -1,4 +1,7 @@
-"""Tests of the simulation of a step with other kernel times. The traces are made up, the results computed by hand."""
+"""Tests of the simulation that predicts the time of a step if its kernels took other times.
+
+The traces are made up, and the expected results are computed by hand.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 @dataclass
 class Text:
-    """A trace in memory instead of a file."""
+    """A trace file whose content is in memory."""
 
     data: bytes
     name: str = "trace.json"
@@ -115,19 +118,20 @@ def graph(*events: Event) -> Graph:
 
 
 def simulate(found: Graph, scale: Mapping[str, float] | None = None, host_factor: float = 1.0) -> float:
-    """Return the mean simulated time of a step (µs).
+    """Return the simulated time of a step in µs, the mean of all steps in the trace.
 
-    ``scale`` multiplies kernel times by the kernel's problem, operator or name. ``host_factor`` multiplies host times.
+    ``scale`` multiplies the times of kernels. Its keys are matrix products, operators or names of kernels.
+    ``host_factor`` multiplies the times of the host's work.
     """
     changed = {name: Factor(x, x, x) for name, x in (scale or {}).items()}
     return Step([found], {}).us(lambda x: x.scaled(factors_of(x, changed)[0]), host_factor)
 
 
 def error(found: StepAnswer) -> float:
-    """Return the relative error that a simulated step may have, compared with a real step after the same change.
+    """Return by how much the time of a real step may differ from the simulated one, as a fraction.
 
-    The host's time varies between two starts of a job. The error includes this, in proportion to the time for which the
-    step waits for the host or for data.
+    The host's speed differs between two starts of a job. The larger the part of the step that waits for the host or for
+    data, the more this counts.
     """
     host = found.shares["host"] + found.shares["data loading"]
     return math.hypot(ERROR, 1.96 * math.sqrt(2) * STARTS * host)
@@ -164,9 +168,9 @@ STATED = {
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_two_streams_with_an_event(stated: bool) -> None:
-    """A kernel that waits for an event starts when the other stream's work has ended, also if that work gets faster.
+    """If one stream waits for an event of another stream, it still waits for it when the other stream gets faster.
 
-    If ``first`` takes half the time, it ends at 55 µs, so that ``second`` runs from 56 to 106. The host's
+    If the kernel ``first`` takes half the time, it ends at 55 µs, so that ``second`` runs from 56 to 106 µs. The host's
     synchronisation returns 4 µs later, and the host works for 5 µs more.
     """
     found = graph(*TWO_STREAMS, *[STATED] * stated)
@@ -176,10 +180,10 @@ def test_two_streams_with_an_event(stated: bool) -> None:
 
 
 def test_streams_without_an_event_run_side_by_side() -> None:
-    """Without an event the work of one stream does not wait for the other stream.
+    """Without an event, a stream does not wait for another stream.
 
-    ``second`` runs from 26 to 76 µs, whenever ``first`` ends. The host's synchronisation returns 5 µs after both
-    kernels have ended.
+    The kernel ``second`` runs from 26 to 76 µs, no matter when ``first`` ends. The host's synchronisation returns 5 µs
+    after both kernels have ended.
     """
     events = [x for x in TWO_STREAMS if "Event" not in x["name"] and x["name"] not in ("second", "ProfilerStep#1")]
     found = graph(
@@ -197,8 +201,8 @@ def test_streams_without_an_event_run_side_by_side() -> None:
 def test_a_stated_event_does_not_wait_for_later_work(vendor: str) -> None:
     """A kernel that waits for an event does not wait for work that was launched after the event was recorded.
 
-    Here ``late`` is launched after the event, so ``second`` does not wait for it. If the trace does not state the
-    event's ids, the simulation can only assume that ``second`` waits for the work that ended last before it began.
+    Here ``late`` is launched after the event, so ``second`` does not wait for it. Some traces do not state the ids of
+    events. Then the simulation assumes that ``second`` waits for the kernel that ended last before it began.
     """
     events = [
         mark(1, 0, 100),
@@ -219,9 +223,10 @@ def test_a_stated_event_does_not_wait_for_later_work(vendor: str) -> None:
 
 
 def ranks(clock: float = 0.0) -> Graph:
-    """Return a simulated step of two ranks. Rank 1 computes for 80 µs, rank 0 for 20 µs. The transfer takes 30 µs.
+    """Return a simulated step of two ranks that meet in a collective.
 
-    ``clock`` is the offset of rank 1's clock.
+    Rank 0 computes for 20 µs, rank 1 for 80 µs, and the transfer takes 30 µs. ``clock`` is added to the times of rank
+    1, as if its clock were wrong.
     """
 
     def of(rank: int, compute: float) -> RankTrace:
@@ -242,10 +247,10 @@ def ranks(clock: float = 0.0) -> Graph:
 
 @pytest.mark.parametrize("clock", [0.0, 1e6])
 def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
-    """A collective starts when the last rank enters it, also if that rank gets faster.
+    """A collective starts when the last rank enters it, even if another rank becomes the last one.
 
-    If ``gemm`` takes half the time, rank 1 enters the collective at 46 µs. The transfer then ends at 76, and the host
-    at 80 + 5. If ``gemm`` takes no time, rank 0 enters last, at 26.
+    If ``gemm`` takes half the time, rank 1 enters the collective at 46 µs. The transfer then ends at 76 µs, and the
+    host at 80 + 5 µs. If ``gemm`` takes no time, rank 0 enters last, at 26 µs.
     """
     found = ranks(clock)
     assert simulate(found) == pytest.approx(125)
@@ -259,10 +264,10 @@ def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
 
 
 def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
-    """If other ranks left no trace, the simulation shortens the collective until the step takes its untraced time.
+    """If other ranks have no trace, the simulation shortens the collective's time to fit the step without the profiler.
 
-    In the trace the collective took 50 of 60 µs, because it waited for another rank, which started its profiler.
-    Without tracing the step takes 30 µs. So the collective must take 20 µs.
+    In the trace, the step took 60 µs, and the collective 50 µs of it, because it waited until another rank had started
+    its profiler. Without the profiler the step takes 30 µs. So the collective must take 20 µs.
     """
     found = build([trace(mark(1, 0, 60), launch(1, 11), kernel(NCCL, 5, 55, 11), call("cudaDeviceSynchronize", 4, 57))])
     assert any("no trace of all their ranks" in note for note in found.notes)
@@ -276,10 +281,10 @@ def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
 
 @pytest.mark.parametrize(("factor", "us", "limit"), [(0.5, 100, "host"), (1.0, 100, "host"), (2.0, 181, "kernels")])
 def test_a_device_that_catches_up_is_no_faster_than_its_host(factor: float, us: float, limit: str) -> None:
-    """A step is limited by the host even if the traced kernels follow each other at once.
+    """The host can be the limit of a step although the GPU is never idle in the trace.
 
-    The GPU first has 1,000 µs of earlier work. Then kernels of 90 µs follow. The host launches one per 100 µs, so in
-    the long run a step takes the host's 100 µs.
+    The GPU first has 1,000 µs of earlier work. Then kernels of 90 µs follow without gaps. But the host launches only
+    one kernel per 100 µs, so in the long run a step takes 100 µs.
     """
     events = [kernel("before", 1, 1001, 5)]
     for i in range(3):
@@ -292,7 +297,10 @@ def test_a_device_that_catches_up_is_no_faster_than_its_host(factor: float, us: 
 
 
 def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
-    """Return a trace whose steps launch ten kernels of 10 µs each, one every 50 µs."""
+    """Return steps of 500 µs that the host limits: it launches ten kernels of 10 µs each, one every 50 µs.
+
+    ``untraced`` is the time of a step without the profiler, in µs.
+    """
     events = [mark(1 + s, 500 * s, 500 * s + 500) for s in range(steps)]
     for i in range(10 * steps):
         events += [launch(50 * i + 1, 100 + i), kernel("k", 50 * i + 7, 50 * i + 17, 100 + i)]
@@ -300,10 +308,10 @@ def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
 
 
 def test_a_host_bound_loop() -> None:
-    """If the host limits a step, faster kernels do not shorten it, and a faster host does.
+    """If the host limits a step, only a faster host makes it shorter. Faster kernels do not.
 
-    The step takes the host's 500 µs. If a kernel takes 100 µs instead of 10 µs, the step takes ten kernels and their
-    gaps: 10 · 101 µs.
+    The host needs 500 µs for a step of ten kernels. If a kernel takes 100 µs instead of 10 µs, the kernels become the
+    limit: the step takes 10 · 101 µs, with a gap of 1 µs after each kernel.
     """
     step = host_bound()
     (found,) = step.graphs
@@ -340,11 +348,11 @@ def test_the_factor_that_reaches_100_us(us: Callable[[float], float], factor: fl
 
 
 def test_the_host_is_scaled_to_the_untraced_step() -> None:
-    """The simulation uses the host's speed without the profiler, which slows the host.
+    """The simulation uses the host's speed without the profiler, because the profiler slows the host.
 
-    A step takes 500 µs in the trace and 300 µs without the profiler. So the host's times are multiplied by 0.6. If
-    kernels take 5 times as long, the step takes 10 × (50 + 1) µs. With the traced host times, it would take nearly the
-    same as without that change.
+    A step takes 500 µs in the trace and 300 µs without the profiler, so the times of the host are multiplied by 0.6. If
+    kernels take 5 times as long, the step takes 10 × (50 + 1) µs. With the host's times of the trace, the change would
+    seem to make hardly any difference.
     """
     step = host_bound(untraced=300.0)
     assert host_factor_of(step) == pytest.approx(0.6, rel=1e-3)
@@ -359,9 +367,10 @@ def test_the_host_is_scaled_to_the_untraced_step() -> None:
 
 @pytest.mark.parametrize("slowed", [1.2, 1.8, 2.5])
 def test_the_profiler_is_taken_off_a_machine(slowed: float) -> None:
-    """If a program waits for its host, the untraced step time shows how much the profiler slowed the host.
+    """The simulation finds out by how much the profiler slowed the host, from the time of a step without the profiler.
 
-    Random programs run on a simulated machine, without the profiler and with a host that is slowed by a known factor.
+    Random programs run on a simulated machine, once without the profiler and once with a host that is slowed by a known
+    factor. The factor must be found if the host limits the program.
     """
     found = 0
     for seed in range(20):
@@ -378,10 +387,10 @@ def test_the_profiler_is_taken_off_a_machine(slowed: float) -> None:
 
 
 def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
-    """If a step never waits for the host, its untraced time says nothing about the host's speed.
+    """If the GPU limits a step, the step's time without the profiler says nothing about the host's speed.
 
-    The step has one kernel of 400 µs and 100 µs of host time. It takes 5 % longer without the profiler. The traced host
-    times are kept.
+    The step has a kernel of 400 µs and 100 µs of host work. It takes 5 % longer without the profiler. This cannot be
+    due to the host, so the simulation keeps the host's times of the trace.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
@@ -411,10 +420,11 @@ def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
 
 @pytest.mark.parametrize(("most", "factor"), [(1.2, 0.58), (1.1, 0.5)])
 def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: float) -> None:
-    """If a step takes longer than the host alone, the host is assumed to be slower, within its measured spread.
+    """If steps take longer than the host's measured time, the host is taken to be slower, as far as its spread allows.
 
-    Measured without waits the host took 50 µs per step, half of the 100 µs in the trace. But steps took 58 µs. If the
-    spread of the host's times allows 58 µs, the host factor is 0.58. Otherwise it is 0.5.
+    The host was measured alone: it took 50 µs for a step, half of the 100 µs in the trace. But steps took 58 µs. If the
+    host's times spread so widely that 58 µs is possible, the host's traced times are multiplied by 0.58. Otherwise they
+    are multiplied by 0.5.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
@@ -424,10 +434,10 @@ def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: flo
 
 
 def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_to_both() -> None:
-    """An uncertain host speed does not widen the interval of a change that does not depend on it.
+    """If the host's speed is not known exactly, this does not make the prediction for faster kernels less certain.
 
-    A step has 100 µs of host time and a kernel of 10 µs, so that the kernel never limits the step. How fast the host is
-    without the profiler is not known well, but this affects both sides of the comparison equally.
+    The host needs 100 µs for a step, and the kernel only 10 µs, so that the host is always the limit. Its unknown speed
+    without the profiler affects the step before and after the change in the same way.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
@@ -441,10 +451,10 @@ def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_t
 
 
 def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
-    """An action (a change of settings or model) that removes a kernel also saves the host time of its launch.
+    """A change of the model that removes a kernel also saves the host time of launching it.
 
-    A step has 50 µs of host time without waits. This includes two launches of 2 µs each. One launch starts a
-    convolution, the other one starts the kernel that transposes the convolution's input.
+    A step has 50 µs of host work, including two launches of 2 µs each. One launch starts a convolution, the other one
+    starts the kernel that transposes the convolution's input.
     """
     events = [mark(1 + s, 50 * s, 50 * s + 50) for s in range(3)]
     for i in range(3):
@@ -467,10 +477,10 @@ def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
 
 
 def test_what_is_no_number_of_a_call_joins_nothing() -> None:
-    """A trace event whose correlation is not a whole number is linked to no launch.
+    """A kernel in a trace is linked to no launch if its correlation id is not a whole number.
 
-    A damaged trace, or a trace of another profiler, may have such events. In particular such an event does not get the
-    correlation of the event before it.
+    A damaged trace, or a trace of another profiler, may have such kernels. In particular, such a kernel must not get
+    the id of the kernel before it.
     """
     odd = [kernel("k", 10, 20, 1) | {"args": {"device": 0, "stream": 7, "correlation": x}} for x in ([1], 1.0, True)]
     found = trace(mark(1, 0, 50), launch(1, 1), kernel("k", 5, 8, 1), *odd)
@@ -478,7 +488,7 @@ def test_what_is_no_number_of_a_call_joins_nothing() -> None:
 
 
 def test_what_the_host_spent_on_launches() -> None:
-    """The host time of a launch begins at the end of the operator's previous launch, or else at its own beginning.
+    """The host time of a launch begins where the operator's previous launch ended, or else at the launch itself.
 
     A convolution transposes its images:
 
@@ -486,8 +496,8 @@ def test_what_the_host_spent_on_launches() -> None:
     * The convolution's own launch takes 4 µs after that.
     * The transpose back takes 5 µs.
 
-    The next operator begins anew. Its second launch waited for room in the queue. Because that wait is no work of the
-    host, only the 4 µs up to the launch's call are host time.
+    The second launch of the next operator waited for room in the GPU's queue. This wait is no work of the host, so only
+    the 4 µs before the call of the launch are host time.
     """
     first, second = {"External id": 5}, {"External id": 6}
     turned, back = "nchwToNhwcKernel", "nhwcToNchwKernel"
@@ -510,10 +520,10 @@ def test_what_the_host_spent_on_launches() -> None:
 
 
 def test_what_limits_the_step_is_weighed_by_how_often_its_kinds_ran() -> None:
-    """If a job has several kinds of steps, the limit is decided by how often each kind ran.
+    """If a job has several kinds of steps, the kind that ran most decides what limits the job.
 
-    One kind waits for its host. The other kind waits for kernels, which take ten times the host's time. If 95 of 100
-    steps are of the first kind, the host is the limit. If 50 are of the first kind, the kernels are.
+    One kind of step waits for its host. The other kind waits for kernels that take ten times the host's time. If 95 of
+    100 steps are of the first kind, the host is the limit. If 50 are of the first kind, the kernels are the limit.
     """
     graphs = []
     for kind, us in (("host", 1.0), ("kernels", 1000.0)):
@@ -528,9 +538,10 @@ def test_what_limits_the_step_is_weighed_by_how_often_its_kinds_ran() -> None:
 
 
 def test_a_graph_launch() -> None:
-    """A kernel after a CUDA graph with two branches waits for both branches.
+    """A kernel after a CUDA graph with two branches starts when both branches have ended.
 
-    The second branch ends at 51 µs, whenever the first branch ends. The next kernel begins 1 µs after both have ended.
+    The second branch ends at 51 µs, no matter when the first branch ends. The next kernel begins 1 µs after the later
+    one.
     """
     found = graph(
         mark(1, 0, 80),
@@ -548,9 +559,9 @@ def test_a_graph_launch() -> None:
 
 
 def test_a_loader_wait() -> None:
-    """If the data loader limits a step, neither faster kernels nor a faster host shorten it.
+    """If the data loader limits a step, neither faster kernels nor a faster host make it shorter.
 
-    A batch comes every 1,000 µs. So a step takes 1,000 µs unless its kernels or its host take longer than that.
+    A batch of data comes every 1,000 µs. So a step takes 1,000 µs, unless its kernels or its host take longer.
     """
     events = []
     for i in range(4):
@@ -571,10 +582,10 @@ def test_a_loader_wait() -> None:
 
 
 def test_waits_for_a_loader_are_those_of_all_units() -> None:
-    """If traced steps wait longer for data than the average step, the simulation shortens only these waits.
+    """If traced steps wait longer for data than the average step, the simulation shortens only the waits for data.
 
-    The two traced steps take 1,000 µs each, of which they wait for data for 700 µs. An average step takes 700 µs. The
-    host's own work takes 300 µs in both.
+    Each of the two traced steps takes 1,000 µs and waits for data for 700 µs of it. An average step takes 700 µs. In
+    both the host's own work takes 300 µs, so that the wait must be 400 µs.
     """
     events = []
     for i in range(2):
@@ -592,10 +603,10 @@ def test_waits_for_a_loader_are_those_of_all_units() -> None:
 
 
 def test_no_ceiling_is_above_the_step_of_now() -> None:
-    """The stated step time with an infinitely fast host is never longer than the present time.
+    """The predicted step time with an infinitely fast host is never longer than the present step time.
 
-    Here the simulated mean time grows with such a host: the first step ends 890 µs earlier, but the second step's batch
-    comes as before.
+    In this trace the simulated mean would become longer: the first step ends 890 µs earlier, but the data for the
+    second step still comes at the same time. The present time is stated instead.
     """
     name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
     waits = [op(name, start, end) | {"cat": "user_annotation"} for start, end in ((5, 10), (910, 1500))]
@@ -607,9 +618,9 @@ def test_no_ceiling_is_above_the_step_of_now() -> None:
 
 
 def test_a_loader_without_workers_is_the_host() -> None:
-    """A data loader without worker processes is host work, so a faster host would shorten it.
+    """A data loader without worker processes is work of the host, so a faster host makes the step shorter.
 
-    The loader takes 800 of 1,000 µs in the host process.
+    The loader takes 800 of the step's 1,000 µs, in the host process.
     """
     name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     events = [mark(1, 0, 1000), op(name, 100, 900), launch(910, 11), kernel("k", 916, 926, 11)]
@@ -621,10 +632,10 @@ def test_a_loader_without_workers_is_the_host() -> None:
 
 
 def test_a_copy_to_the_host_waits() -> None:
-    """The host waits for a copy to pageable memory, so the copy ends earlier if the kernel before it gets faster.
+    """The host waits for a copy to pageable memory, so it continues earlier if the kernel before the copy is faster.
 
-    If ``k`` takes half the time, it ends at 55 µs, the copy to the host at 58, and the host's call of it at 62. The
-    host launches ``k`` again 20 µs later. ``k`` starts 6 µs after that and runs for 25 µs.
+    If ``k`` takes half the time, it ends at 55 µs, the copy at 58 µs, and the host's call at 62 µs. The host launches
+    ``k`` again 20 µs later. ``k`` starts 6 µs after that and runs for 25 µs.
     """
     found = graph(
         mark(1, 0, 200),
@@ -642,9 +653,9 @@ def test_a_copy_to_the_host_waits() -> None:
 
 
 def test_a_copy_that_waits_follows_its_own_call() -> None:
-    """If the stream is idle, a copy to the host starts as soon as the host calls it.
+    """If the GPU's stream is idle, a copy to the host starts as soon as the host asks for it.
 
-    A host of half the speed calls the copy later, so that the copy starts later, too.
+    A host of half the speed asks later, so the copy starts later, too.
     """
     found = graph(
         mark(1, 0, 200),
@@ -674,10 +685,9 @@ def test_a_stream_synchronisation_waits_for_the_stream_of_the_last_launch() -> N
 
 
 def test_autograd_runs_on_its_thread_while_the_caller_waits() -> None:
-    """The backward pass runs in another thread, but it is simulated as host work in sequence with the calling thread.
+    """The backward pass runs in another thread, but the simulation puts it between the forward pass and the optimizer.
 
-    It begins after the caller's call, and the optimizer begins after the backward pass. So if the host takes half the
-    time, the step takes half the time.
+    The calling thread waits for it. So if the host takes half the time, the step takes half the time.
     """
     found = graph(
         mark(1, 0, 400),
@@ -700,10 +710,10 @@ def test_autograd_runs_on_its_thread_while_the_caller_waits() -> None:
 
 
 def test_a_full_queue_holds_the_host() -> None:
-    """The host waits in a launch if the GPU's queue is full.
+    """If the GPU's queue is full, the host waits in the launch of a kernel.
 
-    The host launches 1,030 kernels of 1 ms, one per µs, but the queue holds only 1,024. So the last launch waits until
-    the sixth kernel has ended, at 6,006 µs.
+    The host launches 1,030 kernels of 1 ms, one per µs, but the queue has room for only 1,024. So the last launch waits
+    until the sixth kernel has ended, at 6,006 µs.
     """
     events, at = [], 0.0
     for i in range(1030):
@@ -721,11 +731,10 @@ def test_a_full_queue_holds_the_host() -> None:
 
 
 def test_a_queue_is_as_deep_as_most_of_its_launches_found_it() -> None:
-    """The depth of the GPU's queue is taken from the trace, not assumed.
+    """The simulation finds out from the trace how many kernels the GPU's queue has room for.
 
-    In an FP8 job on an H200 a launch returned once 1,022 kernels or copies were left in the queue. With an assumed
-    depth of 1,024, a launch would return two kernels too early. The rest of its wait would then seem to be the host's
-    own work.
+    In an FP8 job on an H200 it was 1,022. With an assumed 1,024, a simulated launch would return two kernels too early,
+    and the rest of its real wait would be mistaken for work of the host.
     """
     events, at, depth = [], 0.0, 1022
     for i in range(1100):
@@ -754,9 +763,9 @@ def test_kernels_of_an_operator_are_known_by_their_problem() -> None:
 
 
 def test_kernels_of_other_operators_are_known_by_theirs() -> None:
-    """A change of an operator other than a product or convolution changes the simulated step, too.
+    """The simulation also predicts changes of operators that are neither matrix products nor convolutions.
 
-    Attention takes 100 µs, and half of that with cuDNN's backend. The simulated step once ignored such a change.
+    Attention takes 100 µs, or half of it with cuDNN's kernel. An earlier version ignored such a change.
     """
     name, sizes, strides = "aten::_scaled_dot_product_flash_attention", [8, 16, 64, 64], [65536, 4096, 64, 1]
     inputs = {"Input Dims": [sizes] * 3, "Input type": ["c10::BFloat16"] * 3, "Input Strides": [strides] * 3}
@@ -779,10 +788,10 @@ def test_kernels_of_other_operators_are_known_by_theirs() -> None:
 
 
 def test_the_layout_of_a_trace_does_not_matter_and_damage_costs_one_event() -> None:
-    """A trace is read correctly however its JSON is laid out, and a damaged event loses only itself.
+    """A trace is read correctly however its JSON is laid out. If an event in it is damaged, only this event is lost.
 
-    The reader drops events that are not needed and parses a whole block of events at once. If that fails, it parses the
-    block event by event.
+    For speed, the reader parses a whole block of events at once. Only if that fails, it parses the block event by
+    event.
     """
     kineto = (SAMPLES / "traces" / "job.trace.json").read_bytes()
     held = read_trace(Text(kineto))
@@ -806,7 +815,7 @@ HALF = {"gemm": Factor(0.5, 0.4, 0.6)}
 def two_ranks(store: Store, tmp_path: Path) -> Tables:
     """Return the tables of a job with two ranks whose traces show the same steps.
 
-    Rank 1 decides the time of the step.
+    Rank 1 computes for longer, so it determines the time of the step.
     """
     files = {}
     for rank, compute in enumerate((20, 80)):
@@ -824,9 +833,9 @@ def two_ranks(store: Store, tmp_path: Path) -> Tables:
 
 
 def of_an_older_store(held: Tables) -> Tables:
-    """Return the tables as an older version of logparse stored them, without timelines. Versions of 2026 had none.
+    """Return the tables as if an older version of logparse had stored them: without the timelines of the traces.
 
-    The simulation of a step needs the timelines.
+    The simulation of a step needs the timelines. Versions of 2026 did not store them.
     """
     return replace(held, timeline=lambda source_id: None)
 
@@ -843,10 +852,10 @@ def test_a_step_needs_no_file_of_its_traces(two_ranks: Tables, tmp_path: Path) -
 
 
 def test_a_step_of_an_older_store_is_read_from_files_that_are_the_same(two_ranks: Tables, tmp_path: Path) -> None:
-    """If the store has no timeline, the step is simulated from the original trace files.
+    """If an older version stored no timeline of a trace, the step is simulated from the original trace file.
 
-    If a file is gone or has changed, a note names the file and the remedy. If no usable file is left, there is no
-    answer.
+    If a file is gone or has changed, a note names it and says what to do. If no usable file is left, there is no
+    prediction.
     """
     kept, held = step_of(two_ranks, HALF), of_an_older_store(two_ranks)
     found = step_of(held, HALF)
@@ -882,7 +891,7 @@ def test_a_step_survives_compaction_and_a_temporary_store(store: Store, two_rank
 
 @given(st.integers(0, 1 << 30))
 def test_a_stored_trace_is_the_one_that_was_read(seed: int) -> None:
-    """A trace that is stored as Parquet and read back equals the original, even if one of its lists is empty."""
+    """A trace that is stored as Parquet and read back is the same as before, even if one of its lists is empty."""
     steps = program(seed)
     (row,) = (x for one in read_events(Text(text(*run(steps, {}, 1.4)[1]))) for x in one.tables.values())
     sink = io.BytesIO()
@@ -891,9 +900,9 @@ def test_a_stored_trace_is_the_one_that_was_read(seed: int) -> None:
 
 
 def test_a_step_that_its_traces_do_not_explain_is_unknown(store: Store, tmp_path: Path) -> None:
-    """If the traced step takes much longer than the untraced step, the simulation gives no answer, but a reason.
+    """If the traced step takes much longer than a step without the profiler, logparse predicts nothing and says why.
 
-    The trace has a kernel of 100 µs, but the step takes 20 µs without the profiler.
+    Here the trace has a kernel of 100 µs, but without the profiler a whole step takes only 20 µs.
     """
     events = (mark(1, 0, 120), launch(1, 11), kernel("k", 5, 105, 11), call("cudaDeviceSynchronize", 8, 110, 12))
     found = step_of(read(store, tmp_path, {"trace_1.json": text(*events, logparse_untraced_step_us=20).decode()}), HALF)
@@ -910,9 +919,9 @@ def test_a_run_without_traces_has_no_step() -> None:
     "name", ["h200/gpt2.trace", "h200/resnet50.trace", "nvidia/convnext_tiny.trace", "tracelens/mi300_vit"]
 )
 def test_real_traces_give_their_own_time(name: str) -> None:
-    """If nothing is changed, every kernel of a real trace ends in the simulation when it ended in the trace.
+    """If nothing is changed, each kernel of a real trace ends in the simulation at the same time as in the trace.
 
-    If kernels take no time, nothing ends later than in the trace.
+    If all kernels take no time, no kernel ends later than in the trace.
     """
     held = read_trace(InputFile(str(CORPUS / f"{name}.json.gz")))
     step = build([held])
@@ -925,10 +934,10 @@ def test_real_traces_give_their_own_time(name: str) -> None:
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_a_machine_that_runs_again_takes_what_was_simulated(stated: bool) -> None:
-    """The simulated step times equal the times that a simulated machine really takes with the changed kernels.
+    """The predicted times of steps are the times that a simulated machine really takes after the change.
 
-    Random programs are traced with a host that the profiler slows by 1.4. Then they run without the profiler and with
-    other kernel times.
+    Random programs run on the machine with a profiler that makes the host 1.4 times as slow. This gives the trace. Then
+    the programs run without the profiler and with other times of kernels.
     """
     errors = []
     for seed in range(sized(40, 400)):

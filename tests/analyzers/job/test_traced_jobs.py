@@ -1,6 +1,6 @@
-"""Tests of small traces that are really ingested.
+"""Tests with small traces of jobs, which logparse reads from files.
 
-They check which of several traces shows the job, and when the step of a trace begins.
+They check which of several traces represents the job, and at what time a step in a trace begins.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def tables(store: Store, *paths: str) -> Tables:
 
 
 def store_beside(store: Store) -> Store:
-    """Return another, empty store."""
+    """Return an empty store (Parquet folder), in a new folder inside the given store's folder."""
     return open_store(tempfile.mkdtemp(dir=store.folder), create=True)
 
 
@@ -45,7 +45,7 @@ def time_of(store: Store, *paths: str) -> GpuTime:
 
 
 def advice(store: Store, *paths: str) -> tuple[Recommendation, str]:
-    """Ingest these files as one run. Return the recommendation and its printed text, joined to one line."""
+    """Read these files as one run. Returns logparse's recommendation and its printed text, joined to one line."""
     ingest([*paths], store, run="run")
     found = advise(store, Settings(), "run")
     return found, " ".join(" ".join(screen(found, Written(Path("out")))).split())
@@ -55,7 +55,7 @@ def advice(store: Store, *paths: str) -> tuple[Recommendation, str]:
 
 
 def late_kernels(first: float, name: str = "ProfilerStep#6") -> MadeTrace:
-    """Return a trace with a step of 390 ms that launches its first kernel after ``first`` µs."""
+    """Return a trace of one step of 390 ms. The step launches its first kernel after ``first`` µs."""
     trace = MadeTrace()
     trace.step(0, 390_000, name)
     for i in range(12):
@@ -77,10 +77,9 @@ def test_a_late_first_kernel_is_the_hosts(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_device_that_lags_behind_its_host(tmp_path: Path, store: Store) -> None:
-    """If the GPU is still busy with earlier work, a step's time is measured on the GPU, not on the host.
+    """If the GPU is still busy with earlier work, a step lasts from its first to its last kernel on the GPU.
 
-    The step lasts from its first to its last kernel: 10 ms, not the 2.4 ms that the host took to launch it. The trace
-    does not show the earlier work.
+    This is 10 ms here. The host took only 2.4 ms to launch these kernels. The trace does not show the earlier work.
     """
     trace = MadeTrace()
     trace.step(0, 2_400, "execute_context_0(0)_generation_32(32)")
@@ -93,7 +92,7 @@ def test_a_device_that_lags_behind_its_host(tmp_path: Path, store: Store) -> Non
 
 
 def decoding(pid: int = 7, **header: object) -> MadeTrace:
-    """Return the trace of a CUDA graph of 10 ms that is launched once. The trace marks no step."""
+    """Return a trace without marked steps, in which a CUDA graph of 10 ms is launched once."""
     trace = MadeTrace(pid, **header)
     trace.operator("aten::mm", 0, [(GEMM, 100.0)])
     trace.graph(100, [("paged_attention", 4_900.0), (GEMM, 5_000.0)], at=110)
@@ -101,7 +100,7 @@ def decoding(pid: int = 7, **header: object) -> MadeTrace:
 
 
 def capturing(annotation: str = "", ran: int = 2, step: bool = False) -> MadeTrace:
-    """Return a trace in which a CUDA graph is captured. The capture takes 48 ms of host time.
+    """Return a trace in which the program captures a CUDA graph, which takes 48 ms of host time.
 
     It is the graph that the trace of ``decoding`` launches. ``ran`` is the number of kernels that ran before and after
     the capture.
@@ -140,7 +139,7 @@ def test_a_capture_without_kernels_is_not_worth_a_word(tmp_path: Path, store: St
 
 
 def test_a_job_that_captures_a_graph_itself(tmp_path: Path, store: Store) -> None:
-    """If a job captures a CUDA graph while it is traced, the time of the capture is not part of the job's time."""
+    """If a job captures a CUDA graph while it is traced, the reported time of the job excludes the capture."""
     trace = MadeTrace()
     trace.operator("aten::mm", 0, [(GEMM, 1_000)])
     trace.capture(2_000, 62_000, [GEMM, GEMM])
@@ -156,9 +155,9 @@ FIND = [(NAIVE, 250_000.0), ("igemm_fwd_gtcx3_nhwc_fp16", 400.0), (WINOGRAD, 300
 
 
 def convolutions(search: bool, steps: bool, calls: int = 4) -> MadeTrace:
-    """Return a trace with convolutions of 300 µs, one in each step of 500 µs.
+    """Return a trace of steps of 500 µs with a convolution of 300 µs in each.
 
-    If ``search`` is true, the first call also searches for a solver, which takes 251 ms.
+    If ``search`` is true, the first call also searches for the fastest solver, which takes 251 ms.
     """
     trace = MadeTrace(hip_runtime_version=70253211)
     begin = 0.0
@@ -209,9 +208,9 @@ def test_the_remedy_of_a_search_is_told(tmp_path: Path, store: Store) -> None:
 
 
 def replays(kept: int, of: int) -> MadeTrace:
-    """Return a trace of CUDA graph launches of 900 µs, one per ms.
+    """Return a trace in which a CUDA graph of 900 µs is launched ``of`` times, once per ms.
 
-    The profiler kept the kernels of only ``kept`` launches.
+    Only the first ``kept`` launches have their kernels in the trace.
     """
     trace = MadeTrace()
     trace.step(0, of * 1_000)
@@ -234,9 +233,9 @@ def test_graphs_without_kernels_make_idle_unknown(tmp_path: Path, store: Store, 
 
 @pytest.mark.parametrize(("kept", "of"), [(26, 26), (99, 100)])
 def test_graphs_whose_kernels_are_kept(tmp_path: Path, store: Store, kept: int, of: int) -> None:
-    """If only one of a hundred graph launches has no kernels in the trace, the idle time is still computed.
+    """If one of a hundred launches of a CUDA graph has no kernels in the trace, the GPU's idle time is still computed.
 
-    This launch may be the last one, whose end the profiler did not record.
+    It may just be the last launch, which was still running when the profiler stopped.
     """
     found = time_of(store, replays(kept, of).write(tmp_path / "replays.json"))
     assert found.unknown_idle == ""
@@ -247,9 +246,9 @@ def test_graphs_whose_kernels_are_kept(tmp_path: Path, store: Store, kept: int, 
 
 
 def decode(gaps: int, us: float = 400_000.0) -> MadeTrace:
-    """Return a trace of four steps with 10 ms of kernels each.
+    """Return a trace of four steps, each with kernels of 10 ms.
 
-    In the first ``gaps`` steps the GPU waits in a copy for ``us``.
+    In each of the first ``gaps`` steps, the GPU also waits in a copy for ``us`` µs.
     """
     trace = MadeTrace()
     begin = 0.0
