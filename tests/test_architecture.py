@@ -198,11 +198,9 @@ def test_the_drawing_in_contributing_is_true() -> None:
 
 
 CODE = {"Shell", "Python", "Html"}
-"""Names of the classes in ``logparse/quoting.py`` that mark a text as code which a program, such as a shell, may run.
-"""
+"""Names of the classes in ``logparse/quoting.py`` that mark a text as code which a program, such as a shell, runs."""
 PACKAGED = {"get_plotlyjs()"}
-"""Calls that return code from an installed package. Such code is allowed, although it is not from a file of logparse.
-"""
+"""Calls that return code from an installed package. Such code is allowed, although it is not from logparse."""
 
 
 def test_code_is_made_of_literals_and_of_files_of_the_program() -> None:

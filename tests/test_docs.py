@@ -34,8 +34,7 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SHELL = re.compile(r"[|<>;&]|^\s*(?!logparse\b)\S")
-"""Pattern of commands that need a shell: commands with a pipe or a redirection, and all programs other than logparse.
-"""
+"""Pattern of commands that need a shell: commands with a pipe or a redirection, and programs other than logparse."""
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,7 @@ def confirmations(
 
 
 def processes(generator: np.random.Generator, sample: Callable[[], float], floor: float, count: int = 3) -> Pairs:
-    """Return pairs of times, of the default and the seemingly fastest kernel, as ``count`` processes would measure
-    them.
+    """Return pairs of times of the default kernel and the seemingly fastest one, as measured by ``count`` processes.
 
     In each process the second kernel is slower or faster by a small random factor, which does not change in the
     process.

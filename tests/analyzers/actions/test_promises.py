@@ -72,8 +72,7 @@ def test_a_layout_changes_images_and_drops_copies_that_only_turn_them() -> None:
 
 
 def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
-    """If images are stored as channels_last, a gradient that is a slice of a larger image's gradient gets this layout,
-    too.
+    """If images are stored as channels_last, a gradient that is a slice of a larger image's gradient is, too.
 
     For example, DeepLabV3 resizes one of five images and then concatenates them. The gradient of that image is a slice
     of channels, so its strides differ from the strides of a whole image.

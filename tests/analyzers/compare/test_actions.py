@@ -507,8 +507,7 @@ def timed(run: str, *walls: float) -> list[Units]:
 
 
 def test_runs_by_turns_have_the_interval_of_their_means() -> None:
-    """The interval of the gain, from three runs before and three runs after a change, is the interval of Student's
-    t-test.
+    """With three runs before and three runs after a change, the interval of the gain is the one of Student's t-test.
 
     The means of the runs are 100, 101, 102 and 97, 98, 99. Both variances of the mean are 1/3. So there are 4 degrees
     of freedom, and the interval is 3 ± t · √(2/3).

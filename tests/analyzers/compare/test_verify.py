@@ -99,8 +99,7 @@ def test_another_solution_ran() -> None:
 
 
 def test_a_solution_that_ran_before_too_proves_nothing() -> None:
-    """If the library ran the file's kernels even without the file, ``verify`` says that nothing proves the file's
-    effect.
+    """If the library ran the file's kernels even without the file, ``verify`` says that nothing proves an effect.
 
     Only a row that changes which kernel runs is a proof.
     """

@@ -34,9 +34,10 @@ def rows(scale: float = 1.0, source: str = "own", step: int = 1) -> pd.DataFrame
 
 
 def test_only_winners_are_best() -> None:
-    """A time is a best time if it comes from a tuner's file, or if it is the fastest of at least two solutions.
+    """A time is taken as the best possible time only if several kernels were tried for it.
 
-    A single time of the default solution and a time of a wrong result are not best times.
+    This is true for times in a tuner's file, and for the fastest of at least two kernels. It is not true for the time
+    of the default kernel alone. The time of a kernel with wrong results never counts.
     """
     one, two, three = (half(m, 64, 64).text for m in (1, 2, 3))
     given = tables(
@@ -100,9 +101,9 @@ def test_times_of_one_device_say_nothing_of_another() -> None:
 
 
 def test_texts_of_a_kind_that_no_problem_asks_for_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that has only matrix products does not parse the convolution times that are shipped with logparse.
+    """For a job that has only matrix products, logparse does not parse the convolution times that it ships.
 
-    Parsing them costs half a second.
+    This saves half a second.
     """
     parsed: list[str] = []
 

@@ -1,8 +1,8 @@
-"""Simulations of confirmations (repeated timings of two solutions in fresh processes).
+"""Simulations of measurements that compare two kernels in several new processes, to confirm that one is faster.
 
-They check the error rates that ``docs/measurement.md`` claims, with deviations as on an H200. Between processes the log
-ratio of a pair has a standard deviation of 0.32 %. A single process measures its own log ratio with a standard error of
-0.11 %, from 12 blocks with a deviation of 0.3 % each.
+They check the error rates that ``docs/measurement.md`` claims, with the noise of an H200. Between processes the log
+ratio of two times has a standard deviation of 0.32 %. A single process measures its own log ratio with a standard error
+of 0.11 %, from 12 blocks with a deviation of 0.3 % each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ GENERATOR = np.random.default_rng
 def measured(
     generator: np.random.Generator, speedup: float, processes: int = PROCESSES, between: float = BETWEEN
 ) -> Pairs:
-    """Simulate the measurement of one pair of solutions by fresh processes, each with its own random deviation."""
+    """Simulate how several processes measure one pair of kernels. Each process has a random deviation of its own.
+
+    ``speedup`` is the true ratio of the two times.
+    """
     ratios = (
         math.log(speedup)
         + generator.normal(0, between, (processes, 1))
@@ -35,7 +38,7 @@ def measured(
 
 
 def run(generator: np.random.Generator, speedups: list[float], **more: float) -> list[Confirmation]:
-    """Simulate all pairs of solutions that one replay confirms, and judge them together."""
+    """Simulate the measurements of several pairs of kernels, and judge them together."""
     pairs = {i: measured(generator, x, **more) for i, x in enumerate(speedups)}  # type: ignore[arg-type]
     return list(judge_all(pairs)[0].values())
 
@@ -77,10 +80,10 @@ def test_findings_between_3_and_5_percent_come_again_in_at_least_90_percent() ->
 
 @pytest.mark.parametrize("real", [1, 5])
 def test_a_few_true_effects_are_found_among_a_thousand_at_the_floor(real: int) -> None:
-    """One or five true gains among a thousand pairs are found, and few of the other pairs are reported.
+    """One or five true gains among a thousand pairs of kernels are found, and few of the other pairs are reported.
 
-    All other pairs gain exactly the smallest gain that is reported, where the test errs most often. To save time each
-    process has one block, with the deviation that the mean of 12 blocks has.
+    All other pairs gain exactly the smallest gain that may be reported, where errors are most frequent. To save time,
+    each simulated process has one block, with the deviation of a mean of 12 blocks.
     """
     generator, found, shares, tail, runs = GENERATOR(real), 0, [], 0, sized(8, 60)
     truth = np.where(np.arange(1000) < real, math.log(1.05), math.log(1.03))
@@ -99,10 +102,10 @@ def test_a_few_true_effects_are_found_among_a_thousand_at_the_floor(real: int) -
 
 
 def test_true_deviations_that_differ_keep_the_intervals_right() -> None:
-    """The intervals stay right if some kernels vary more between processes than others.
+    """The 95 % intervals stay right if some kernels vary more between processes than others.
 
-    Times of large and small kernels have different deviations. The one estimate from all kernels together must not make
-    their intervals wrong.
+    The deviation between processes is estimated from all kernels together, although it differs between large and small
+    kernels.
     """
     generator, wrong, total = GENERATOR(6), 0, 0
     for _ in range(100):
@@ -116,10 +119,10 @@ def test_true_deviations_that_differ_keep_the_intervals_right() -> None:
 @pytest.mark.parametrize("shape", ["two points", "exponential", "one process in twenty is ten times as far off"])
 @pytest.mark.parametrize("pairs_of_a_run", [1, 10])
 def test_deviations_that_are_far_from_normal_exclude_one_in_at_most_15_percent(shape: str, pairs_of_a_run: int) -> None:
-    """If deviations are far from normally distributed, at most 15 % of the intervals miss the true ratio.
+    """If the noise is far from normally distributed, at most 15 % of the 95 % intervals miss the true ratio.
 
-    For example, four values that can only be +1 or -1 are all equal in one case of eight. So no interval from so few
-    values can be exact.
+    No interval from four processes can be exact then. For example, four values that can only be +1 or -1 are all equal
+    in one case of eight.
     """
     generator, wrong, trials = GENERATOR(8), 0, 600 // pairs_of_a_run
     size = (pairs_of_a_run, PROCESSES)
@@ -144,10 +147,10 @@ def test_devices_do_not_lend_each_other_their_deviation() -> None:
 
 
 def test_a_record_of_one_process_has_the_deviation_between_processes_added() -> None:
-    """The interval of a record from one process also allows for the deviation between processes.
+    """If only one process measured two kernels, the interval is made wider, because processes differ from each other.
 
-    Old records come from a single process, and ratios differ by 0.3 % between processes. So the interval must be that
-    wide, even if the 12 blocks of the process agree to 0.01 %.
+    Ratios differ by 0.3 % between processes, and old results come from a single one. So the interval must be that wide,
+    even if the 12 blocks of the process agree to 0.01 %.
     """
     old = Pairs(tuple(100.0 + 0.01 * (i % 3) for i in range(12)), (100.0,) * 12)
     judged = judge(old)

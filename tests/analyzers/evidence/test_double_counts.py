@@ -1,6 +1,6 @@
-"""Tests of the remarks on logs that do not state which process wrote them.
+"""Tests of the remarks about logs that do not state which process wrote them, so that calls may be counted twice.
 
-The remarks name calls that are added, calls that are left out, and files that may be the same log twice.
+A remark names calls that are added up, calls that are left out, or files that may be the same log twice.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def test_what_graphs_ran_without_a_name_is_in_no_row(store: Store) -> None:
 
 
 def test_two_libraries_in_one_stream(store: Store, tmp_path: Path) -> None:
-    """If one log has calls of rocBLAS and of hipBLASLt, a remark names the rocBLAS calls that are left out.
+    """If one log has calls of rocBLAS and of hipBLASLt, a remark names the rocBLAS calls that are not counted.
 
-    ``workload`` counts the calls of hipBLASLt and leaves out the calls of rocBLAS. This is right only if rocBLAS passed
-    its calls on to hipBLASLt.
+    rocBLAS may pass its calls on to hipBLASLt, and then the log has each call twice. So only hipBLASLt's calls are
+    counted.
     """
     lines = [line for line in (SAMPLES / RANK0).read_text().splitlines() if line.startswith("hipblaslt-bench ")]
     own = "./rocblas-bench -f gemm_ex --transposeA T --transposeB T -m 96 -n 64 -k 128 --alpha 1 --a_type bf16_r"

@@ -12,7 +12,7 @@ RANDOM = np.random.default_rng(3)
 
 
 def measured(count: int = 400, noise: float = 0.02) -> Comparable:
-    """Return matrix products of random sizes with made-up times. The efficiency changes smoothly with the sizes."""
+    """Return matrix products of random sizes with made-up times, whose efficiency changes smoothly with the sizes."""
     at = RANDOM.uniform(4, 14, (count, 3))
     base = base_time_us(2 * np.exp2(at.sum(axis=1)), np.exp2(at.max(axis=1) + 8), 1300.0, 5300.0)
     ratio = 1.2 + 0.05 * at[:, 0] + 0.03 * np.abs(at[:, 1] - at[:, 2])
@@ -112,9 +112,9 @@ def test_arrays_of_one_length() -> None:
 
 
 def test_groups_of_sizes_in_many_dimensions() -> None:
-    """Problems with ten sizes that differ widely are grouped correctly.
+    """Matrix products with nearly equal sizes are put into one group, even with ten widely differing sizes each.
 
-    Such sizes have more combinations than 64 bits can count.
+    Ten such sizes have more combinations than a 64-bit number can count.
     """
     at = np.random.default_rng(1).integers(-(10**4), 10**4, (50, 10)).astype(float)
     both = np.concatenate([at, at + 0.2])

@@ -70,7 +70,10 @@ def test_operators_and_groups_of_products_have_no_family() -> None:
 
 
 def test_work_is_that_of_the_problem(samples: Store) -> None:
-    """For all problems of the samples, the columns for FLOPs and bytes equal the values of the problem objects."""
+    """FLOPs and bytes that are computed for whole tables at once equal the values that are computed one by one.
+
+    The test compares them for all matrix products and convolutions of the samples.
+    """
     texts = [*samples.frames(None)["gemm_problems"]["problem"], *samples.frames(None)["conv_problems"]["problem"]]
     seen = 0
     for kind in sized(texts):

@@ -1,4 +1,4 @@
-"""Tests of the tables of GPU time by problem, operator and kernel, with sums over several traces."""
+"""Tests of the tables of GPU time by matrix product, operator and kernel, which sum over several traces."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_nothing_without_kernels() -> None:
 
 
 def test_the_kernel_with_the_most_time_names_the_call() -> None:
-    """A call with several kernels gets the name of its main kernel, even if a helper kernel takes longer.
+    """If a call launches several kernels, its name is the main kernel, even if a helper kernel seems to take longer.
 
     The main kernel's time is spread over several rows, while a helper kernel has the longest single row.
     """

@@ -1,6 +1,6 @@
-"""Tests of ladders: override rows for sizes that lie between two timed sizes.
+"""Tests of override rows (the user's choice of kernels) for sizes that lie between two measured sizes.
 
-They check which rows are written and what a replay times for them.
+They check which rows are written, and which sizes are measured for them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STEP = Settings(ladder=128)
 
 
 def calls(store: Store, folder: Path, *sizes: int) -> None:
-    """Ingest the log of a job that calls one matrix product with each given N."""
+    """Read the log of a job that calls a matrix product with several N (``sizes``) into the store (Parquet folder)."""
     read(store, folder, {"job.log": "".join(bench(4096, n, 1024, count=10) for n in sizes)})
 
 
@@ -46,7 +46,7 @@ def found_of(store: Store, settings: Settings = STEP) -> Recommendation:
 
 
 def sizes_written(found: Recommendation, settings: Settings = STEP) -> dict[int, str]:
-    """Read back the written tuning file and return the solution of each N: {n: solution}."""
+    """Write the tuning file for a recommendation, and return the kernel that it has for each N: {n: kernel}."""
     made = emissions(found, TARGET, [WRITER], settings)
     data = next((x.data for x in made.files if x.name == "hipblaslt_tuning.txt"), b"")
     file = inspect("t.txt", data, TARGET)

@@ -1,4 +1,7 @@
-"""Tests that an override for MIOpen contains its solver's parameters and a second solver as fallback."""
+"""Tests of the rows that logparse writes for MIOpen: they must have a solver's parameters and a second solver.
+
+The second solver is the fallback if the first one fails.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,8 @@ def tuned(source: str, parameters: str, solver: str = CK) -> dict[str, object]:
 def run(*perf: Mapping[str, object], **of: Mapping[str, str]) -> Tables:
     """Return the tables of a job in which MIOpen chose a slow solver.
 
-    The tables have the job's log and a user find-db (measured times) with three solvers. ``perf`` adds measurements.
-    ``of`` adds the facts of further files.
+    They contain the job's log, and a file of MIOpen with the measured times of three solvers. ``perf`` adds
+    measurements, and ``of`` adds the facts of further files.
     """
     chosen = measurement(W.text, f"miopen:{GEMM}", None, origin="miopen-chosen", source_id="log")
     found = [record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)]
@@ -110,10 +113,7 @@ def test_a_solver_without_parameters_asks_for_none() -> None:
 
 
 def test_a_confirmed_winner_has_the_workspace_of_the_build_s_other_files() -> None:
-    """The workspace of a confirmed solver comes from other files of the same MIOpen build.
-
-    A confirmation has only paired times and states no workspace.
-    """
+    """If the measurement that confirmed a solver states no workspace, other files of the same MIOpen build state it."""
     t = run(tuned("udb", "x"), udb=DEVICE | BUILD)
     confirmed = Finding(
         analyzer="suboptimal-pick",
@@ -131,9 +131,9 @@ OTHER = "ConvMlirIgemmWrWXdlops"
 
 
 def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
-    """Complete an override whose time comes from a shipped find-db of an unknown MIOpen build.
+    """Complete a row for MIOpen whose time comes from a database that MIOpen ships, of an unknown build.
 
-    ``users`` are the rows of a user find-db that the target's build wrote.
+    ``users`` are the rows of another database, which the user's own build wrote.
     """
     shipped = [record(CK, 200.0, "ImplicitGEMM", 128), record(OTHER, 300.0, "ImplicitGEMM", 0)]
     t = tables(
@@ -156,10 +156,9 @@ def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
 
 
 def test_one_of_the_two_solvers_is_known_to_be_in_the_build() -> None:
-    """An override for MIOpen names two solvers, of which at least one is known to be in the target's MIOpen build.
+    """A row for MIOpen names two solvers, of which at least one is known to exist in the user's MIOpen build.
 
-    MIOpen overwrites a record if its build has none of the record's solvers, and a shipped record may come from another
-    build.
+    MIOpen overwrites a row if it has none of the named solvers. The faster one may be from another build's database.
     """
     slow, naive = record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)
     for users, second in (
@@ -182,10 +181,10 @@ def test_without_a_solver_of_the_build_nothing_is_proposed() -> None:
 
 @pytest.mark.parametrize(("solver", "origin", "noted"), [(GEMM, "find-db", 1), (CK, "find-db", 0), (GEMM, "driver", 0)])
 def test_what_find_does_not_time_is_noted(solver: str, origin: str, noted: int) -> None:
-    """A finding that is based on MIOpen's own measurement says that setting dW to zero was not timed.
+    """A finding from MIOpen's own measurement says that it does not include the time for setting dW to zero.
 
-    A GEMM solver of backward weights first sets dW to zero. The job's call needs time for this, but MIOpen's find does
-    not measure that time.
+    A GEMM solver of weight gradients first sets dW to zero. In the job this takes time, but MIOpen's search does not
+    measure it.
     """
     row = record(solver, 200.0, "GEMM", 128) | {"origin": origin}
     given = tables(

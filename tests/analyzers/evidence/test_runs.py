@@ -1,4 +1,4 @@
-"""Tests that analyzers find the same in a part of the store's rows as in all rows.
+"""Tests that analyzers find the same in some of the stored rows as in all of them.
 
 To save time, the subcommands read only the rows that some analyzer can use.
 """
@@ -30,9 +30,10 @@ OVERRIDES = [str(next(SAMPLES.rglob(name))) for name in ("*.ufdb.txt", "tunableo
 
 
 def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: Path) -> None:
-    """Every subcommand reports a confirmed faster way to compute a product (here a padded product).
+    """Every subcommand reports that a matrix product is faster with padding, if a measurement confirmed it.
 
-    The interval of a gain comes from the paired samples. The HTML page once read the store without these samples.
+    The interval of the gain is computed from single measured times. An earlier version of the HTML page did not read
+    them.
     """
     read(store, tmp_path, {"bench.log": bench(1023, 512, 512, count=40)})
     replayed(store, product(1023, 512, 512), {"Default": 90.0, "torch:pad=8": 60.0}, "torch:pad=8")
@@ -46,9 +47,9 @@ def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: 
 
 
 def test_the_narrowed_tables_give_the_same_findings_and_overrides(samples: Store) -> None:
-    """Tables with only the needed rows give the same overrides, with a solver's parameters from its perf-db row.
+    """If only the needed rows are read, the override files are the same, including the parameters of MIOpen's solvers.
 
-    Without these parameters the solver runs several times slower than measured.
+    Without its parameters, a solver runs several times slower than measured.
     """
     whole = recommend(tables_of(samples), Settings())
     narrowed = recommend(tables_to_analyse(samples), Settings())
@@ -59,10 +60,10 @@ def test_the_narrowed_tables_give_the_same_findings_and_overrides(samples: Store
 
 @pytest.mark.parametrize("seed", range(sized(1, 40)))
 def test_narrowed_tables_of_random_stores_give_the_same_findings_and_differences(seed: int, tmp_path: Path) -> None:
-    """Random stores give the same findings and differences, whether all rows are read or only the needed ones.
+    """For random data, the findings and differences are the same, whether all rows are read or only the needed ones.
 
-    A store has two runs of random sample logs and random find-db records (MIOpen's solver times). Their times, chosen
-    solutions and devices differ.
+    The data are two runs of random sample logs and random find-db records (MIOpen's solver times). Times, chosen
+    kernels and GPUs differ between the runs.
     """
     draw = random.Random(seed)
     files = sorted(str(x) for x in SAMPLES.rglob("*") if x.is_file() and x.stat().st_size < 100_000)
@@ -87,7 +88,10 @@ def test_narrowed_tables_of_random_stores_give_the_same_findings_and_differences
 
 
 def check(whole: Tables, narrowed: Tables, files: Sequence[str]) -> None:
-    """Check that both sets of tables give the same covered calls and the same notes for each override file."""
+    """Check that both sets of tables give the same answers about each override file (the user's choice of kernels).
+
+    The answers are the calls that the file serves, and the notes about its rows.
+    """
     for path in files:
         one, two = (coverage(lint(path, None, tables), tables) for tables in (narrowed, whole))
         assert one == two
@@ -95,7 +99,7 @@ def check(whole: Tables, narrowed: Tables, files: Sequence[str]) -> None:
 
 
 def random_find_db(draw: random.Random) -> str:
-    """Return find-db records of random layers and directions. Some times are equal, zero or negative."""
+    """Return a file of MIOpen's solver times for random convolutions. Some times are equal, zero or negative."""
     algorithms = {"ConvDirectNaiveConv{}": "Direct", "Gemm{}Rest": "GEMM", "ConvHipImplicitGemmGroup{}Xdlops": "GEMM"}
     lines = []
     for layer in draw.sample(range(40), 20):

@@ -1,4 +1,4 @@
-"""Tests of the statistical functions against known mathematical laws."""
+"""Tests of the statistical functions against known formulas."""
 
 from __future__ import annotations
 

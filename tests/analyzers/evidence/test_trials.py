@@ -1,4 +1,4 @@
-"""Tests of how the records of several processes become the result of one trial of an action."""
+"""Tests of how measurements by several processes become one result about a change of a job's settings or model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from logparse.libraries.own.job_trials import Record, Seen
 
 
 def seen(ratio: float, pairs: int = 16, noise: float = 0.01, control: float = 0.0, seed: int = 0, **more: Any) -> Seen:
-    """Return the record of a process that measured this ratio (time with the action / time without it).
+    """Return the record of a process that measured this ratio: the time with a change, divided by the time without it.
 
-    ``control`` is the log ratio that the process measured for two equal versions. It should be 0. An action is a change
-    of the job's settings or model.
+    ``control`` is the log ratio that the process measured for two equal versions. Ideally it is 0.
     """
     draw = random.Random(seed)
     logs = [math.log(ratio) + draw.gauss(0.0, noise) for _ in range(pairs)]
@@ -76,9 +75,9 @@ def test_times_are_of_the_ratio_and_the_unit_as_it_is() -> None:
 
 
 def test_a_process_of_its_own_bias_widens_the_interval() -> None:
-    """If two processes measure different ratios, the interval of the result contains both.
+    """If two processes measure different ratios, the interval of the result contains both ratios.
 
-    Here the two differ by 6 %.
+    Here the ratios differ by 6 %.
     """
     alike = Tried("x", (seen(0.75, noise=0.001), seen(0.75, noise=0.001, seed=1))).ratio
     apart = Tried("x", (seen(0.73, noise=0.001), seen(0.775, noise=0.001, seed=1))).ratio

@@ -1,6 +1,6 @@
-"""Tests of the times per step or request. Each kind of step is weighted by how often it occurs in the run.
+"""Tests of times per step or request. Each kind of step is weighted by how often it occurs in the run.
 
-Times of overlapping streams count once.
+If kernels on two streams overlap, the common time counts only once.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ def kind(count: int, traced: int, *us: float) -> str:
 
 
 def server(large: int = 30, small: int = 10) -> Tables:
-    """Return a server's run: batches of 16 (100 µs of kernels) and of 1 (10 µs).
+    """Return the run of a server with batches of 16 (100 µs of kernels) and batches of 1 (10 µs).
 
-    The trace has one batch of 16 and three batches of 1. ``large`` and ``small`` are their numbers in the whole run.
+    The trace has one batch of 16 and three batches of 1. In the whole run there are ``large`` batches of 16 and
+    ``small`` batches of 1.
     """
     kernels = [
         {"op": "aten::mm", "kernel": "gemm", "calls": 2, "total_us": 100.0, "unit": "16"},
@@ -50,7 +51,7 @@ def server(large: int = 30, small: int = 10) -> Tables:
 
 
 def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
-    """Traced kernel times are weighted, so that large and small batches are as frequent as in the whole run.
+    """Kernel times of a trace are weighted, as if it had large and small batches as often as the whole run.
 
     30 of the run's 40 batches are large, so an average batch has 0.75 · 100 + 0.25 · 10 = 77.5 µs of kernels. Four
     batches were traced, so the weighted kernels must take 4 · 77.5 µs.
@@ -62,10 +63,10 @@ def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
 
 
 def test_a_problem_counts_as_the_units_that_made_it() -> None:
-    """When traced calls are scaled to the whole run, a call has the weight of the batches that made it.
+    """When the calls of a trace are scaled to the whole run, calls of large and small batches get different factors.
 
-    One of four traced batches was large, but three of four batches of the run are large. So a call of a large batch has
-    the weight 3, and a call of a small batch the weight 1/3.
+    One of four traced batches was large, but three of four batches of the run are large. So a call of a large batch
+    gets the factor 3, and a call of a small batch the factor 1/3.
     """
     given = server()
     given = replace(given, kernels=given.kernels.assign(problem=["gemm large", "gemm small"]))
@@ -125,7 +126,7 @@ def test_streams_that_overlap_share_their_time() -> None:
 
 
 def test_the_later_half_of_several_processes_is_that_of_each() -> None:
-    """The mean time uses the later half of each process, not the later half of all times together.
+    """The mean step time uses the later half of each process's times, not the later half of all times together.
 
     Each of the two processes was still slow in its first half.
     """
@@ -149,9 +150,9 @@ def test_weighed_tables_can_be_weighed_by_other_counts() -> None:
 
 
 def test_times_of_a_run_without_logs_count_and_its_units_do_not() -> None:
-    """If the job also ran without logs, the times come from that run, and the counts from the logged run.
+    """If a job also ran without logs, step times come from that run, and numbers of steps come from the run with logs.
 
-    Logs made the logged run slower. The run without logs did another number of steps.
+    Writing logs made the job slower. The run without logs made another number of steps.
     """
     held = server()
     alone = json.dumps({"count": 90, "traced": 0, "us": [400.0, 100.0, 110.0], "host_us": [90.0, 60.0, 61.0, 62.0]})
@@ -181,10 +182,10 @@ def test_a_run_beside_logs_gets_the_times_of_one_before_without_them() -> None:
 
 
 def test_calls_of_traces_are_of_the_whole_run_where_a_log_counts_others() -> None:
-    """Calls that only the trace shows are scaled to the whole run if a log counts the other calls.
+    """If a log has only some of the job's calls, calls that only the trace has are scaled to the whole run.
 
-    The log has the calls of all 40 batches, the trace only the calls of four. Without a weight the traced convolutions
-    would have a tenth of their true number of calls.
+    The log has the matrix products of all 40 batches, and the trace has the convolutions of four. Without the scaling,
+    there would seem to be only a tenth of the convolutions.
     """
     rows = [work(gemm().text, 80), work(W.text, 8, calls_from="profiler")]
     held = weighed(replace(server(), workload=tables(workload=rows).workload)).workload

@@ -1,6 +1,6 @@
-"""Tests of measured alternatives to a convolution's weight gradient that is slow in MIOpen's system find-db.
+"""Tests of finding faster solvers for a convolution's weight gradient that is slow in MIOpen's own database.
 
-The alternatives come from another layout and from a user's find-db.
+The faster solvers come from another memory layout, or from the database in which MIOpen keeps a user's measurements.
 """
 
 from __future__ import annotations

@@ -27,7 +27,10 @@ def least(problem: GemmProblem | ConvProblem) -> float:
 
 
 def traced(times: list[tuple[GemmProblem | ConvProblem, float]], calls: int = 4, source: str = "trace") -> Tables:
-    """Return the tables of a trace in which one call of each problem takes the given time (µs)."""
+    """Return the tables of a trace in which each given matrix product or convolution was called ``calls`` times.
+
+    ``times`` has the time of one call in µs.
+    """
     rows = [
         {"source_id": source, "run": "r", "op": "aten::mm", "problem": p.text, "kernel": "Cijk_", "calls": calls}
         | {"total_us": us * calls, "min_us": us, "max_us": us}
@@ -42,7 +45,10 @@ def traced(times: list[tuple[GemmProblem | ConvProblem, float]], calls: int = 4,
 
 
 def planted() -> Tables:
-    """Return a trace of six products of similar sizes. Five reach 80 % of the roofline, and one reaches 10 %."""
+    """Return a trace of six matrix products of similar sizes.
+
+    Five reach 80 % of the GPU's roofline, one reaches only 10 %.
+    """
     return traced([(p, least(p) / (0.1 if i == 0 else 0.8)) for i, p in enumerate(LARGE)])
 
 
@@ -62,9 +68,9 @@ def test_held_against_comparable_problems() -> None:
 
 
 def test_calls_are_those_of_the_run_not_of_the_steps_that_a_trace_is_of() -> None:
-    """The finding uses the number of calls in the job's log, not the number in the trace.
+    """The number of calls in a finding comes from the job's log, not from the trace.
 
-    `capture --trace` traces a few steps of a job, but the job's log counts the calls of all steps.
+    ``logparse capture --trace`` traces only a few steps, but the log has the calls of all steps.
     """
     whole = [work(p.text, 20, calls_from="bench") for p in LARGE]
     [one] = found(replace(planted(), workload=tables(workload=whole).workload))
@@ -104,10 +110,10 @@ def test_convolutions_compare_within_their_direction() -> None:
 
 
 def test_a_problem_whose_time_is_expected_from_measured_ones_is_judged_by_these() -> None:
-    """If measured times of comparable calls are known, ``below-roofline`` reports nothing for the call.
+    """The analyzer ``below-roofline`` does not judge a call if measured times of comparable calls exist.
 
-    The analyzer ``slower-than-comparable`` judges it instead. Here logparse ships measured times of comparable
-    convolutions on an MI300X.
+    The analyzer ``slower-than-comparable`` then judges the call, which is more exact. Here logparse ships measured
+    times of comparable convolutions on an MI300X.
     """
     plain = replace(W, groups=1)
     given = traced([(plain, 40 * least(plain))])

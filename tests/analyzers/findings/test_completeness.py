@@ -11,10 +11,7 @@ from tests.analyzers.example import gemm
 
 
 def planted() -> Tables:
-    """Return a run with a log line of hipBLASLt's API level, and with a process that has fewer calls than the others.
-
-    HIPBLASLT_LOG_LEVEL causes such lines.
-    """
+    """Return a run with two gaps: a log of too low a level, and a process that has fewer calls than the others."""
     one, two = gemm(1).text, gemm(2).text
     return tables(
         messages=[message("api")],
@@ -40,9 +37,9 @@ def test_level_may_have_disabled_the_mask() -> None:
 
 
 def test_a_log_of_cublaslt_has_no_level_of_hipblaslt() -> None:
-    """No finding advises HIPBLASLT_LOG_LEVEL for a log of cuBLASLt, because its trace lines are the calls themselves.
+    """For a log of cuBLASLt, nothing advises the user to set HIPBLASLT_LOG_LEVEL, because the log has all calls.
 
-    A log is taken for cuBLASLt's if its calls name a cuBLASLt algorithm, or if another file of the run states the
+    A log is taken to be from cuBLASLt if its calls name a cuBLASLt algorithm, or if another file of the run states the
     backend CUDA.
     """
     calls = [call(gemm().text, category="trace")]

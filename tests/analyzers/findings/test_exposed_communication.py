@@ -35,7 +35,7 @@ def traced(alone_us: float, **more: str) -> Tables:
 
 
 def planted() -> Tables:
-    """Return a trace of two steps of 500 µs each. In 300 µs of this 1 ms only collectives run."""
+    """Return a trace of two steps of 500 µs. For 300 µs of this 1 ms, the GPU only communicates."""
     return traced(300.0, profiler_steps="2", profiler_steps_us="1000.0")
 
 
@@ -79,7 +79,7 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
     ],
 )
 def test_what_to_change_is_of_those_collectives(name: str, trains: bool, change: str) -> None:
-    """The advice fits the kind of collective.
+    """The advice against waiting for communication fits the kind of collective.
 
     For example, an option of DistributedDataParallel has no effect on FSDP or tensor parallelism.
     """
@@ -106,7 +106,7 @@ def test_a_store_of_before_holds_no_message() -> None:
 
 
 def collective(at: float, args: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the two trace events of a collective: its operator with these arguments, and its kernel of 100 µs."""
+    """Return the two trace events of a collective: an operator with the given arguments, and its kernel of 100 µs."""
     event = {"ph": "X", "pid": 1, "tid": 1}
     known = {"External id": int(at), "Record function id": 0} | args
     return [

@@ -19,7 +19,7 @@ def traced(busy_us: float, window_us: float = 1000.0, **more: str) -> Tables:
 
 
 def planted() -> Tables:
-    """Return a trace of two steps of 500 µs each. The GPU works for 540 µs of this 1 ms."""
+    """Return a trace of two steps of 500 µs. The GPU works for 540 µs of this 1 ms."""
     return traced(540.0, profiler_steps="2", profiler_steps_us="1000.0")
 
 
@@ -49,7 +49,7 @@ def test_unmarked_steps_are_stated() -> None:
 
 @pytest.mark.parametrize(("step_us", "found"), [(300.0, 0), (400.0, 1)])
 def test_a_step_that_was_timed_without_the_profiler_counts(step_us: float, found: int) -> None:
-    """The finding uses the time of a step without the profiler, because the profiler slows the host.
+    """Whether the host limits a step is judged by its time without the profiler, because the profiler slows the host.
 
     On an H200 a ResNet-50 step took 30 ms without the profiler and 48 ms with it. The GPU worked for 27 ms.
     """

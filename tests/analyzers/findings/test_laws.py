@@ -1,8 +1,8 @@
-"""Rules that every analyzer must obey.
+"""Tests of rules that every analyzer must obey. An analyzer looks for one kind of slowness in the tables of a run.
 
-* Empty input gives no findings.
+* Empty tables give no findings.
 * The order of the rows does not matter.
-* The input is not changed.
+* The analyzer does not change the tables.
 
 The test module of each analyzer has a function ``planted``. It returns a case in which the analyzer finds something.
 """
@@ -35,13 +35,13 @@ from tests.conftest import NIGHTLY, sized
 by_name = pytest.mark.parametrize("analyzer", ANALYZERS, ids=lambda x: x.name)
 ORDERS = ("reversed", "shuffled")
 OPEN = NUMBERS | {"raw", "algorithm", "error", "key_text", "samples_us", "workspace_bytes", "device", "function"}
-"""Columns whose value a file format may omit."""
+"""Columns that may be empty, because the format of a log may omit the value."""
 FRAMES = [field.name for field in fields(Tables) if field.name != "run" and field.default is MISSING]
 
 
 @cache
 def planted(analyzer: Analyzer) -> Tables:
-    """Return the case in which this analyzer finds something, made by ``planted`` of the analyzer's own test module."""
+    """Return tables in which this analyzer finds something, made by the function ``planted`` of its test module."""
     case: Tables = import_module(f"{__package__}.test_{analyzer.name.replace('-', '_')}").planted()
     return case
 
@@ -52,9 +52,9 @@ for _analyzer in ANALYZERS:  # now, since a module with properties cannot be imp
 
 @cache
 def together() -> Tables:
-    """Return the cases of all analyzers as one run.
+    """Return the test cases of all analyzers as the tables of one run.
 
-    Sources of the same name remain separate.
+    If two cases have a file of the same name, they remain two files.
     """
     cases = {"everything": everything()} | {analyzer.name: planted(analyzer) for analyzer in ANALYZERS}
     return tables(
@@ -63,13 +63,13 @@ def together() -> Tables:
 
 
 def rows(case: str, frame: pd.DataFrame) -> list[dict[str, object]]:
-    """Return the frame's rows as dictionaries. Each row's ``source_id`` gets the name of the case as a prefix."""
+    """Return the rows of a table as dictionaries, with the name of the test case in front of each ``source_id``."""
     named = {"source_id": case + "/" + frame["source_id"]} if "source_id" in frame else {}
     return frame.assign(**named).to_dict("records")
 
 
 def check(analyzer: Analyzer, given: Tables) -> None:
-    """Check the analyzer's rules for a case in which it finds something: order of rows, and unchanged input."""
+    """Check that an analyzer finds the same for every order of the rows, and does not change its input."""
     before = {name: getattr(given, name).copy(deep=True) for name in FRAMES}
     found = list(analyzer.find(given, Settings()))
     for name in FRAMES:
@@ -98,9 +98,9 @@ def test_planted_case(analyzer: Analyzer) -> None:
 
 @by_name
 def test_every_finding_says_what_a_person_does(analyzer: Analyzer) -> None:
-    """If a finding cannot be fixed by logparse itself, it has a text that says what the user should do.
+    """If logparse cannot fix the cause of a finding itself, the finding says what the user should do.
 
-    Remarks about the whole run need no such text.
+    Remarks about the whole run are exempt.
     """
     for finding in analyzer.find(planted(analyzer), Settings()):
         assert not isinstance(finding.remedy, Advise) or finding.advice or finding.problem is None
@@ -113,9 +113,9 @@ def test_all_cases_together() -> None:
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
-    """No analyzer fails if a table is empty, has one row, or has only unknown values.
+    """No analyzer fails if a table is empty, has a single row, or has columns in which every value is missing.
 
-    A file may omit a value in every row. DuckDB then returns the column as objects.
+    A log format may omit a value in every row. DuckDB then returns the column with the type "object".
     """
     given = together()
     frame = getattr(given, name)
@@ -127,7 +127,7 @@ def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
 
 
 def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
-    """Return the tables as if only these source files had been ingested."""
+    """Return the tables as if only these files had been read."""
     kept = {
         name: frame[frame["source_id"].isin(sources)]
         for name in FRAMES
@@ -138,9 +138,9 @@ def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
 
 
 def test_any_two_samples_alone(samples: Store) -> None:
-    """No analyzer fails on a run of any two sample files.
+    """No analyzer fails on any two of the sample files.
 
-    The sum of the measured savings is never larger than the largest possible saving that ``recommend`` states.
+    The measured savings never add up to more than the largest possible saving that ``recommend`` states.
     """
     given = tables_of(samples)
     names = sorted(given.sources["source_id"])
@@ -172,9 +172,9 @@ def test_any_two_tables_may_be_empty_of_one_row_or_unknown(how: str) -> None:
 
 
 def test_logs_and_measurements_without_a_common_problem() -> None:
-    """If no problem in the logs has a measurement, there are no overrides and no error.
+    """If none of the measured matrix products was called in the logs, there are no override rows and no error.
 
-    This case once raised KeyError.
+    In an earlier version this raised KeyError.
     """
     one, two = gemm().text, gemm(7).text
     rows = [measurement(two, "hipblaslt:1", 9.0), measurement(two, "Default", 9.0)]
@@ -185,9 +185,9 @@ def test_logs_and_measurements_without_a_common_problem() -> None:
 
 @st.composite
 def of_another_device(draw: st.DrawFn) -> tuple[Tables, Tables]:
-    """Draw two sets of tables: all cases on known devices, and the same with files of another device added.
+    """Draw two sets of tables: the test cases of all analyzers, and the same with files from another GPU added.
 
-    The added files repeat every measurement with other times.
+    The added files have every measurement again, with other times.
     """
     given = together()
     stated = set(given.facts.loc[given.facts["name"] == "arch", "source_id"])
@@ -207,7 +207,7 @@ def of_another_device(draw: st.DrawFn) -> tuple[Tables, Tables]:
 
 
 def without_other_devices(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings without the statement of ``slow-wrw`` that another device has a faster solver."""
+    """Return the findings without the remarks of the analyzer ``slow-wrw`` that another GPU has a faster solver."""
     return [
         replace(
             x, message=x.message.partition("; on gfx")[0], advice=x.advice and x.advice.replace(TUNE_ELSEWHERE, TUNE)
@@ -227,7 +227,7 @@ def test_rows_of_another_device_change_no_answer(pair: tuple[Tables, Tables]) ->
 
 
 def test_rows_that_stand_twice_change_no_answer() -> None:
-    """If every measurement is written twice, the findings stay the same."""
+    """If every measurement is in the tables twice, the findings stay the same."""
     given = together()
     twice = replace(given, measurements=pd.concat([given.measurements, given.measurements], ignore_index=True))
     for analyzer in ANALYZERS:

@@ -30,7 +30,7 @@ def planted() -> Tables:
 
 
 def tail(problem: str, steps: list[str], calls: int, us: list[float]) -> dict[str, object]:
-    """Return a fact that the trace ``t`` states: these elementwise operations follow the matrix product.
+    """Return the fact that, in the trace ``t``, these elementwise operations follow a matrix product.
 
     ``us`` has the time of each operation in µs, summed over all calls.
     """
@@ -52,7 +52,7 @@ def kernel(id: int, us: float, name: str = "k", at: float = 0) -> dict[str, Any]
 
 
 def addmm(id: int) -> list[dict[str, Any]]:
-    """Return the trace events of a linear layer from N rows of K values to M columns."""
+    """Return the trace events of a linear layer that turns N rows of K values into N rows of M values."""
     dims = [[M], [N, K], [K, M], [], []]
     return [operator(id, "aten::addmm", dims, ["", "", "", "1", "1"]), kernel(id, 20.0, "gemm")]
 
@@ -146,9 +146,9 @@ def test_no_saving_without_a_measurement(steps: list[str], calls: int, us: float
 
 @needs_corpus
 def test_gpt2_writes_its_gelu_out(store: Store, tmp_path: Path) -> None:
-    """In a trace of GPT-2, whose GELU consists of single operators, the missed fusion is found with the right time.
+    """For GPT-2, which computes its GELU with single operators, the cost of not fusing these operators is right.
 
-    The expected times come from a few independent lines, which read the kernels of the trace once more.
+    The expected time is computed from the kernels of the trace by a few lines that do not use logparse.
     """
     path = CORPUS / "h200" / "gpt2.trace.json.gz"
     with gzip.open(path) as file:

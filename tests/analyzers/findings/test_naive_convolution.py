@@ -26,7 +26,7 @@ SOLVER = {x: f"miopen:ConvDirectNaiveConv{word}" for x, word in zip("FBW", ("Fwd
 
 
 def traced(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known: str) -> Tables:
-    """Return the tables of a trace. Each row is (problem, kernel, number of launches, µs per launch)."""
+    """Return the tables of a trace. Each row is (convolution, kernel, number of launches, µs per launch)."""
     problems = sorted({x.text for x, *_ in rows})
     return tables(
         kernels=[
@@ -41,9 +41,9 @@ def traced(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known:
 
 
 def planted() -> Tables:
-    """Return a trace with one call of MIOpen's naive solver. The trace names no device.
+    """Return a trace with one call of MIOpen's naive (very slow) solver, on an unknown GPU.
 
-    The call is short, so that it does not outweigh the cases of other analyzers.
+    The call is short, because the cases of all analyzers are also tested together, and it must not outweigh them.
     """
     return traced((VIDEO, NAIVE["F"], 1, 2e4), (VIDEO, "add_bias", 1, 50.0), calls=1)
 
@@ -53,7 +53,7 @@ def found(given: Tables) -> list[Finding]:
 
 
 def test_a_forward_pass_of_a_trace() -> None:
-    """If the device's peak rates are known, the finding assumes that half of its roofline can be reached.
+    """If the GPU's peak rates are known, the finding estimates the time of a good solver: half of the roofline's speed.
 
     Here a forward pass takes 2 s with MIOpen's naive solver.
     """
@@ -117,9 +117,9 @@ RAN = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{DRIVER}\n"
 
 
 def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) -> None:
-    """If a solver was skipped because its workspace did not fit, the advice is to free memory or split the convolution.
+    """If MIOpen skipped a solver because its workspace did not fit, the advice is to free memory.
 
-    MIOpen skipped the solver, so no file has a time of it. A search would not find it either.
+    The convolution may also be split. A search would skip the solver again, so no file has a time of it.
     """
     (one,) = found(read(store, tmp_path, {"job.log": LOG + RAN * 7}))
     assert (one.problem, one.calls) == (VIDEO, 7)
@@ -131,10 +131,10 @@ def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) ->
 
 
 def test_the_nearest_problem_of_the_users_find_db_shows_what_it_could_take(store: Store, tmp_path: Path) -> None:
-    """If the skipped solver has a time for a similar, smaller problem, the finding scales that time.
+    """If a skipped solver was measured for a similar but smaller convolution, its time there is scaled up.
 
-    The similar problem has fewer slices, so that its workspace fitted. Its time is multiplied by the ratio of the two
-    problems' work.
+    The smaller convolution has fewer slices, so that the workspace fitted. Its time is multiplied by the ratio of the
+    numbers of operations.
     """
     key = "64-{}-200-300-3x3x3-64-{}-198-298-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F"
     naive = "ConvDirectNaiveConvFwd:{},0,miopenConvolutionFwdAlgoDirect"
@@ -168,7 +168,7 @@ def test_a_pick_that_is_naive_now_and_then_is_not_the_pass() -> None:
 
 
 def test_the_workspace_of_the_gemm_solver() -> None:
-    """The computed workspace of the GEMM solver equals the sizes that MIOpen itself wrote for these keys."""
+    """The workspace that logparse computes for MIOpen's GEMM solver equals the sizes in MIOpen's own files."""
     for key, size in (
         ("96-5-482-834-3x3x3-96-3-480-832-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F", 12_421_693_440),
         ("3-224-224-7x7-64-112-112-16-3x3-2x2-1x1-0-NCHW-FP32-F", 7_375_872),

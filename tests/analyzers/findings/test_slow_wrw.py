@@ -51,7 +51,7 @@ def test_criterion(f: float | None, b: float | None, w: float, loss: float | Non
 
 
 def test_remarks_are_of_the_runs_own_files_and_calls() -> None:
-    """A remark on a file of another run is only about problems that the present run calls."""
+    """A remark about a file of another run mentions only convolutions that the present run calls."""
     of_other = {"source_id": "s", "run": "other", "path": "db.txt"}
     calls = {name: [work(p.text, 8)] for name, p in (("W", W), ("F", F))}
     found = {
@@ -102,7 +102,7 @@ def test_estimates_and_picks_are_no_measurements() -> None:
     ],
 )
 def test_what_the_job_does_not_run_is_no_finding(ran: str, us: float, elsewhere: str, still: bool) -> None:
-    """A slow solver in a shipped record is not reported if the log shows that the job ran a faster solver."""
+    """A slow solver in MIOpen's database is not reported if the log shows that the job ran a faster one."""
     rows = [
         measurement(F.text, "miopen:A", 100.0),
         measurement(W.text, "miopen:A", 900.0),
@@ -129,9 +129,9 @@ def test_siblings_are_of_the_same_file() -> None:
 
 
 def test_what_comparable_w_take_is_of_other_layers_of_the_device() -> None:
-    """The expected time of a weight gradient (W) comes from other layers on the same device.
+    """The expected time of a weight gradient comes from other layers that were measured on the same GPU.
 
-    It uses neither the slow W itself nor times of another device.
+    It uses neither the slow weight gradient itself nor times from another GPU.
     """
     layers = [replace(W, n=n, c=c, k=k, groups=1) for n in (8, 16, 40) for c in (64, 130, 300) for k in (64, 130, 300)]
     known = [(x, 5 + 1e-8 * float(x.flops or 0)) for x in layers]
@@ -185,10 +185,10 @@ def test_several_devices_weigh_nothing_until_one_is_the_target() -> None:
 
 
 def test_a_device_without_its_number_of_cus_is_the_one_of_that_name() -> None:
-    """A file that names only the device and a file that states its arch and CUs belong to one device.
+    """A file that only names its GPU and a file that states architecture and compute units can be from the same GPU.
 
-    MIOpenDriver prints only the name, for example "AMD Instinct MI300X". A find-db's name states gfx942 and 304 CUs.
-    Times of both are compared.
+    MIOpenDriver prints only the name, for example "AMD Instinct MI300X". The name of a database file states gfx942 and
+    304 compute units. The times of both are compared with each other.
     """
     rows = [
         measurement(p.text, "miopen:A", t, source_id=s)
@@ -202,9 +202,9 @@ def test_a_device_without_its_number_of_cus_is_the_one_of_that_name() -> None:
 
 @pytest.mark.parametrize("elsewhere", [{"arch": "gfx90a", "cu_count": "104"}, {"arch": "gfx942", "cu_count": "304"}])
 def test_a_run_is_judged_by_its_own_files(elsewhere: dict[str, str]) -> None:
-    """Faster times of another run do not hide that the weight gradient is slow in the present run.
+    """A weight gradient that is slow in the present run is reported, even if it was faster in another run.
 
-    The other run may come from another device, or from the time before a change.
+    The other run may come from another GPU, or from the time before a change.
     """
     rows = [
         measurement(p.text, "Default", t, source_id=s)
@@ -324,9 +324,9 @@ def kernel(problem: str, name: str, us: float, calls: int = 4) -> dict[str, obje
 
 
 def traced(w_us: float, **known: str) -> Tables:
-    """Return four steps of a job that calls one convolution layer.
+    """Return the trace of four steps of a job with a single convolution layer.
 
-    Its weight gradient runs two kernels in each step.
+    Its weight gradient launches two kernels in each step and takes ``w_us`` µs in each.
     """
     rows = [kernel(F.text, "igemm_fwd", 100.0), kernel(B.text, "igemm_bwd", 200.0)]
     rows += [kernel(W.text, "batched_transpose", 20.0), kernel(W.text, "igemm_wrw", w_us - 20.0)]
@@ -350,7 +350,7 @@ def test_a_trace_shows_a_slow_w_weighted_by_its_calls() -> None:
 
 @pytest.mark.parametrize("known", [{"arch": "sm_90"}, {"device": "NVIDIA H200"}, {"backend": "CUDA"}])
 def test_no_finding_tunes_miopen_on_nvidia(known: dict[str, str]) -> None:
-    """On NVIDIA the finding proposes a replay, because NVIDIA has no tool that searches solvers as MIOpen does."""
+    """On NVIDIA the advice is to measure the kernels with logparse, because no NVIDIA tool searches as MIOpen does."""
     [found] = slow(traced(700.0, **known))
     assert found.advice == slow_wrw.TUNE_CUDNN
     assert found.remedy == Replay()
@@ -375,10 +375,7 @@ def test_a_trace_beside_a_find_db_of_its_device_is_weighted_too() -> None:
     ],
 )
 def test_the_known_issue_of_miopen_3_3_0_is_named(known: dict[str, str], named: bool) -> None:
-    """The advice names ROCm issue 4080 if the run used the affected version of MIOpen (3.3.0).
-
-    The remedy is another version.
-    """
+    """The advice names ROCm issue 4080, and another version as the way out, if the run used MIOpen 3.3.0."""
     given = replace(planted(), facts=frame("facts", facts("m", **known)))
     (one,) = [x for x in slow_wrw.find(given, Settings()) if x.problem is not None]
     assert one.advice is not None

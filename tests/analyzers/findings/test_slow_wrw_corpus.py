@@ -1,6 +1,6 @@
-"""Tests of the analyzer ``slow-wrw`` on the find-dbs (measured solvers) that MIOpen ships for two devices.
+"""Tests that find slow weight gradients in the databases of solver times that MIOpen ships for two GPUs.
 
-A few independent lines of code compute the expected findings.
+The expected findings are computed by a few lines that do not use logparse.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from tests.conftest import CORPUS
 
 
 def records(path: Path) -> Iterator[tuple[str, str, list[tuple[str, float]]]]:
-    """Yield the layer, the direction and the solver times of each line of a find-db.
+    """Yield the layer, the direction and the solver times of each line of a MIOpen database.
 
-    The layer is the key without its direction, with the sizes of the forward pass. The times are (solver, ms).
+    The layer is the text before "=", without the direction and with the sizes of the forward pass. The times are
+    (solver, ms).
     """
     with bz2.open(path, "rt") as file:
         for line in file:

@@ -18,7 +18,7 @@ from tests.analyzers.ingested import product
 
 DEVICE = {"arch": "gfx942", "cu_count": "304"}
 UNSHIPPED = {"arch": "gfx90a", "cu_count": "77"}
-"""A device for which logparse ships no measured times."""
+"""A GPU for which logparse ships no measured times."""
 SIZES = (128, 300, 700, 1500, 4000)
 
 
@@ -27,7 +27,7 @@ def half(m: int, n: int, k: int) -> GemmProblem:
 
 
 def us(m: int, n: int, k: int) -> float:
-    """Return a made-up time (µs) of a matrix product. The efficiency grows with the sizes."""
+    """Return a made-up time of a matrix product in µs. Larger products are more efficient."""
     return 5 + 2e-8 * m * n * k / (1 + 0.1 * math.log2(m * n * k)) + 1e-6 * (m * k + k * n + m * n)
 
 
@@ -37,7 +37,10 @@ def best() -> tuple[tuple[GemmProblem, float], ...]:
 
 
 def evidence(times: tuple[tuple[GemmProblem, float], ...]) -> list[dict[str, object]]:
-    """Return measurements of two solutions per problem. The default takes 1.4 times as long as the other solution."""
+    """Return measurements of two kernels for each matrix product.
+
+    The default takes 1.4 times as long as the other one.
+    """
     return [
         measurement(x.text, solution, time_us, source_id="known", origin="bench")
         for x, best_us in times
@@ -53,9 +56,9 @@ SLOW, FINE = half(1000, 1000, 1000), half(1100, 900, 1000)
 
 
 def planted(times: tuple[tuple[GemmProblem, float], ...] | None = None) -> Tables:
-    """Return a run with 125 measured products and two products with only the default's time.
+    """Return a run with 125 measured matrix products, and two more products for which only the default's time is known.
 
-    One of the two takes five times too long.
+    One of the two takes five times as long as it should.
     """
     rows = [*evidence(best() if times is None else times), lone(SLOW, 5 * us(1000, 1000, 1000))]
     rows.append(lone(FINE, 1.02 * us(1100, 900, 1000)))

@@ -1,4 +1,4 @@
-"""Tests of the finding that a job searched for convolution solvers while it was traced."""
+"""Tests of the finding that a job searched for the fastest convolution solvers while it was traced."""
 
 from __future__ import annotations
 

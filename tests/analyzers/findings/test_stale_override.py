@@ -27,7 +27,10 @@ ROWS = tunableop((key(512), "Gemm_Hipblaslt_1", 0.5), (key(1024), "Default", 0.7
 
 
 def planted() -> Tables:
-    """Return a run whose override file was made on another device and with another library build than the log's."""
+    """Return a run whose override file (the user's choice of kernels) does not fit its log.
+
+    The file was made on another GPU and with another build of the library.
+    """
     formats = {"old": TUNABLEOP, "log": "hipblaslt-bench"}
     return tables(
         sources=[{"source_id": x, "run": "r", "path": f"logs/{x}", "format": y} for x, y in formats.items()],

@@ -74,9 +74,9 @@ def test_a_group_is_advised_for_the_program_because_no_file_chooses_for_it() -> 
 
 
 def test_a_solution_for_which_the_calls_give_too_little_workspace_is_no_override() -> None:
-    """If the calls give less workspace than the faster solution needs, the finding is advice, not an override row.
+    """If a faster kernel needs more workspace than the calls give, the user gets advice instead of an override row.
 
-    hipBLASLt would not take such a solution from a file. Only the program can give a larger workspace.
+    hipBLASLt would not use such a kernel from a file. Only the program can give it a larger workspace.
     """
     rows = (measurement(G, "hipblaslt:7", 50.0), measurement(G, "hipblaslt:9", 40.0, workspace_bytes=4096))
     for stated, written in ((0, False), (4095, False), (4096, True)):
@@ -91,9 +91,10 @@ def test_a_solution_for_which_the_calls_give_too_little_workspace_is_no_override
 def test_a_pick_without_a_time_is_replayed_on_nvidia_and_searched_on_amd(
     build: dict[str, str], remedy: Replay | Search
 ) -> None:
-    """If the library's choice has no time, the remedy is a replay on NVIDIA and a search on AMD.
+    """If the time of the kernel that the library chose is unknown, the advice differs between NVIDIA and AMD.
 
-    No NVIDIA tool searches, so a list that says "search hipBLASLt" would be wrong.
+    On NVIDIA, logparse should measure it. On AMD, a tool of the library should search for faster kernels. NVIDIA has no
+    such tool.
     """
     library = "cublaslt:id=" if build is CUDA else "hipblaslt:"
     [found] = problems(given(f"{library}7", measurement(G, f"{library}9", 40.0), log=build, measured=build))
@@ -147,9 +148,9 @@ def test_a_tuners_lone_winner_shows_no_regret() -> None:
 
 @pytest.mark.parametrize(("status", "unmeasured"), [("failed", 0), ("wrong", 0), ("timeout", 0), ("skipped", 1)])
 def test_where_all_others_failed_the_pick_is_measured_and_the_best(status: str, unmeasured: int) -> None:
-    """If all other solutions failed, the library's choice is the best known solution.
+    """If all other kernels failed, the kernel that the library chose is taken as the fastest one.
 
-    A skipped solution was not tried, so it does not prove this.
+    A kernel that was skipped does not prove this, because it was not tried.
     """
     other = measurement(G, "hipblaslt:9", None, origin="replay", status=status)
     made = given(
@@ -285,10 +286,10 @@ def test_regret_is_a_distribution() -> None:
 
 
 def test_calls_are_those_of_top(store: Store) -> None:
-    """The finding counts calls as ``logparse top`` does.
+    """A finding has the same number of calls as ``logparse top``.
 
-    If the log does not name the solution of a problem, its calls are added to the only other entry that can be the same
-    problem.
+    Both use the same rule for calls whose kernel the log does not name: these calls are added to the only other entry
+    that can be the same matrix product.
     """
     names = ("hipblaslt/hipblaslt_rank0_4242.log", "hipblaslt/bench_output.txt", "tunableop/tunableop_verbose.log",
              "miopen/find.log", "miopen/miopen_cmd_4242.log", "miopen/gfx942130.HIP.fdb.txt")  # fmt: skip
@@ -302,9 +303,10 @@ def test_calls_are_those_of_top(store: Store) -> None:
 
 @pytest.mark.parametrize("best", ["torch:layout=NHWC,stored", "torch:pad=64", "kernel:mine:gemm", "cudnn:eng1_k2=0"])
 def test_what_no_file_can_express_is_advice(best: str) -> None:
-    """A faster way that no override file can express becomes advice to the user.
+    """If no override file can express a faster way to compute a product, the user gets advice instead.
 
-    No library reads such a solution from a file: another layout or padding, a user's own kernel, or a plan of cuDNN.
+    Libraries do not read from a file that they should use another layout, padding, a user's own kernel or a plan of
+    cuDNN.
     """
     [found] = problems(given(None, measurement(G, "Default", 50.0), measurement(G, best, 40.0)))
     assert found.override is None
@@ -312,9 +314,9 @@ def test_what_no_file_can_express_is_advice(best: str) -> None:
 
 
 def test_of_several_confirmations_the_latest_counts() -> None:
-    """If a solution was confirmed several times, the latest confirmation is used.
+    """If a faster kernel was confirmed by several measurements, the latest one is used, not the most favourable one.
 
-    The most favourable one would overstate the gain. A confirmation by more processes is preferred to a later one by
+    The most favourable one would overstate the gain. But a measurement by more processes is preferred to a later one by
     fewer processes.
     """
     text = gemm().text
@@ -338,7 +340,10 @@ def test_of_several_confirmations_the_latest_counts() -> None:
 
 
 def test_a_layout_that_a_call_may_have_already_is_not_proposed() -> None:
-    """If a trace does not state the layout, channels_last is not proposed, because the job may already use it."""
+    """If a trace does not state the memory layout of a convolution, channels_last is not proposed.
+
+    The job may already use it.
+    """
     vague = replace(W, in_layout=None, weights_layout=None, out_layout=None)
     rows = [
         measurement(W.text, solution, us, source_id="m", origin="replay-confirm")

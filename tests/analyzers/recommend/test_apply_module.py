@@ -1,6 +1,6 @@
-"""Tests of ``apply.py`` in a job of two processes.
+"""Tests of the generated ``apply.py`` in a job of two processes.
 
-It changes a model before DDP or FSDP wraps it, and refuses to do so afterwards.
+``apply.py`` changes a model before DDP or FSDP wraps it, and refuses to do so afterwards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tests of ``apply.sh``, sourced in dash, bash and other real shells. Fake tools report the facts of a machine."""
+"""Tests of the generated script ``apply.sh``, which is sourced in dash, bash and other real shells.
+
+The tools that the script asks about the GPU and the libraries are fakes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ FOUND = {
     Path(found).resolve(): shell for shell in ("sh", "dash", "bash", "zsh", "busybox") if (found := shutil.which(shell))
 }
 SHELLS = list(FOUND.values())
-"""The shells on this machine, each by one name. For example, ``sh`` is mostly another name of dash or bash."""
+"""The shells on this machine, each only once. For example, ``sh`` is mostly another name of dash or bash."""
 TARGET = {
     "arch": "gfx942:sramecc+:xnack-",
     "cu_count": "304",
@@ -99,9 +102,9 @@ def tool(folder: Path, name: str, output: str, code: int = 0) -> None:
 
 
 def machine(tmp_path: Path, rocminfo: str | None = ROCMINFO, torch: Mapping[str, str] | None = TORCH) -> dict[str, str]:
-    """Return the environment variables of a shell on a machine whose tools report these facts.
+    """Return the environment variables of a shell whose tools report a certain GPU and certain library versions.
 
-    ``rocminfo=None`` leaves out that tool. ``torch=None`` leaves out PyTorch.
+    With ``rocminfo=None`` the tool ``rocminfo`` is missing, and with ``torch=None`` PyTorch is missing.
     """
     tools = tmp_path / "bin"
     if rocminfo is not None:
@@ -113,9 +116,9 @@ def machine(tmp_path: Path, rocminfo: str | None = ROCMINFO, torch: Mapping[str,
 
 
 def source(shell: str, path: Path | str, env: Mapping[str, str], cwd: Path, options: str = "-u") -> tuple[str, str]:
-    """Source a script in a shell, and return its output and its errors.
+    """Source a script in a shell. Returns what the shell printed, and its errors.
 
-    The output has the exit status and the new environment.
+    The printed text includes the exit status and the environment after the script.
     """
     text = f'set {options}\nif . "$1"; then echo "status 0"; else echo "status $?"; fi\n'
     text += 'set +u\nenv\necho "all variables"\nset'
@@ -125,7 +128,10 @@ def source(shell: str, path: Path | str, env: Mapping[str, str], cwd: Path, opti
 
 
 def exported(out: str) -> dict[str, str]:
-    """Return the libraries' environment variables that are set after the script was sourced."""
+    """Return the variables for hipBLASLt, MIOpen and PyTorch that are set after a script was sourced: {name: value}.
+
+    ``out`` is the text that ``source`` returned.
+    """
     env = out.partition("status ")[2].partition("all variables")[0]
     return dict(re.findall(r"^((?:HIPBLASLT|PYTORCH|MIOPEN)_\w+)=(.*)$", env, re.MULTILINE))
 
@@ -187,9 +193,9 @@ def test_a_caution_is_printed_and_the_files_apply(shell: str, folder: Path, tmp_
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("code", [*BLIND, *LINES], ids=repr)
 def test_a_fact_is_data(shell: str, code: str, tmp_path: Path) -> None:
-    """No text in a fact's name, a fact's value or the caution is ever run by the shell.
+    """No text about the expected machine (a fact's name or value, a warning) is ever run as code by the shell.
 
-    A machine with the same odd facts is still accepted.
+    A machine that reports the same strange text is still accepted.
     """
     target = {"arch": "gfx942", "cu_count": "304", "hipblaslt_revision": f"3b{code}", f"validator:A{code}": f"1{code}"}
     out = tmp_path / "out"
@@ -238,9 +244,10 @@ def test_one_of_several_gpus_is_enough(shell: str, folder: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_copied_folder(shell: str, folder: Path, tmp_path: Path) -> None:
-    """``apply.sh`` works from a copied folder.
+    """``apply.sh`` still works after its folder was moved.
 
-    Bash knows the folder of the script. Other shells find it in the working directory, or an error states what to do.
+    Bash tells a script where it lies. In other shells, ``apply.sh`` finds its files only in the working directory, and
+    otherwise an error says what to do.
     """
     moved = tmp_path / "moved"
     shutil.move(folder, moved)
@@ -277,9 +284,9 @@ class cuda:
 
 
 def test_what_pytorch_reports(folder: Path, tmp_path: Path) -> None:
-    """The script's own Python code reads the right facts from PyTorch.
+    """The Python code within ``apply.sh`` gets the right facts about GPU and libraries from PyTorch.
 
-    A real interpreter runs this code with a module that answers as torch on an MI300X does.
+    A real Python interpreter runs this code, with a fake ``torch`` module that answers as on an MI300X.
     """
     text = (folder / NAME).read_text().partition("-c '")[2].partition("' 2>")[0]
     (tmp_path / "torch.py").write_text(FAKE_TORCH)
@@ -320,10 +327,10 @@ def test_without_override_files_there_is_nothing_to_apply() -> None:
 def test_compute_units_are_counted_as_hip_does(
     shell: str, arch: str, cus: str, wanted: str, mode: str | None, applies: bool, tmp_path: Path
 ) -> None:
-    """``apply.sh`` compares the number of compute units as HIP counts them, although rocminfo counts differently.
+    """``apply.sh`` compares the number of compute units in the way in which HIP counts them.
 
-    rocminfo prints CUs, but MIOpen's file names have HIP's number. On RDNA HIP counts pairs of CUs, unless a variable
-    turns that off.
+    MIOpen's file names have HIP's number, but the tool rocminfo prints another one. On RDNA, HIP counts pairs of
+    compute units, unless an environment variable turns that off.
     """
     target = {"arch": arch, "cu_count": wanted, "miopen_version": "3.5.1", "miopen_tweak": "abc"}
     file = Emission("any.ufdb.txt", b"x", Shell("export MIOPEN_USER_DB_PATH={folder}"))

@@ -1,4 +1,4 @@
-"""Tests of the ceiling: the saving if every problem ran at its best known time."""
+"""Tests of the "ceiling": the time that a job would save if every matrix product ran its fastest known kernel."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def kernel(problem: str | None, total_us: float) -> dict[str, object]:
 
 
 def traced() -> Tables:
-    """Return a traced run of two steps with three problems.
+    """Return a traced run of two steps, which calls three matrix products.
 
-    The library's choice for the first problem is measured. The second is only traced. The third has no time in any
-    file.
+    For the first product, the library's choice of kernel was also measured alone. The second product only has a time in
+    the trace. The third one has no time at all.
     """
     called = ((ONE, 100), (TWO, 50), (THREE, 50))
     return tables(
@@ -54,10 +54,10 @@ def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
 
 
 def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> None:
-    """If the log has more calls than the trace, all calls are counted with the traced time.
+    """If a log has more calls of a product than the trace, the traced time is used for all of them.
 
-    The log has 100 calls, the trace ten of them. In the trace a call takes 120 µs, alone it takes 100 µs. So all 100
-    calls are counted with 120 µs each. The HTML page uses 120 µs, too.
+    The log has 100 calls, and the trace has ten. A call takes 120 µs in the trace and 100 µs alone. So each of the 100
+    calls is counted with 120 µs, as on the HTML page.
     """
     t = tables(
         calls=[call(ONE, count=100), call(ONE, count=10, category="profiler", source_id="t")],
@@ -71,10 +71,10 @@ def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> N
 
 
 def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
-    """The ceiling in percent refers to all measured problems, even those whose solution is already the best.
+    """The possible saving in percent refers to all measured products, even if they already run their fastest kernel.
 
-    The first problem takes 90 µs, and its solution is best. The second takes 10 µs, and its best solution takes 8 µs.
-    So the ceiling is 2 % of 100 µs, not 20 % of 10 µs.
+    The first product takes 90 µs and already runs its fastest kernel. The second product takes 10 µs, and 8 µs with its
+    fastest kernel. So the possible saving is 2 % of 100 µs, not 20 % of 10 µs.
     """
     t = tables(
         workload=[work(ONE, 1), work(TWO, 1)],
@@ -96,9 +96,9 @@ def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
 
 
 def test_measured_findings_are_below_the_ceiling() -> None:
-    """If no log names a problem's solution, the ceiling includes the saving that a finding measured for it.
+    """The largest possible saving includes measured savings of calls for which no log names the kernel that ran.
 
-    It includes no estimate, and no problem twice.
+    It includes no estimates, and each matrix product or convolution only once.
     """
     t = tables(
         workload=[work(ONE, 10), work(W.text, 5)],
@@ -137,9 +137,9 @@ def test_verdicts() -> None:
 
 
 def test_the_ceiling_does_not_depend_on_what_is_asked_for() -> None:
-    """The ceiling is the same, whatever smallest gain the user asks for.
+    """The largest possible saving is the same for every ``--min-gain`` (the smallest gain that the user wants to see).
 
-    With ``--min-gain`` above 75 % it once lacked a measured gain of 75 %, known from a finding alone.
+    In an earlier version, a ``--min-gain`` above 75 % removed a measured gain of 75 % from it.
     """
     evidence = Evidence(sureness="measured alone", now_us=80.0)
     known = Finding(

@@ -20,7 +20,10 @@ HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201"}
 
 
 def confirmed(pick_us: Sequence[float], winner_us: Sequence[float], source: str = "c", told: bool = True) -> Tables:
-    """Return a run with one problem, called ten times, whose faster solution was confirmed once."""
+    """Return a run with one matrix product, called ten times.
+
+    A second measurement compared its default and a faster kernel.
+    """
     pairs = Pairs(tuple(pick_us), tuple(winner_us))
     rows = [
         measurement(
@@ -78,9 +81,10 @@ def test_without_the_fact_a_pair_is_no_test() -> None:
 
 
 def test_a_confirmation_does_not_count_for_the_other_direction() -> None:
-    """If a confirmation shows that the supposed winner is slower, the default is not reported as a gain.
+    """If the second measurement shows that the supposedly faster kernel is slower, no gain is reported at all.
 
-    The confirmation did not test whether the default is faster.
+    In particular, the default kernel is not reported as a gain, because the measurement did not test whether it is
+    faster.
     """
     slow_winner = confirmed(FAST[1], FAST[0])
     assert not recommend(slow_winner, Settings()).findings
@@ -97,9 +101,9 @@ def test_a_confirmation_does_not_count_for_the_other_direction() -> None:
 
 
 def test_all_confirmations_of_the_run_are_one_family() -> None:
-    """All confirmations of a run are corrected together for multiple testing.
+    """The p-values of all confirming measurements of a run are corrected together for multiple testing.
 
-    A p-value that suffices for a single test does not suffice among many tests.
+    A p-value that is small enough for a single test is not small enough among many tests.
     """
     lucky = ([100.0] * 12, [98.9, 99.0] * 6)  # a gain of 1.1 %, from a single process
     alone = judgement(confirmed(*lucky), 0.0)

@@ -1,6 +1,6 @@
-"""Tests of the written files ``findings.json`` and ``report.md``.
+"""Tests of the files ``findings.json`` and ``report.md``, which ``logparse recommend`` writes.
 
-``findings.json`` fits the shipped schema, and both have the right content.
+Both must have the right content, and ``findings.json`` must fit the JSON schema that logparse ships.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def test_numbers_of_numpy_and_numbers_that_are_not_finite_are_plain_json() -> No
 
 
 def test_a_name_of_a_unit_is_no_markup_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """HTML markup in the name of a step does not become markup in the report.
+    """HTML in the name of a step does not become HTML in the report.
 
-    The name comes from a trace. The line about the possible saving once contained it unchanged.
+    The name comes from a trace. In an earlier version, the line about the possible saving contained it unchanged.
     """
     found = recommend(GIVEN["everything"], Settings())
     seen = replace(verdict(found), word="optimizer<script>f()</script>", unit="step")

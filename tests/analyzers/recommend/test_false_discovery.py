@@ -1,6 +1,6 @@
-"""Tests that ``recommend`` rarely reports a gain in data in which no solution is faster than the default.
+"""Tests that ``logparse recommend`` rarely reports a gain that does not exist.
 
-At most 5 % of such stores have a finding.
+All kernels are simulated to be equally fast. At most 5 % of such simulated jobs may have a finding.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ STORES, PROBLEMS = sized(60, 200), 12
 
 
 def most(stores: int, rate: float, doubt: float = 1e-3) -> int:
-    """Return how many of ``stores`` stores may have a false finding before chance no longer explains it.
+    """Return how many of ``stores`` simulated jobs may have a false finding by chance, if each has one with ``rate``.
 
-    Each store has a finding with probability ``rate``. More stores have one with a probability of at most ``doubt``.
-    Because the seeds are fixed, the tested number is fixed, too.
+    A larger number has a probability of at most ``doubt``. The seeds are fixed, so the tested number never changes.
     """
     below = 0.0
     for count in range(stores + 1):
@@ -44,10 +43,10 @@ def test_the_bound_is_that_of_the_binomial_distribution() -> None:
 
 @pytest.mark.parametrize("floor", [pytest.param(0.03, marks=pytest.mark.nightly), 0.0])
 def test_null_stores_have_no_findings(floor: float) -> None:
-    """At most 5 % of the stores without any real gain have a finding.
+    """At most 5 % of the simulated jobs in which all kernels are equally fast have a finding.
 
-    The floor (the smallest gain to report) is 3 % or 0. With a floor of 0 only the statistical tests and their
-    correction prevent a finding.
+    Usually only gains of at least 3 % are reported. The test is repeated with a smallest gain of 0, where nothing but
+    the statistical tests and their correction prevents false findings.
     """
     found = uncorrected = refused = 0
     for seed in range(STORES):

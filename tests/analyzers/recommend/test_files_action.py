@@ -15,12 +15,15 @@ from tests.analyzers.build import facts, frame, tables
 from tests.analyzers.example import everything, gemm
 
 TABLES = tables()
-"""The tables of a run without a trace."""
+"""The tables of a run that has no trace."""
 
 
 @pytest.fixture(scope="module")
 def findings() -> list[Finding]:
-    """Return the findings that have a row in an override file and a known saving."""
+    """Return the findings that save time and can be written as a row of an override file.
+
+    An override file is the user's choice of kernels.
+    """
     found = recommend(everything(), Settings()).findings
     chosen = [x for x in found if x.override is not None and x.saving_us]
     assert len(chosen) > 1
@@ -65,7 +68,7 @@ def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
 
 
 def test_a_trace_of_some_steps_weighs_the_rows_of_a_log_of_the_whole_job() -> None:
-    """The saving of override files per step is computed from the calls in the trace, not in the logs.
+    """The saving per step that override files promise is computed from the calls in the trace, not in the logs.
 
     The logs of two processes have 100 and 10 calls of one product, 50 µs each. The trace has two calls in two steps.
     """

@@ -1,6 +1,6 @@
-"""Tests of the output of ``recommend`` if the run has nothing but a trace.
+"""Tests of ``logparse recommend`` for a run that has a trace and no logs.
 
-For samples the tests compare the whole text with a reviewed text, for real traces only the figures.
+For samples the whole printed text is compared with a reviewed text. For real traces only the figures are compared.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def recommended(trace: Path, folder: Path) -> Recommendation:
 
 
 def rendered(sample: str, folder: Path) -> str:
-    """Return the report for a sample trace, without the path of the samples."""
+    """Return the report that ``recommend`` writes for a sample trace. The path of the samples is cut out of it."""
     return report(recommended(SAMPLES / sample, folder), []).replace(f"{SAMPLES}/", "")
 
 
@@ -57,8 +57,9 @@ def test_the_page_states_where_the_time_goes_first(store: Store) -> None:
 def figures(found: Recommendation) -> dict[str, Any]:
     """Return the main figures of a recommendation.
 
-    They are the milliseconds per step by kind of work, the fraction of time in which the GPU is busy, and the time
-    before the trace in ms.
+    * ``parts`` has the milliseconds per step of each kind of work.
+    * ``busy`` is the fraction of time in which the GPU is busy.
+    * ``before_ms`` is the time in ms of kernels that were launched before the trace.
     """
     time = found.gpu_time
     assert time is not None
@@ -71,9 +72,9 @@ def figures(found: Recommendation) -> dict[str, Any]:
 
 @needs_corpus
 def test_a_training_step_of_an_mi300x(tmp_path: Path) -> None:
-    """A real trace of ResNet training on an MI300X gives the right times and findings.
+    """The times and findings for a real trace of ResNet training on an MI300X are right.
 
-    The GPU lags behind the host. A quarter of the kernels were launched before the trace.
+    In this trace the GPU lags behind the host: a quarter of the kernels were launched before the trace began.
     """
     found = recommended(CORPUS / "tracelens/mi300_resnet_train.json.gz", tmp_path)
     seen = figures(found)

@@ -38,7 +38,7 @@ HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt
 
 @pytest.fixture(scope="module")
 def found() -> Recommendation:
-    """Return the recommendation for the run in which every analyzer finds something."""
+    """Return the recommendation for a run in which every analyzer finds something to improve."""
     return recommend(everything(), Settings())
 
 
@@ -105,9 +105,10 @@ def test_a_text_without_calls_repeats_nothing_of_the_counted_one() -> None:
 
 
 def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_path: Path) -> None:
-    """A replay that calls the library directly gives a finding without a log that names the library's choice.
+    """A faster kernel is found even if no log names the library's choice, because the measurement itself can tell it.
 
-    Its default is the library's own first choice (here hipblaslt:5).
+    logparse measured the product by calling the library directly, so the library's first choice (hipblaslt:5) is the
+    default.
     """
     own, padded, problem = "hipblaslt:5", "torch:pad=64,stored", product(50257, 2048, 768)
     untuned = "GemmTunableOp_BFloat16_TN,tn_50257_2048_768_ld_768_768_50257\n"
@@ -201,7 +202,7 @@ def writer(fails: bool = False) -> Writer:
 
 
 def searching(command: Command) -> list[SearchScript]:
-    """Return the scripts that search a library's solutions, with another command for each problem."""
+    """Return the scripts that search for faster kernels, with ``command`` as the command for each matrix product."""
     return [replace(script, command=command) for script in SEARCH_SCRIPTS]
 
 
@@ -248,9 +249,9 @@ def test_what_a_writer_refuses_is_a_note(found: Recommendation) -> None:
 
 
 def test_confirmed_only(found: Recommendation) -> None:
-    """With ``--confirmed-only``, only gains that a replay confirmed are written, and no warning is left.
+    """With ``--confirmed-only``, only gains that a second measurement confirmed are written, and no warning is needed.
 
-    Here a replay confirmed one of two measured gains.
+    Here one of two measured gains was confirmed.
     """
     first, second = (x for x in found.findings if x.override is not None)
     assert first.override is not None
@@ -449,9 +450,9 @@ def test_agreement_of_facts() -> None:
 
 
 def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
-    """A problem that only another run called is not reported for this run.
+    """A gain is not reported for a run that never called the matrix product.
 
-    Another run of the store measured two problems, but this run called only one of them.
+    Another run measured two products, but this run called only one of them.
     """
     mine, other = gemm(64), gemm(96)
     rows = [
@@ -481,9 +482,9 @@ def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
 def test_calls_that_share_a_row_get_what_costs_them_least_in_all(
     plain: dict[str, float], added: dict[str, float], row: str | None, store: Store, tmp_path: Path
 ) -> None:
-    """If two kinds of calls share one override row, the row has the solution with the smallest total time of all calls.
+    """If two kinds of calls share a row of an override file, the row gets the kernel that is fastest for both together.
 
-    Ten calls have β = 0, and thirty calls have β ≠ 0. Because hipBLASLt's key is the same, both get one row.
+    Ten calls have β = 0, and thirty calls have β ≠ 0. hipBLASLt's files cannot tell them apart, so both use one row.
     """
     own, facts_there = {"hipblaslt:5": 50.0}, HERE | {"hipblaslt_version": "100202"}
     log = bench(64, 32, 16, count=10) + bench(64, 32, 16, count=30).replace("--beta 0.0", "--beta 1.0")
@@ -511,9 +512,9 @@ def test_overrides_that_are_valid_alone_cost_no_other() -> None:
 
 
 def test_a_change_of_the_program_is_printed_under_its_own_words_and_nothing_is_searched() -> None:
-    """An analyzer can propose a change of the program in its own words, and no search is proposed beside it.
+    """If an analyzer proposes to change the program, its own words are printed, and no search for kernels is proposed.
 
-    The finding comes from somebody else's analyzer: a GEMM is 20 % slower with one of two leading dimensions.
+    Here a user's own analyzer found that a matrix product is 20 % slower with one leading dimension than with another.
     """
     pad = ChangeProgram("torch:pad=64", "pad the operand")
     slow = Finding(

@@ -1,4 +1,4 @@
-"""The default output of ``recommend``, one case at a time, compared with reviewed texts."""
+"""Tests of the text that ``logparse recommend`` prints by default. Each case is compared with a reviewed text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ GOLDEN = Path(__file__).parent / "golden" / "screen"
 
 
 def samples(*names: str) -> Callable[[Path], Tables]:
-    """Return a function that reads these sample files into a store in a folder and returns the tables."""
+    """Return a function that reads these sample files into a new store, and returns the tables for analysis.
+
+    A store is a folder of Parquet files. The function gets the folder in which to make it.
+    """
 
     def read(folder: Path) -> Tables:
         store = open_store(folder / "store", create=True)
@@ -43,14 +46,14 @@ def built(made: Callable[[], Tables]) -> Callable[[Path], Tables]:
 
 
 def best_already() -> Tables:
-    """Return a run whose default solution was timed against another solution and is the faster one."""
+    """Return a run in which the library already chose the faster one of two measured kernels."""
     text = gemm().text
     times = [measurement(text, "Default", 40.0), measurement(text, "hipblaslt:9", 50.0)]
     return tables(workload=[work(text, 10)], measurements=times)
 
 
 def host() -> Tables:
-    """Return two steps of 500 µs, timed without the profiler. The GPU works for 270 µs of each step."""
+    """Return a trace of two steps of 500 µs, in which the GPU is busy for 270 µs of each step."""
     return test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
 
 
@@ -76,7 +79,10 @@ def found_in(case: str, folder: Path) -> Recommendation:
 
 
 def printed(found: Recommendation, folder: Path) -> list[str]:
-    """Return what ``recommend`` prints by default. The files are written to a subfolder ``overrides``."""
+    """Return the lines that ``recommend`` prints by default.
+
+    Its files go to the subfolder ``overrides`` of ``folder``.
+    """
     written, _ = verb.write(found, Settings(), folder / "overrides")
     return screen.screen(found, screen.Written(folder / "overrides", written))
 
@@ -106,10 +112,10 @@ def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
     ("said", "applied", "shown"), [(4, 1, (2, 1)), (8, 2, (2, 1)), (10, 2, (1, 1)), (11, 2, (1, 0)), (14, 2, (0, 0))]
 )
 def test_what_tune_prints_last_never_takes_more_lines(said: int, applied: int, shown: tuple[int, int]) -> None:
-    """The last screen of ``tune`` never has more lines than allowed.
+    """The last screen of ``logparse tune`` never has more lines than are allowed.
 
-    The more lines ``tune`` prints before, the fewer proposals and reasons follow. ``shown`` has the number of proposals
-    (at most two) and the number of reasons for the first one.
+    The more other lines ``tune`` has to print, the fewer proposals and reasons it shows. ``shown`` is the expected
+    number of proposals (at most two) and of reasons for the first one.
     """
     found = recommend(everything(), Settings())
     head, apply = [f"tune: {'word ' * 30}", *["more"] * (said - 2)], ["in the program"] * applied
@@ -148,9 +154,9 @@ def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_savings_are_in_one_unit_and_say_how_sure_they_are(tmp_path: Path) -> None:
-    """Savings in one list have the same unit, and each states how certain it is.
+    """All savings in a list have the same unit, and each says how certain it is.
 
-    There are two actions. The second one may gain nothing.
+    Two changes of the job are listed. The second one may save nothing.
     """
     exact = replace(padded(2.0).action, exact=True)
     first, second = (
@@ -200,10 +206,9 @@ def test_what_cannot_show_in_the_step_is_not_chosen() -> None:
 def test_an_action_that_the_step_does_not_show_is_applied_only_by_name(
     saved_us: float, shows: bool, tmp_path: Path
 ) -> None:
-    """An action whose effect on the step is too small to see is not listed and is applied only if it is named.
+    """A change whose effect on the step is too small to see is not listed, and is applied only if the user names it.
 
-    A step of 500 µs waits for its host. The action saves ``saved_us`` of its GPU time. An action is a change of the
-    job's settings or model.
+    The step of 500 µs waits for its host, so saving ``saved_us`` of GPU time hardly makes it shorter.
     """
     then = 2 * (270.0 - saved_us)
     action = replace(padded(2.0), now_us=540.0, then_us=then, low_us=then, high_us=then)
@@ -250,7 +255,7 @@ def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(
 
 
 def test_rows_that_the_step_does_not_show_are_not_proposed(tmp_path: Path) -> None:
-    """Override rows whose effect on the step is too small to see are not proposed.
+    """Override rows (the user's choice of kernels) whose effect on the step is too small to see are not proposed.
 
     They save 1.2 µs of a step of 500 µs, which waits for its host.
     """

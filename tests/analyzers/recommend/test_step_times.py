@@ -1,4 +1,4 @@
-"""Tests of the lines about the step's own time: what limits it, how fast it could be, and its time under an action."""
+"""Tests of the printed lines about a step: what limits it, how fast it could be, and what a change would gain."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from tests.analyzers.recommend.test_apply_module import padded
 
 
 def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnswer:
-    """Return the simulation's result for a step of 54.9 ms, which takes 30.9 ms with an infinitely fast host.
+    """Return the result of simulating a step of 54.9 ms that a change shortens to ``then_us``.
 
-    ``waits`` is the fraction of the step that waits for kernels. If ``limit`` is ``data loading``, 80 % of the step
-    waits for data.
+    With an infinitely fast host, the step would take 30.9 ms. ``waits`` is the fraction of the step that waits for
+    kernels. If ``limit`` is ``data loading``, 80 % of the step waits for data.
     """
     data = 0.8 if limit == "data loading" else 0.0
     return StepAnswer(
@@ -88,10 +88,10 @@ def test_the_step_now_and_then_stands_beside_the_gpu_time() -> None:
 
 
 def test_a_finding_gains_the_step_no_more_than_kernels_of_no_time() -> None:
-    """The stated gain is never larger than the gain if all kernels took no time.
+    """The promised gain of a step is never larger than the gain if all kernels took no time.
 
-    A search saves 15.7 ms of kernels. But even if kernels took no time, a step of 54.9 ms would lose only 4 %. So the
-    gain is at most 4 % of the step. If this bound is only 0.4 %, the finding is not shown.
+    Faster kernels would save 15.7 ms of kernel time. But even if kernels took no time, the step of 54.9 ms would become
+    only 4 % shorter, so at most this is promised. If it would become only 0.4 % shorter, nothing is proposed.
     """
     found = recommend(everything(), Settings(steps=1))
     held = replace(found, step=StepTimes(answer(54_900), {}))
@@ -107,9 +107,9 @@ def test_a_finding_gains_the_step_no_more_than_kernels_of_no_time() -> None:
 
 
 def test_a_step_that_waits_for_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a step waits for data, the advice is to feed the GPU sooner, not to speed up the host.
+    """If a step waits for data, the advice is to load data sooner, not to speed up the host.
 
-    The GPU idles for 230 of 500 µs. An infinitely fast host would gain less than data that arrive in time.
+    The GPU idles for 230 of 500 µs. An infinitely fast host would gain less of this than data that arrive in time.
     """
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     found = recommend(tables, Settings())
@@ -131,10 +131,10 @@ def test_a_step_that_waits_for_data_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_share_of_the_step_is_one_of_the_simulated_step() -> None:
-    """A saving is stated as a part of the simulated step, not of the traced step.
+    """A saving is stated as a part of the step without the profiler, not of the traced step.
 
-    The profiler makes a step of 450 µs take 500 µs. The host's cost is simulated, so the whole step must be simulated,
-    too.
+    The step takes 500 µs in the trace. Without the profiler it takes 450 µs, which is only known from a simulation. The
+    cost of the host is simulated, too, so it must be compared with the 450 µs.
     """
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0")
     now = replace(answer(450), now_us=450, ceilings=Ceilings(450, 319, 450, 450))
@@ -175,10 +175,11 @@ def test_what_was_traced_by_time_is_a_window() -> None:
 
 
 def test_kernels_of_no_time_bound_nothing_where_the_profiler_slows_the_host() -> None:
-    """If the profiler slowed the host, the simulated step without kernel times must not limit the stated gain.
+    """If the profiler slowed the host, a promised gain is not limited by the simulated step without kernel times.
 
-    If the queue of launches is full, the host waits in each launch, so that it seems as slow as the kernels. On an H200
-    the simulation gave 2.00 s for a step of 2.07 s if kernels took no time, although the step waited for its kernels.
+    If the GPU's queue is full, the host waits in each launch, so that it seems as slow as the kernels. On an H200 a
+    step of
+    2.07 s waited for its kernels. But the simulation said that it would take 2.00 s even if kernels took no time.
     """
     tables = test_host_bound.traced(990.0, profiler_steps="1", profiler_steps_us="1000.0")
     tables = replace(tables, facts=pd.concat([tables.facts, fusible([400.0])]))
@@ -204,10 +205,10 @@ def fusible(us: list[float]) -> pd.DataFrame:
     ],
 )
 def test_what_an_epilogue_saves_at_most_is_a_part_of_the_traces(traced: bool, headline: str) -> None:
-    """The largest saving of a fused epilogue is computed per traced step, not from the calls that a log counts.
+    """The largest saving from fusing an operation into a matrix product is computed from the traced steps.
 
-    A log counts 5,448 calls, but the trace has two steps, in which the kernel after the product takes 400 µs. So a
-    fused epilogue saves at most 200 µs per step.
+    The log has 5,448 calls. The trace has two steps, in which the kernel after the product takes 400 µs together. So at
+    most 200 µs per step can be saved.
     """
     text = product(1024, 512, 512).text
     calls = [build.call(text, count=4, category="profiler", source_id="trace")]
@@ -233,7 +234,7 @@ def test_what_makes_no_step_faster_is_not_listed() -> None:
 def test_what_is_nothing_beside_the_step_is_not_listed() -> None:
     """A finding whose saving is tiny compared with the step is not listed.
 
-    On an H200 a finding of 0.07 µs was once listed for a step of 48 ms, because the step might gain all of it.
+    In an earlier version, a saving of 0.07 µs was listed for a step of 48 ms on an H200.
     """
     found = recommend(everything(), Settings(steps=1))
     held = replace(answer(54_900, "kernels", waits=1.0), now_us=54_900_000.0, ceilings=Ceilings(*[5e7] * 3, 0.0))
@@ -268,9 +269,10 @@ def test_an_action_behind_the_host_says_what_the_step_gains_of_it(then_us: float
 
 
 def test_what_is_lost_in_vain_says_what_the_step_still_takes() -> None:
-    """If removing idle time gains less than the idle time, the text states how long the step would still take.
+    """If the GPU's idle time cannot all be gained, the text says how long the step would still take without it.
 
-    The GPU idles for 230 of 500 µs. A host that takes no time gains 50 µs, because kernels then limit the step.
+    The GPU idles for 230 of 500 µs. A host that takes no time would gain only 50 µs, because then the kernels limit the
+    step.
     """
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     bounded = replace(answer(500), now_us=500, ceilings=Ceilings(500, 450, 500, 500))

@@ -1,10 +1,10 @@
-"""Tests with random stores that no list promises more than its ceiling, and no ceiling more than was measured.
+"""Tests that the listed savings never add up to more than the largest possible saving of the job.
 
-A store has:
+The largest possible saving, in turn, is never more than was measured. The tests use random data:
 
-* GEMMs, and whole layers of convolutions
-* one to five files of any origin, with races and confirmations, of up to four devices and two runs
-* logs that name or omit the library's choices
+* matrix products, and convolution layers in all directions
+* one to five files with measured times of any kind, from up to four GPUs and two runs
+* logs that name the kernels that the library chose, or omit them
 * in half of the cases a trace, in which calls take other times than alone
 """
 
@@ -41,9 +41,9 @@ SOLUTIONS = {
 
 
 def problems(draw: random.Random) -> list[Problem]:
-    """Return a few random GEMMs and up to two convolution layers in all directions.
+    """Return a few random matrix products and up to two convolution layers in all directions.
 
-    One of the GEMMs may have unknown leading dimensions.
+    The leading dimensions of one matrix product may be unknown.
     """
     out: list[Problem] = [gemm(m) for m in draw.sample((512, 1024, 2048, 4096, 4095, 7, 129), draw.randint(1, 4))]
     if draw.random() < 0.5:
@@ -55,7 +55,7 @@ def problems(draw: random.Random) -> list[Problem]:
 
 
 def confirmed(draw: random.Random, problem: Problem, true_us: float) -> tuple[list[dict[str, object]], str]:
-    """Return the measurements of a confirmation by one to four processes, and the value of its fact."""
+    """Return the measurements of two kernels by one to four processes, and the stored text that compares them."""
     count, ratio = 12 * draw.randint(1, 4), draw.uniform(0.9, 1.6)
     winner = draw.choice(SOLUTIONS[problem.kind][1:])
     below = [true_us / ratio * math.exp(draw.gauss(0, 0.02)) for _ in range(count)]
@@ -125,9 +125,9 @@ def test_no_sum_is_above_what_it_is_a_part_of(seed: int) -> None:
 
 
 def test_of_two_gains_of_problems_that_may_be_one_only_one_is_a_saving() -> None:
-    """If two findings may be about the same calls, only one gain is added to the savings.
+    """If two findings may be about the same calls, only one of their gains is added to the savings.
 
-    Two log texts may describe the same call. One has a measured gain, the other an estimated gain.
+    Two texts in the logs may describe the same call. One has a measured gain, the other one has an estimated gain.
     """
     given = random_store(26)
     found = recommend(given, Settings())
@@ -138,10 +138,10 @@ def test_of_two_gains_of_problems_that_may_be_one_only_one_is_a_saving() -> None
 
 
 def test_a_call_that_takes_less_in_the_job_saves_less() -> None:
-    """A call that takes less time in the job than alone saves correspondingly less.
+    """A call that takes less time in the job than alone also saves less in the job, by the same factor.
 
-    A call takes 100 µs alone, and 60 µs alone with another solution. In the job it takes 50 µs. So the saving in the
-    job is 40 % of 50 µs. To save the measured 40 µs would be 80 %.
+    Alone, the call takes 100 µs, and 60 µs with another kernel. In the job it takes 50 µs, so it saves 40 % of 50 µs.
+    Saving the measured 40 µs would be 80 %.
     """
     text = gemm().text
     kernel = {"source_id": "t", "run": "r", "op": "aten::mm", "kernel": "k", "calls": 10, "problem": text}
