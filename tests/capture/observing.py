@@ -1,4 +1,7 @@
-"""Run a command without and with ``capture``, each in a new folder, and compare its visible behaviour."""
+"""Run a command without and with ``logparse capture``, and compare what can be seen of the two runs.
+
+Each run gets a new folder.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +26,28 @@ def sleep(seconds):
         now[0] += seconds
 time.perf_counter, time.sleep = lambda: now[0], sleep
 """
-"""First lines of a job whose clock advances only while its main thread sleeps. So a busy machine changes no time."""
+"""First lines of a job that replace its clock. The new clock advances only while the main thread sleeps.
+
+So a busy machine does not change the times that the job measures.
+"""
 _VARIES = (
     (re.compile(rb"^(USDT|STAGE):[^\n]*\n|^\[?[EW]\d{4} [^\n]*\n", re.MULTILINE), b""),
     (re.compile(rb"^ERROR:[^\n]* gpuGetDeviceCount failed [^\n]*\n", re.MULTILINE), b""),
     (re.compile(rb"0x[0-9a-f]{6,}"), b"0x"),
     (re.compile(rb" in [\d.]+s\b"), b" in TIME"),
 )
-"""Patterns of output that differs between two plain runs: lines of PyTorch's log with a time, addresses, a test's time.
+"""Patterns of output that differs between any two runs of a program.
 
-The line about GPUs is a warning of a CUDA build of PyTorch without a GPU. If logparse traces some steps, this line is
-missing (docs/measurement.md).
+They match lines of PyTorch's log with a time, addresses, and the time that a test took. They also match the warning of
+a CUDA build of PyTorch without a GPU, because it is missing if logparse traces some steps (docs/measurement.md).
 """
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """The visible behaviour of a program: exit code, bytes of the outputs, and the files that it left, by name.
+    """The visible behaviour of a program in one run: exit code, printed bytes and the files that it left.
 
-    The outputs contain neither logparse's own lines nor the text that varies between plain runs.
+    Lines of logparse itself are left out of the printed bytes, and so is text that differs between any two runs.
     """
 
     code: int | str
@@ -52,7 +58,9 @@ class Behaviour:
 
 
 def behaviour_of(code: int | str, out: bytes, err: bytes, folder: Path) -> Behaviour:
-    """Return the behaviour of a program that ended with this exit code, these outputs and this folder."""
+    """Return the visible behaviour of a run that ended with this exit code, these outputs and these files in
+    ``folder``.
+    """
     lines = err.splitlines(keepends=True)
     ours = [line for line in lines if line.startswith(BESIDE.encode())]
     files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
@@ -69,7 +77,7 @@ def _lasting(output: bytes) -> bytes:
 def behaviour(
     command: Sequence[str], folder: Path, stdin: bytes = b"", environ: Mapping[str, str] = ENVIRON
 ) -> Behaviour:
-    """Run a command in a new folder, in a new process group, and return its behaviour."""
+    """Run a command in a new folder and a new process group. Returns its exit code, its output and its files."""
     folder.mkdir(parents=True)
     done = subprocess.run(
         command, cwd=folder, env=dict(environ), input=stdin, capture_output=True, start_new_session=True, check=False
@@ -79,7 +87,10 @@ def behaviour(
 
 
 def capturing(folder: Path, *options: str) -> list[str]:
-    """Return the words of ``capture --trace 2`` to put before a job. Logs and store lie outside of the job's folder."""
+    """Return the words ``logparse capture --trace 2 … --``, to be put before the command of a job.
+
+    Logs and store (Parquet folder) are written outside of the job's own folder.
+    """
     places = ["--dir", str(folder / "logs"), "--store", str(folder / "store")]
     return [sys.executable, "-m", "logparse", "capture", "--trace", "2", *places, *options, "--"]
 
@@ -87,14 +98,14 @@ def capturing(folder: Path, *options: str) -> list[str]:
 def both(
     command: Sequence[str], folder: Path, stdin: bytes = b"", environ: Mapping[str, str] = ENVIRON
 ) -> tuple[Behaviour, Behaviour]:
-    """Run a command alone, then under ``capture --trace 2``, in a folder with the same path."""
+    """Run a command alone, and then under ``capture --trace 2``. Both runs have the same path as their folder."""
     plain = behaviour(command, folder / "here", stdin, environ)
     shutil.rmtree(folder / "here")
     return plain, behaviour([*capturing(folder), *command], folder / "here", stdin, environ)
 
 
 def differences(plain: Behaviour, observed: Behaviour) -> list[str]:
-    """List how a program behaved differently under the observer: exit code, outputs, files and their bytes."""
+    """List what differs between a run without logparse and a run with it: exit code, output, files and their bytes."""
     out = [
         f"{name}: {getattr(plain, name)!r} plain, {getattr(observed, name)!r} observed"
         for name in ("code", "out", "err")

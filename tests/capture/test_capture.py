@@ -1,6 +1,6 @@
-"""Tests of ``logparse capture``.
+"""Tests of ``logparse capture``, which runs a job with logging and tracing switched on.
 
-Its settings do not cancel each other, and a job runs as if the user had called it directly.
+The settings of the libraries must not cancel each other, and the job must run as if the user had called it directly.
 """
 
 from __future__ import annotations
@@ -217,10 +217,10 @@ sys.exit(7)
 
 
 def driven(tmp_path: Path, *command: str, facts: str = "no") -> list[str]:
-    """Return the command that runs ``capture`` in a separate process.
+    """Return a command that runs ``capture`` with this job in a process of its own.
 
-    ``facts`` is "yes" to ask the job's PyTorch for facts (this takes two seconds), "no" for no facts, or the arch that
-    the machine is said to have.
+    ``facts`` is "yes" to ask PyTorch about the machine, which takes two seconds, and "no" not to ask. Otherwise it is
+    the name of the GPU's architecture.
     """
     return [sys.executable, "-c", DRIVER, str(tmp_path / "logs"), str(tmp_path / "store"), facts, *command]
 
@@ -319,10 +319,7 @@ def test_what_cannot_run_gives_a_shells_exit_code(tmp_path: Path, name: str, cod
 
 
 def test_a_process_left_behind_delays_nothing(tmp_path: Path) -> None:
-    """``capture`` does not wait for a process that the job left behind.
-
-    This process keeps the pipe of standard error open.
-    """
+    """``capture`` ends with the job, even if the job leaves a process behind that still has its standard error."""
     leaves = "import subprocess, sys; print(subprocess.Popen(['sleep', '60'], stdout=-3).pid, flush=True)"
     command = driven(tmp_path, *python(leaves))
     out = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=50)
@@ -351,7 +348,8 @@ def test_what_a_job_prints_goes_through_and_to_a_file(tmp_path: Path, capfd: pyt
 def test_a_job_at_a_terminal_still_has_one(tmp_path: Path) -> None:
     """A job that is started at a terminal still has a terminal under ``capture``.
 
-    The copied output has the job's own line ends and progress bars (carriage returns), not the terminal's.
+    The copy of its output has the job's own line ends, not the terminal's, and keeps the carriage returns of progress
+    bars.
     """
     prints = "import os; os.write(1, b'%d %d\\n\\r 5%%' % (os.isatty(1), os.isatty(2)))"
     runs = "import os; from pathlib import Path; from logparse.capture import job; "
@@ -492,9 +490,9 @@ def test_the_jobs_own_interpreter_is_asked(tmp_path: Path) -> None:
 
 
 def test_facts_come_from_a_process_that_may_have_torch(tmp_path: Path) -> None:
-    """Facts about the machine come from the torch of the job's own interpreter.
+    """``capture`` asks the torch of the job's own Python about the machine.
 
-    The interpreter imports a fake torch. Its values become facts under the names that formats use.
+    Here the job's Python has a fake torch. Its answers are stored under the names that the log formats also use.
     """
     (tmp_path / "torch.py").write_text(
         textwrap.dedent("""

@@ -1,6 +1,6 @@
-"""Tests of how ``capture`` copies a job's outputs.
+"""Tests of how ``logparse capture`` copies what a job prints.
 
-A terminal stays a terminal, and no process that outlives the job is harmed.
+If the job is started at a terminal, it must still have one. Processes that the job leaves behind must not be harmed.
 """
 
 from __future__ import annotations
@@ -63,9 +63,10 @@ while True:
         time.sleep(0.02)
     os.killpg(job, signal.SIGCONT)
 """
-"""Program that acts as a shell for one command.
+"""Program that starts a command as a shell does.
 
-The command runs in a new foreground process group. If it is stopped, the shell continues it once a file exists.
+The command runs in a foreground process group of its own. If it is stopped (Ctrl-Z), it is continued once a certain
+file exists.
 """
 
 
@@ -112,9 +113,10 @@ def test_a_terminal_stays_one_with_its_size_whatever_is_copied(copied: tuple[boo
 
 
 def test_two_outputs_on_one_terminal_keep_their_order(tmp_path: Path) -> None:
-    """Standard output and standard error keep their order on a terminal, because both share one.
+    """On a terminal, words on standard output and on standard error appear in the order in which the job wrote them.
 
-    When each output had a separate terminal, two threads copied them, and half of the words came in the wrong order.
+    In an earlier version each of the two had a terminal of its own, copied by a thread, and half of the words came in
+    the wrong order.
     """
     prints = "import os\nfor i in range(2000): os.write(1 + i % 2, b'%d ' % i)"
     terminal = Terminal(driven(None, tmp_path / "all", *python(prints)))
@@ -165,7 +167,7 @@ def test_control_z_stops_the_job_and_a_shells_fg_wakes_it_once(tmp_path: Path) -
 
 
 def stopped(group: int) -> list[int]:
-    """Return the stopped processes of a process group."""
+    """Return the ids of all processes in a process group that are stopped (Ctrl-Z)."""
     found = []
     for process in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -192,22 +194,22 @@ while not os.path.exists(sys.argv[1] + ".early"):
 """
 """Program of a job that leaves a process behind.
 
-The process inherits the job's standard error, and later writes more bytes to it than fit into a pipe.
+This process still has the job's standard error, and later writes more bytes to it than a pipe can buffer.
 """
 
 
 @pytest.fixture
 def go(tmp_path: Path) -> Iterator[Path]:
-    """Path of a file. Once the file exists, the process that the job left behind continues and ends."""
+    """Path of a file by which a test lets the process that the job left behind continue and end."""
     path = tmp_path / "go"
     yield path
     path.touch()
 
 
 def test_a_process_left_behind_lives_on_and_its_words_are_copied(tmp_path: Path, go: Path) -> None:
-    """A process that outlives the job can still write, and its output is copied.
+    """A process that the job leaves behind can still print, and its output is still copied.
 
-    It once died of SIGPIPE at its next output.
+    In an earlier version its next output killed it (SIGPIPE).
     """
     command = driven(tmp_path / "errors", None, *python(DAEMON), str(go))
     with open(tmp_path / "stderr", "wb") as errors:
@@ -240,14 +242,14 @@ def test_a_process_left_behind_that_never_stops_talking_holds_nobody_up(tmp_path
 
 
 THREADED = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-"""Code that starts a thread, as a library does, before the job runs. The thread blocks no signal."""
+"""Code that starts a thread before the job runs, as a library may do. This thread may receive any signal."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_that_a_librarys_thread_gets_reaches_the_job_once(number: signal.Signals) -> None:
-    """A signal that arrives in a library's thread reaches the job exactly once.
+    """If a library's thread receives a signal, the job gets the signal exactly once.
 
-    It once ended ``capture`` by the default action, but not the job.
+    In an earlier version the signal ended ``capture``, but not the job.
     """
     waits = f"""
         import signal, time
@@ -288,7 +290,7 @@ def test_control_c_beside_a_librarys_thread_reaches_the_job_once() -> None:
 
 
 def test_what_the_caller_ignores_the_job_ignores() -> None:
-    """If the caller ignores a signal, the job ignores it, too. ``nohup`` ignores SIGHUP in this way."""
+    """If the caller ignores a signal, the job ignores it, too. For example, ``nohup`` ignores SIGHUP."""
     tells = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
     ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]
     done = subprocess.run([*ignoring, *driven(None, None, *python(tells))], stdout=-1, cwd=ROOT, check=True)
@@ -296,9 +298,9 @@ def test_what_the_caller_ignores_the_job_ignores() -> None:
 
 
 def test_a_signal_that_the_job_sends_to_its_group_reaches_it_once(tmp_path: Path) -> None:
-    """If a job signals its whole process group, ``capture`` does not forward the signal to it again.
+    """If a job sends a signal to its own process group, ``capture`` does not send the same signal to the job again.
 
-    It once did, so that the job got a second KeyboardInterrupt while it cleaned up.
+    In an earlier version it did, so that the job got a second KeyboardInterrupt while it cleaned up.
     """
     sends = """
         import os, signal, time

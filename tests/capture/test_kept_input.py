@@ -15,11 +15,11 @@ from logparse.capture.kept_input import KeptInput
 from logparse.errors import InputError
 
 WORDS = b"".join(b"%d\n" % i for i in range(60_000))
-"""Test data with more bytes than a pipe can buffer."""
+"""Bytes for standard input, more than a pipe can buffer."""
 
 
 def piped(data: bytes) -> int:
-    """Return the reading end of a pipe into which a thread writes ``data``."""
+    """Return a file descriptor for reading from a pipe, into which a thread writes ``data``."""
     read, write = os.pipe()
 
     def fill() -> None:
@@ -31,7 +31,7 @@ def piped(data: bytes) -> int:
 
 
 def start(kept: KeptInput, program: str) -> bytes:
-    """Start a program with the kept standard input and return its output."""
+    """Run a program with the kept standard input, and return what it prints."""
     with kept.given() as streams:
         words = [sys.executable, "-c", f"import sys\nread = sys.stdin.buffer\n{program}"]
         return subprocess.run(words, stdin=streams.get(0), stdout=-1, check=True).stdout
@@ -41,9 +41,9 @@ ALL, SOME, NOTHING = "sys.stdout.buffer.write(read.read())", "sys.stdout.buffer.
 
 
 def test_each_start_reads_a_pipe_from_its_beginning() -> None:
-    """Every start of a job gets all bytes of a piped standard input.
+    """If standard input is a pipe, every start of the job gets all its bytes.
 
-    The second start once found the pipe empty and failed.
+    In an earlier version, the second start found the pipe empty and failed.
     """
     source = piped(WORDS)
     kept = KeptInput(source)
@@ -59,7 +59,7 @@ def test_a_job_that_reads_nothing_does_not_wait_for_a_pipe_that_nobody_fills() -
 
 
 def test_what_comes_while_the_job_reads_is_passed_on_at_once() -> None:
-    """Input that arrives while the job runs reaches the job at once.
+    """Input that arrives while the job runs is passed on to the job at once.
 
     Otherwise a program that answers each line of its input would wait for ever.
     """

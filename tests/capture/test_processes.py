@@ -1,7 +1,7 @@
-"""Tests that a command does the same under ``capture --trace`` as without ``capture``.
+"""Tests that a program does the same under ``logparse capture --trace`` as without it.
 
-They run small programs, and the programs beside the test data if they are on this machine. ``observing.differences``
-compares both runs.
+They run small programs, and also larger ones that lie beside the test data, if this machine has them.
+``observing.differences`` compares a run with ``capture`` and a run without it.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ TRAINING = """
 FOLDER = CORPUS.parent / "programs" / "processes"
 NEEDS = {"acc.py": "accelerate", "light.py": "lightning", "gen.py": "transformers"}
 UNSEEDED = ("acc.py", "light.py", "sigterm.py")
-"""Programs whose files differ even between two runs without ``capture``.
+"""Programs whose files differ between any two runs, even without ``capture``.
 
-Either they set no seed for states or weights, or the clock decides when they stop.
+Either they set no random seed for states or weights, or the clock decides when they stop.
 """
 LAUNCHED = ("ddp.py", "fsdp.py")
 OTHERS = {
@@ -83,7 +83,7 @@ OTHERS = {
     "ov.py": "is of run: test_with_overrides.py",
     "copyevent.py": "prints what is no program of a user's",
 }
-"""Programs that are not run here, each with the reason."""
+"""Programs that the test does not run: {program: reason}."""
 
 
 def program(folder: Path, text: str) -> list[str]:
@@ -113,9 +113,9 @@ def test_a_command_under_run_does_what_it_does_plain(name: str, tmp_path: Path) 
 
 
 def test_outputs_that_the_caller_closed_stay_closed(tmp_path: Path) -> None:
-    """If the caller has closed an output, it stays closed for the job.
+    """If the caller has closed standard output or standard error, the job does not get a pipe in its place.
 
-    The job once got a pipe in its place.
+    An earlier version gave it a pipe.
     """
     words = program(tmp_path, "import os, sys; print(sys.stderr is None); sys.exit(2)")
     closing = ["sh", "-c", 'exec "$@" 2>&-', "sh"]
@@ -158,10 +158,7 @@ def test_the_comparison_sees_every_difference() -> None:
 
 
 def test_notes_of_processes_are_printed_once_with_their_number(tmp_path: Path) -> None:
-    """Equal notes from several processes of a job are printed as one line that states the number of processes.
-
-    Processes of a job write such notes for the user.
-    """
+    """If several processes of a job have the same note for the user, it is printed once, with their number."""
     writes = """
         import json, os
         notes = {1: ["no trace: too short", "seen twice", "seen twice"], 2: ["no trace: too short"]}

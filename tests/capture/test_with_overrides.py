@@ -1,7 +1,7 @@
-"""Tests of jobs that run with a recommendation's files and settings (``run --with``).
+"""Tests of ``logparse run --with FOLDER``, which runs a job with the files and settings that logparse recommended.
 
-They also test the code that runs after a job imports torch. torch is a small fake package, because importing the real
-torch takes seconds.
+They also test the code that runs when the job imports torch. Here torch is a small fake package, because importing the
+real one takes seconds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ JOB = "import sitecustomize, torch, os; print(torch.setting, os.environ.get('FRO
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Return a job's environment variables, with a fake torch and the job's own ``sitecustomize``."""
+    """Return environment variables for a job, so that it finds a fake torch and a ``sitecustomize`` of its own."""
     (tmp_path / "own/torch").mkdir(parents=True)
     (tmp_path / "own/torch/__init__.py").write_text("setting = 'default'\n")
     (tmp_path / "own/sitecustomize.py").write_text("import os\nos.environ['OWN'] = 'kept'\n")
@@ -91,9 +91,9 @@ PRINTS = "import torch; print(torch.backends.cudnn.benchmark)"
 
 
 def made(folder: Path, *, settings: bool = True) -> Path:
-    """Make a folder with an ``apply.py`` as ``recommend`` writes it.
+    """Make a folder with an ``apply.py``, as ``logparse recommend`` writes it.
 
-    If ``settings`` is true, importing the file applies one setting. Otherwise it applies nothing.
+    If ``settings`` is true, the file changes a setting when it is imported. Otherwise it changes nothing.
     """
     result = ActionResult(
         action=next(x for x in ACTIONS if x.name == "cudnn_benchmark"),
@@ -140,9 +140,9 @@ def test_run_says_what_was_applied_and_in_how_many_processes(tmp_path: Path, wit
 def test_a_job_that_ran_as_it_was_ends_with_an_error_of_ours(
     words: list[str], program: str, why: str, tmp_path: Path, with_torch: dict[str, str]
 ) -> None:
-    """If nothing was applied, ``run --with`` ends with an error.
+    """If the recommended change was not applied to the job, ``run --with`` ends with an error.
 
-    It once ended with 0, so that a user who measured the gain compared the job with itself.
+    In an earlier version it ended with 0, so that users who wanted to measure the gain compared the job with itself.
     """
     last = ["-c", program] if program else []
     done = run_with(made(tmp_path / "made"), sys.executable, *words, *last, environ=with_torch)
@@ -156,10 +156,10 @@ def test_a_job_that_ran_as_it_was_ends_with_an_error_of_ours(
 def test_a_job_that_looks_for_torch_first_has_the_setting_or_the_error(
     tmp_path: Path, with_torch: dict[str, str]
 ) -> None:
-    """If a job searches for torch before it imports torch, the setting is applied or an error is reported.
+    """If a job looks for torch before it imports torch, the change is still applied, or an error is reported.
 
-    transformers does this (``find_spec``). The search once removed the import hook, so that nothing was applied,
-    although the exit code was 0.
+    The library transformers does this with ``find_spec``. In an earlier version, this removed logparse's import hook:
+    nothing was applied, although the exit code was 0.
     """
     program = f"import importlib.util; importlib.util.find_spec('torch'); {PRINTS}"
     done = run_with(made(tmp_path / "made"), sys.executable, "-c", program, environ=with_torch)
@@ -228,9 +228,9 @@ def test_marks_that_cannot_be_written_never_fail_the_job(tmp_path: Path, with_to
 
 
 def test_marks_are_facts_of_the_capture_around_the_command(tmp_path: Path, with_torch: dict[str, str]) -> None:
-    """If ``capture`` runs ``run --with``, the records of applied actions become facts of the captured run.
+    """If ``logparse capture`` runs ``logparse run --with``, it stores which changes the job applied.
 
-    ``verify`` reads from them which actions the run applied. An action is a change of the job's settings or model.
+    ``logparse verify`` needs to know them.
     """
     places = ["--dir", str(tmp_path / "logs"), "--store", str(tmp_path / "store"), "--run", "r"]
     inner = ["run", "--with", str(made(tmp_path / "made")), "--", sys.executable, "-c", PRINTS]

@@ -1,6 +1,6 @@
 """Tests of the rows that logparse writes for MIOpen: they must have a solver's parameters and a second solver.
 
-The second solver is the fallback if the first one fails.
+The second solver is the fallback if MIOpen's build lacks the first one.
 """
 
 from __future__ import annotations

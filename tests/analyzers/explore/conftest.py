@@ -1,4 +1,4 @@
-"""Stores for the tests of the HTML page: one in which every text contains markup, and one of the sample logs."""
+"""Fixtures for the tests of the HTML page, with data of the samples and with data in which every text contains HTML."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def measured(problem: ConvProblem, solver: str, time_us: float, error: str | Non
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Return a store with HTML markup in a file's name, a run's name, solver names, an error and a message.
+    """Return a store (Parquet folder) in which the name of a file, a run and solvers contain HTML markup.
 
-    The page must show such markup as text.
+    An error and a message contain markup, too. The page must show it as text.
     """
     store = open_store(tmp_path_factory.mktemp("planted") / "store", create=True)
     records = [
@@ -67,9 +67,9 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="session")
 def after(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Return a store with the problems of ``planted`` after a change: F faster, B as before, W slower.
+    """Return a store with the convolutions of ``planted`` after a change: F is faster, B the same, W slower.
 
-    Every text in the store is HTML markup.
+    Every text in this store (Parquet folder) is HTML markup.
     """
     store = open_store(tmp_path_factory.mktemp("after") / PLANTED, create=True)
     records = [measured(F, PLANTED, 93.5), measured(B, PLANTED, 220.0), measured(W, f"Slow{LINK}", 10910.0)]
@@ -79,7 +79,7 @@ def after(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="session")
 def sampled(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Return a store of the sample logs of one training job."""
+    """Return a store (Parquet folder) with the sample logs of one training job."""
 
     def make(store: Store) -> None:
         patterns = ("hipblaslt/*.log", "miopen/*.txt", "miopen/*.log", "tunableop/*.csv", "tunableop/*.log")
@@ -93,14 +93,17 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="session")
 def sampled_points(sampled: Store) -> pd.DataFrame:
-    """Return the HTML page's table of problems for the store ``sampled``. Tests must not change it."""
+    """Return the table of matrix products and convolutions that the HTML page shows for the fixture ``sampled``.
+
+    Tests must not change it.
+    """
     return store_points(sampled)
 
 
 class _Here:
-    """Stand-in for the process that reads a store.
+    """Stand-in for the process that reads a store for the HTML page.
 
-    It reads the store in the current process, which has already imported all modules.
+    It reads the store in the test's own process, which has already imported all modules.
     """
 
     def __init__(self, job: Job) -> None:
@@ -110,7 +113,7 @@ class _Here:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Reset DuckDB's settings, because later tests in this process would otherwise run with 150 MB of memory."""
+        """Reset DuckDB's settings, because later tests in this process would otherwise have only 150 MB of memory."""
         for setting in ("memory_limit", "threads"):
             shared_database().execute(f"reset {setting}")
 
@@ -119,10 +122,10 @@ class _Here:
 
 @contextmanager
 def reading_here() -> Iterator[None]:
-    """Let pages read their stores in the current process, which saves seconds per test.
+    """Let HTML pages read their data in the test's own process. This saves seconds per test.
 
-    An HTML page normally starts two processes, which first import many modules. ``os.nice`` is left out, because it
-    would slow down the current process.
+    A page normally starts two processes, which first have to import many modules. ``os.nice`` is replaced by a function
+    that does nothing, because it would slow down the test's process.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "_started", _Here)
@@ -138,7 +141,7 @@ def read_here() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def example_views() -> dict[str, pd.DataFrame]:
-    """Return the store views of a run in which every analyzer finds something, with all fields of its problems."""
+    """Return the data of a run in which every analyzer finds something: {name of an SQL view: DataFrame}."""
     tables = everything()
     convs = [F, B, W]
     fields = [{"problem": x.text, "shape": x.shape, "layer": x.layer, **_fields(x), "flops": x.flops} for x in convs]

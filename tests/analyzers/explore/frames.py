@@ -1,4 +1,4 @@
-"""Build the HTML page's table of problems (``points``) from DataFrames, which stand in for the views of a store."""
+"""Build the table of matrix products and convolutions that the HTML page shows, from DataFrames instead of a store."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     "facts": dict.fromkeys(("source_id", "run", "name", "value"), _TEXT),
 }
-"""Columns of the store's views that the HTML page's table needs.
+"""The columns of each SQL view that the HTML page needs.
 
-If a DataFrame in a test lacks a column, the column's values are unknown.
+If a DataFrame of a test lacks a column, all values of the column are taken as unknown.
 """
 
 
@@ -58,12 +58,15 @@ def points(
     compared: pd.DataFrame | None = None,
     findings: Sequence[Finding] = (),
 ) -> pd.DataFrame:
-    """Return the HTML page's table of problems, made from DataFrames with the columns of the store's views.
+    """Return the table of matrix products and convolutions that the HTML page shows, made from the given DataFrames.
 
-    * ``problems`` is ``gemm_problems``, ``conv_problems`` or both.
-    * ``calls`` and ``links`` decide which texts are merged into one problem, as in ``logparse top``.
-    * ``compared`` is the result of ``analyzers.evidence.picks.picks_vs_best``. Without it, only a time of the solution
-      ``Default`` is taken as the time of the library's choice.
+    The DataFrames have the columns of the SQL views.
+
+    * ``problems`` is the view ``gemm_problems``, the view ``conv_problems`` or both.
+    * ``calls`` and ``links`` decide which entries are the same product and get one row, as in ``logparse top``.
+    * ``compared`` is the result of ``analyzers.evidence.picks.picks_vs_best``. Without it, the time of the library's
+      choice
+      is only known if the kernel ``Default`` was timed.
     """
     given = {"measurements": measurements, "workload": workload, "calls": calls, "links": links, "facts": facts}
     for frame in [problems] if isinstance(problems, pd.DataFrame) else problems:

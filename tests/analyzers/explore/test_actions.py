@@ -1,4 +1,4 @@
-"""Tests of how the page shows a recommendation: its actions, the distribution of time, and its files in one zip."""
+"""Tests of how the HTML page shows a recommendation: proposed changes, where the time goes, and all files as a zip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the HTML page shows what ``recommend`` finds."""
+"""Tests that the HTML page shows the same findings as ``logparse recommend``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_the_page_agrees_with_recommend(sampled: Store) -> None:
-    """The HTML page shows the same findings as ``recommend``, although it reads only a part of the store's rows."""
+    """The HTML page shows the same findings as ``logparse recommend``, although it reads only a part of the rows."""
     settings = Settings()
     tables = Tables(run="demo", **sampled.frames())
     result, said = recommend(tables, settings), analyse(sampled)
@@ -60,9 +60,9 @@ def test_the_page_of_a_find_db_agrees_with_recommend(store: Store) -> None:
 
 
 def test_the_page_of_traces_has_the_list_of_the_simulated_step(tmp_path: Path) -> None:
-    """For a run with a trace, the HTML page's list of actions comes from a simulation of the step.
+    """For a run with a trace, the HTML page's list of proposed changes comes from a simulation of the step.
 
-    For a host-bound call on an H200 the page once promised kernel time that the step does not gain.
+    In an earlier version, the page promised to save kernel time although the host limited the step (on an H200).
     """
     made = open_store(tmp_path / "store", create=True)
     ingest([str(SAMPLES / "traces" / "job.trace.json")], made, run="demo", jobs=1)

@@ -1,7 +1,7 @@
-"""Tests of the HTML page and the report in a real headless Chromium. Most tests go through a whole session of a user.
+"""Tests of the HTML page and the report in a real Chromium without a window. Most tests imitate a user's whole visit.
 
-The tests need Playwright and Debian's chromium (``apt-get install chromium``). If the environment variable CI is set,
-both must be there, because a browser test that skips itself shows nothing.
+The tests need Playwright and Debian's chromium (``apt-get install chromium``). Without them the tests are skipped, but
+if the environment variable CI is set, they fail, because a skipped test shows nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def browser() -> Iterator[Browser]:
 
 @dataclass
 class Visit:
-    """A browser page with the faults that it caused: JavaScript errors, and requests to other hosts."""
+    """A page in the browser, with the JavaScript errors and the requests to other hosts that it caused.
+
+    Both are faults.
+    """
 
     page: Page
     errors: list[str] = field(default_factory=list)
@@ -87,9 +90,10 @@ def visit(browser: Browser) -> Visit:
 
 @pytest.fixture(scope="module")
 def tab(browser: Browser) -> Iterator[Visit]:
-    """Return the browser tab that all tests use, one after the other.
+    """Return a browser tab that all tests share.
 
-    Sharing saves time: loading the HTML page takes 4 s of CPU, and going to another view of a loaded page takes 0.4 s.
+    Loading the HTML page in a new tab takes 4 s of CPU time, but going to another view of a loaded page takes only 0.4
+    s.
     """
     made = visit(browser)
     yield made
@@ -98,7 +102,10 @@ def tab(browser: Browser) -> Iterator[Visit]:
 
 @pytest.fixture
 def seen(browser: Browser, tab: Visit) -> Iterator[Visit]:
-    """Return the shared tab, reset for a test. In ``make nightly`` each test gets its own tab."""
+    """Return the shared browser tab, reset for this test.
+
+    In the nightly run (``make nightly``), each test gets a new tab.
+    """
     made = visit(browser) if NIGHTLY else tab
     made.errors.clear()
     made.outside.clear()
@@ -154,7 +161,7 @@ def both(planted: Store, after: Store, browser: Browser) -> Iterator[Served]:
 
 
 def ready(page: Page) -> None:
-    """Wait until the whole view is drawn and the analyzers' results are there."""
+    """Wait until the HTML page has drawn its view and shows the analyzers' results."""
     drawn = ("#charts .main-svg:visible", "#charts .no-webgl", ".overview", ".compare #answer p", ".nothing")
     page.wait_for_selector(", ".join(drawn))
     page.wait_for_selector("#verdict strong")
@@ -165,10 +172,10 @@ def ready(page: Page) -> None:
 
 
 def show(page: Page, address: str) -> None:
-    """Go to a view of the HTML page.
+    """Go to a view of the HTML page, and wait until the page is quiet.
 
-    If the tab already has a page of this server, go to the view within the page, as the page's own links do. The
-    function returns after the page has made no request for a quarter of a second.
+    If the tab already has a page of this server, go there as the page's own links do, without loading it again. The
+    page is quiet if it has made no request for a quarter of a second.
     """
     server, _, search = address.partition("?")
     if NIGHTLY or page.url.partition("?")[0] != server:
@@ -192,10 +199,10 @@ def show(page: Page, address: str) -> None:
 
 
 def still(page: Page, found: Locator) -> FloatRect:
-    """Wait until the HTML page is at rest, and return the element's box in the window.
+    """Wait until the HTML page no longer moves, and return the position and size of the element in the window.
 
-    The page is at rest if it neither scrolls nor requests anything to draw. Closing a problem causes both, and so does
-    the arrival of the analyzers' results.
+    The page moves while it scrolls or waits for data to draw. For example, it does so after the user closed a card, and
+    when the analyzers' results arrive.
     """
     found.scroll_into_view_if_needed()
     box, now = None, found.bounding_box()
@@ -206,9 +213,9 @@ def still(page: Page, found: Locator) -> FloatRect:
 
 
 def click_mark(page: Page, where: str) -> None:
-    """Click the first mark of a chart that matches the selector ``where``.
+    """Click the first mark of a chart that matches the CSS selector ``where``.
 
-    The pointer moves there first, because plotly clicks what the pointer hovers over.
+    The mouse moves there first, because plotly clicks only what the mouse hovers over.
     """
     box = still(page, page.locator(where).first)
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -218,9 +225,11 @@ def click_mark(page: Page, where: str) -> None:
 
 
 def click_point(page: Page, chart: str, trace: str = "") -> str:
-    """Click the first point of a chart, or of the named plotly trace, and return the id of the point's problem.
+    """Click the first point of a chart, or of the named trace in it.
 
-    WebGL draws points without an element for each, so the position is computed from the axes.
+    Returns the id of the product that the point shows.
+
+    WebGL draws points without an HTML element for each, so the position is computed from the axes.
     """
     still(page, page.locator(chart))
     x, y, problem = page.evaluate(
@@ -242,7 +251,10 @@ def click_point(page: Page, chart: str, trace: str = "") -> str:
 
 
 def drag(page: Page, where: str, left: float, top: float, right: float, bottom: float) -> None:
-    """Drag a box in the plot of a chart. The corners are fractions of the plot's width and height (0 to 1)."""
+    """Drag the mouse over a rectangle in a chart.
+
+    The corners are fractions of the chart's width and height (0 to 1).
+    """
     box = still(page, page.locator(f"{where} .nsewdrag").first)
     page.mouse.move(box["x"] + left * box["width"], box["y"] + top * box["height"])
     page.mouse.down()
@@ -251,7 +263,7 @@ def drag(page: Page, where: str, left: float, top: float, right: float, bottom: 
 
 
 def hovered(page: Page, where: str) -> str:
-    """Return the hover text of a chart's first mark, as the HTML page shows it."""
+    """Return the text that the HTML page shows when the mouse is over the first mark of a chart."""
     page.emulate_media(reduced_motion="reduce")
     box = still(page, page.locator(f"{where} .scatterlayer .point").first)
     page.mouse.move(box["x"] + box["width"] / 2 + 30, box["y"])
@@ -261,7 +273,7 @@ def hovered(page: Page, where: str) -> str:
 
 
 def count(page: Page) -> int:
-    """Return the number of problems in the table, as the note under the table states it."""
+    """Return the number of products in the table of the HTML page, as the note below the table states it."""
     return int(page.inner_text("#table-note").split()[0].replace(",", ""))
 
 
@@ -278,9 +290,10 @@ def close(page: Page) -> None:
 
 
 def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo: Served) -> None:
-    """Three clicks on the first screen copy an override: on a filter, on a row, and on the copy button.
+    """A user needs three clicks to copy a row of an override file: on a filter, on a row and on the copy button.
 
-    The first screen shows the time bar, the actions and the first rows of the table.
+    They start from the first screen. It shows where the time goes, the proposed changes and the first rows of the
+    table.
     """
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})
@@ -336,10 +349,10 @@ def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo:
 
 
 def test_the_keyboard_leads_everywhere_and_the_url_is_the_state(seen: Visit, demo: Served) -> None:
-    """Everything on the HTML page can be reached by keyboard, and the URL holds the whole state of the page.
+    """Everything on the HTML page can be reached by keyboard, and the URL contains the whole state of the page.
 
-    The session begins with a link that somebody else sent. The keyboard alone then works filters, search, table and
-    card. Sorting, column filters and export come last.
+    The test begins with a link that somebody else sent. It then uses filters, search, table and card by keyboard alone.
+    Sorting, column filters and export come last.
     """
     page = seen.page
     page.goto(demo.url + "?view=regret&operation=GEMM&search=NT+4096")
@@ -523,7 +536,10 @@ def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: 
 
 @pytest.fixture(scope="module")
 def traced(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Serve a store with a trace, and with a job's log before and after the library chose other solutions."""
+    """Start the HTML page on a store (Parquet folder) that holds a trace and two logs of one job.
+
+    Between the logs the library chose another kernel.
+    """
     folder = tmp_path_factory.mktemp("traced")
     store = open_store(folder / "store", create=True)
     log = (SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log").read_text(encoding="utf-8")
@@ -575,9 +591,10 @@ def test_a_step_leads_to_its_kernels_and_two_runs_to_changed_picks(seen: Visit, 
 
 @pytest.fixture(scope="module")
 def reports(planted: Store, sampled: Store, after: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Write two HTML reports and return their paths.
+    """Write two HTML reports and return their paths: {name: path}.
 
-    The report ``demo`` shows the samples. The report ``beside`` compares two stores whose texts all contain markup.
+    The report ``demo`` shows the samples. The report ``beside`` compares two stores (Parquet folders) whose texts
+    contain HTML markup.
     """
     from typer.testing import CliRunner
 
@@ -674,9 +691,9 @@ def test_points_are_drawn_where_there_is_no_webgl(alone: Visit, both: Served, re
 
 @pytest.mark.nightly
 def test_a_report_prints_whole(seen: Visit, reports: dict[str, Path]) -> None:
-    """A printed report has light colours, and every chart and row fits the paper.
+    """A printed report has light colours, and every chart and row fits on the paper.
 
-    Afterwards the screen looks as before.
+    After printing, the screen looks as before.
     """
     page = seen.page
     page.goto(reports["demo"].as_uri())

@@ -1,4 +1,4 @@
-"""Tests that the HTML page never contradicts itself about a problem or a remedy. They use random stores."""
+"""Tests with random data that the HTML page never contradicts itself about a product or a proposed change."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def traced(problem: Problem, us: float, calls: int) -> list[object]:
 
 
 def some(draw: random.Random, problems: Sequence[ConvProblem]) -> list[object]:
-    """Return times of up to three random solutions for each problem.
+    """Return times of up to three random kernels for each convolution.
 
-    The times of one problem differ by some tens of percent.
+    The times of the same convolution differ by some tens of percent.
     """
     out: list[object] = []
     for problem in problems:
@@ -75,9 +75,9 @@ def written(store: Store, name: str, run: str, rows: Sequence[Any], device: str)
 
 
 def of_seed(seed: int, folder: Path, devices: Sequence[str]) -> Store:
-    """Return a random store with two runs of traces, logs and times, measured with warm and with cold caches.
+    """Return a store (Parquet folder) with two runs of random traces, logs and times.
 
-    Each file states one of the devices or no device.
+    The times were measured with warm and with cold caches. Each file states one of the GPUs or none.
     """
     draw, store = random.Random(seed), open_store(folder / "store", create=True)
     for run in ("earlier", "run"):
@@ -97,7 +97,7 @@ def rows_of(store: Store, made: Analysis) -> list[dict[Any, Any]]:
 
 
 def texts(component: Any) -> str:
-    """Return all text of an element of the HTML page and of its children."""
+    """Return all text of an element of the HTML page, including its child elements."""
     if isinstance(component, list | tuple):
         return " ".join(texts(x) for x in component)
     children = getattr(component, "children", component)
@@ -125,9 +125,9 @@ def test_a_problem_states_one_now_one_best_and_one_saving(tmp_path: Path, seed: 
 
 
 def test_a_hot_trace_beside_a_cold_replay_keeps_the_ratio(store: Store) -> None:
-    """The card multiplies the traced time by the ratio of two replayed times.
+    """To predict the time with a faster kernel, the traced time is multiplied by the ratio of two measured times.
 
-    The replay measured with cold caches, so that even its best time is longer than the call in the trace.
+    The kernels were measured with cold caches. So even the fastest kernel took longer than the call in the trace.
     """
     rows = [
         *traced(W, 17.0, 5),
@@ -155,9 +155,9 @@ def test_a_time_alone_saves_nothing(store: Store) -> None:
 
 @pytest.mark.parametrize("others", [[], ["skipped"], ["failed"], ["ok"]], ids=["alone", "skipped", "failed", "slower"])
 def test_what_a_pick_loses_is_known_where_another_solution_was_tried(store: Store, others: Sequence[Status]) -> None:
-    """The HTML page distinguishes "no other solution was tried" from "no other solution is faster".
+    """The HTML page distinguishes between "no other kernel was tried" and "no other kernel is faster".
 
-    Table, CSV, card, sums and the view ``regret`` must all do so.
+    This must be true for the table, its CSV, the card, the sums and the view ``regret``.
     """
     tries = [
         Measurement(

@@ -1,4 +1,7 @@
-"""Tests of the HTML page's charts as data: they equal reviewed golden files, and some rules hold for all charts."""
+"""Tests of the data in the HTML page's charts. They are compared with golden files, and some rules hold for all.
+
+A golden file is a reviewed file with the expected output.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ CHARTS = (*OF_POINTS, "compare", "solutions")
 
 
 def plain(value: Any) -> Any:
-    """Return a chart's data as JSON with rounded numbers, without the parts that only change the look."""
+    """Return the data of a chart as JSON with rounded numbers.
+
+    Parts that only change the look, such as fonts, are left out.
+    """
     if isinstance(value, dict):
         return {
             k: plain(v) for k, v in sorted(value.items()) if k not in ("font", "hoverlabel", "colorway", "colorscale")
@@ -59,7 +65,7 @@ def described(figure: go.Figure) -> dict[str, Any]:
 
 
 def compare(here: pd.DataFrame, there: pd.DataFrame, names: tuple[str, str] = ("before", "after")) -> go.Figure:
-    """Return the comparison chart of two tables of problems."""
+    """Return the chart that compares two tables of products, before and after a change."""
     other = here["problem"].map(there.groupby("problem")["time_us"].min()).astype("float64")
     ratio = other / here["time_us"]
     moved = np.select([ratio > 1 + NOISE, ratio < 1 - NOISE], ["slower", "faster"], "same")
@@ -70,7 +76,10 @@ def compare(here: pd.DataFrame, there: pd.DataFrame, names: tuple[str, str] = ("
 
 
 def judged(points: pd.DataFrame) -> pd.DataFrame:
-    """Change the example's table: a chosen solution is slow, another store has other times, and time can be saved."""
+    """Return the example's table with changes for the charts: a chosen kernel is slow, so that time can be saved.
+
+    It also gets the times of another store (Parquet folder), with which the page compares.
+    """
     slow = points["problem"] == W.text
     made = points.assign(other_us=points["time_us"] * np.where(slow, 0.5, 1.02))
     made["pick"] = "miopen:ConvDirectNaiveConvWrw"

@@ -1,4 +1,4 @@
-"""Tests of the HTML page's server without a browser: who gets an answer, what is sent, and what a CSV contains."""
+"""Tests of the HTML page's server without a browser: whom it answers, what it sends, and what its CSV contains."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def test_a_click_in_a_chart_answers_with_a_url(client: FlaskClient) -> None:
 
 
 def test_rows_come_as_the_table_asks(client: FlaskClient) -> None:
-    """The server sends the rows that the table requests, sorted and cut as requested.
+    """The server sends the rows that the table requests: sorted, and from one position to another.
 
-    It ignores anything in a request that the HTML page never sends.
+    If a request contains something that the HTML page would never send, it is ignored.
     """
     by_time = part(client, "rows", search="", start=0, end=100, sort=[{"colId": "time_us", "sort": "asc"}], filter={})
     times = [x["time_us"] for x in by_time["rows"]]
@@ -145,9 +145,9 @@ def test_an_unreadable_store_states_the_reason(tmp_path: object) -> None:
 
 @pytest.mark.usefixtures("read_here")
 def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -> None:
-    """If a store is compared with its own copy, no problem is faster or slower.
+    """If a store (Parquet folder) is compared with its own copy, nothing is reported as faster or slower.
 
-    The solutions that the analyzers found to be in use apply to both stores.
+    The analyzers find out which kernels are in use. What they found must be used for both stores.
     """
     url = shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore"))
     data = PageData(str(url), other=str(url))
@@ -166,7 +166,7 @@ def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Return one store with two runs, before and after a change: F faster, B the same, W slower."""
+    """Return a store (Parquet folder) with two runs, before and after a change: F is faster, B the same, W slower."""
     store = open_store(tmp_path_factory.mktemp("two") / "store", create=True)
     for run, times in (("before", (187.0, 219.0, 5455.0)), ("after", (93.5, 220.0, 10910.0))):
         records = [measured(problem, "ConvAsm", us) for problem, us in zip((F, B, W), times, strict=True)]
@@ -232,7 +232,7 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
 
 @pytest.mark.parametrize("open_run", ["before", "after"])
 def test_compare_joins_an_unknown_layout_as_diff_does(tmp_path: Path, open_run: str) -> None:
-    """If a problem has no layout, the HTML page compares it with the only problem of the other run that fits it.
+    """If a convolution's memory layout is unknown, the page compares it with the only one of the other run that fits.
 
     ``logparse diff`` does the same.
     """
@@ -325,9 +325,10 @@ def test_what_other_sites_load_from_the_page_is_refused(
 
 
 def test_the_page_opens_the_run_with_the_most_to_gain(tmp_path: Path) -> None:
-    """The HTML page opens with the run that has the most time to gain, which may not be the latest run.
+    """The HTML page first shows the run in which the most time can be saved. This may not be the latest run.
 
-    After a change the latest run may have nothing left to do. A large store opens with its latest run.
+    After a change the latest run may have nothing left to do. For a large store (Parquet folder) the latest run is
+    shown, because searching all runs would take too long.
     """
     store = open_store(tmp_path / "store", create=True)
     for run, pick in (("before", "Default"), ("after", "miopen:A")):

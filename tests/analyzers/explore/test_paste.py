@@ -1,6 +1,6 @@
-"""Tests of the HTML page's advice for one problem: a sentence, a command and an override row to copy.
+"""Tests of the texts that the HTML page offers to copy: a sentence, a command and a row of an override file.
 
-If there is no such row, the page states the reason.
+If there is no such row for a matrix product, the page states the reason.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ HERE = {"arch": "gfx942", "cu_count": "304", "miopen_version": "3.4.0", "miopen_
 
 @pytest.fixture
 def told(example_points: pd.DataFrame) -> pd.Series:
-    """Return the table row of a weight gradient.
-
-    The library's choice takes three times as long as the best solution.
-    """
+    """Return the table row of a weight gradient whose library-chosen kernel is three times as slow as the fastest."""
     row = example_points[example_points["problem"] == W.text].iloc[0].copy()
     row["pick"], row["pick_us"], row["finding"] = "miopen:ConvDirectNaiveConvWrw", row["best_us"] * 3, None
     row["loss_us"], row["proposed"] = row["best_us"] * 2, None
@@ -33,7 +30,7 @@ def told(example_points: pd.DataFrame) -> pd.Series:
 
 
 def proposed(problem: Problem, solution: Solution, target: dict[str, str]) -> str:
-    """Return the text that the table's column ``proposed`` has for a finding with this override."""
+    """Return the text that a finding with this override has in the column ``proposed`` of the HTML page's table."""
     override = Override(problem=problem, solution=solution, target=target, time_us=10.0, workspace_bytes=0)
     finding = Finding(analyzer="a", message="", problem=problem, remedy=UseRows(override))
     return str(found([finding])["proposed"].item())
@@ -55,9 +52,9 @@ def test_a_losing_pick_gets_the_row_that_the_library_reads(told: pd.Series) -> N
 
 
 def test_what_recommend_does_not_propose_has_no_row(told: pd.Series) -> None:
-    """The HTML page shows a row for the library's override file only if ``recommend`` proposes it.
+    """The HTML page offers a row for an override file only if ``logparse recommend`` proposes it.
 
-    A best known time alone proves no gain.
+    A shorter time alone does not prove a gain.
     """
     told["proposed"] = None
     made = advice(told, HERE, PageVerdict())
@@ -111,9 +108,9 @@ def test_a_finding_is_a_sentence_with_its_remedy(told: pd.Series) -> None:
 
 
 def test_a_call_through_the_object_gets_its_row_too() -> None:
-    """A bf16 call through hipBLASLt's C++ object gets a second override row with another compute type.
+    """For a bf16 call through hipBLASLt's C++ class, the page offers a second row with another compute type.
 
-    The call's log line has ``--api_method cpp``. Up to hipBLASLt 1.2.2 the library looks such a call up under
+    The log line of such a call has ``--api_method cpp``. Up to hipBLASLt 1.2.2 the library looks for its row with
     ``f32_bf16_r`` instead of ``f32_r``.
     """
     problem = gemm(a_type="bf16_r")

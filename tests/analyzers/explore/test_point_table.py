@@ -1,4 +1,4 @@
-"""Tests that the HTML page's table of problems, made by SQL, equals the values that Python code computes."""
+"""Tests that the table behind the HTML page, which SQL computes, has the same values as simple Python code computes."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def test_label_flops_and_bytes_are_the_models(sampled_points: pd.DataFrame) -> N
 
 
 def test_a_column_without_a_value_is_of_texts() -> None:
-    """A column that has no value at all gets the type string.
+    """A column without any value gets the type "string".
 
-    DuckDB 1.5, the newest for Python 3.10, would read a column of ``None`` as integers.
+    Otherwise DuckDB 1.5, the newest version for Python 3.10, would take a column of ``None`` as integers.
     """
     given = pd.DataFrame({"file": pd.Series([None, None], dtype=object), "us": [1.0, None], "some": ["a", None]})
     made = queries.readable(given)
@@ -68,9 +68,9 @@ def test_w_stands_beside_its_own_f_and_b(example_points: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize(("names", "times"), [(2, 3), (130, 130), (130, 131)])
 def test_a_solution_counts_once(example_views: dict[str, pd.DataFrame], names: int, times: int) -> None:
-    """The column ``solutions`` states the exact number of different solutions, even if there are many.
+    """The column ``solutions`` has the number of different kernels that were measured, even if there are many.
 
-    A repeated measurement of the same solution does not raise it.
+    A kernel that was measured several times counts once.
     """
     mine = example_views["measurements"].query("problem == @W.text and status == 'ok'").head(1)
     rows = [mine.assign(solution=f"miopen:S{i % names}", time_us=1000.0 - i % names) for i in range(times)]
@@ -100,9 +100,9 @@ def test_workload_takes_the_place_of_what_is_only_measured(example_views: dict[s
 
 
 def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict[str, pd.DataFrame]) -> None:
-    """The table takes a saving from the finding, as ``recommend`` does, and does not compute it from its own calls.
+    """The table shows the saving that ``logparse recommend`` computed. It does not compute the saving again.
 
-    A trace and a log may count different numbers of calls.
+    The results could differ, because a trace and a log may have different numbers of calls.
     """
     v = example_views
     finding = Finding(analyzer="x", message="slow", problem=W, saving_us=200.0, per_call_us=100.0, calls=2)
@@ -114,9 +114,10 @@ def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict
 def test_a_finding_of_two_measured_times_is_no_estimate(
     example_views: dict[str, pd.DataFrame], sureness: Sureness
 ) -> None:
-    """A saving from two measured times is labelled "measured", even if no log names the solution in use.
+    """A saving that is the difference of two measured times is labelled "measured".
 
-    For example, a user find-db may have a faster solver than the system find-db.
+    This is so even if no log names the kernel that ran. For example, MIOpen's file of a user's measurements may have a
+    faster solver than the file that MIOpen ships.
     """
     v, evidence = example_views, Evidence(sureness=sureness)
     finding = Finding(
@@ -230,9 +231,9 @@ def test_store_and_frames_give_one_table(sampled: Store) -> None:
 
 
 def test_two_texts_of_one_problem_are_one_row_as_in_top(sampled: Store, sampled_points: pd.DataFrame) -> None:
-    """If two logs write one problem in two ways, the table has one row for it, as ``logparse top`` has.
+    """If two logs describe one matrix product in two ways, the table has one row for it, as in ``logparse top``.
 
-    One log names the solution, the other one counts the calls.
+    Here one log names the kernel, and the other one has the number of calls.
     """
     called = sampled_points[sampled_points["calls_from"] != "–"]
     ranked = top(sampled, n=10_000)
@@ -258,7 +259,7 @@ def traced(problem: ConvProblem, us: float, calls: int) -> list[object]:
 
 
 def test_what_a_call_takes_now_is_the_runs_own(store: Store) -> None:
-    """A call's present time comes from the run itself. A replay of another run may only add a better solution.
+    """The present time of a call comes from the run itself. Another run can only add a faster kernel.
 
     The column ``file`` then names that other run.
     """
@@ -276,7 +277,7 @@ def test_what_a_call_takes_now_is_the_runs_own(store: Store) -> None:
 
 
 def test_a_trace_of_some_calls_times_all(store: Store) -> None:
-    """The traced time of a problem is used for all its calls, even for calls that only another process's log has."""
+    """The time in the trace is used for all calls of a product, even for calls that only another process's log has."""
     stored(store, "a", Call(problem=W, category="bench", count=5, pid=7), *traced(W, 800.0, 2))
     [row] = store_points(store, "a").to_dict("records")
     assert (row["calls"], row["time_us"], row["total_us"]) == (7, 800.0, 7 * 800.0)
@@ -294,10 +295,10 @@ def test_calls_and_sums_are_of_a_step_where_traces_alone_count_and_mark_them(sto
 
 
 def test_calls_of_a_trace_are_of_the_whole_run_where_a_log_counts_others(store: Store) -> None:
-    """Traced calls are scaled to the whole run if a log counts the calls of other problems.
+    """If a log has only other products, the calls in a trace are scaled up to the whole run.
 
-    The run has 40 steps, and four of them were traced. So six traced calls make 60 calls. ``recommend`` multiplies its
-    saving per call by the same 60 calls.
+    The run has 40 steps, and four of them were traced. So six traced calls make 60 calls. ``logparse recommend`` uses
+    the same 60 calls.
     """
     unit = {"unit": "module", "unit:16": json.dumps({"count": 40, "traced": 4, "us": []})}
     logged = Call(problem=F, category="bench", count=5, pid=7)
@@ -324,9 +325,9 @@ def test_an_unknown_layout_is_named_with_its_reason(store: Store) -> None:
 
 
 def test_devices_share_no_times(store: Store) -> None:
-    """A run is shown only with times of its own device.
+    """A run is shown only with times that were measured on the same GPU model.
 
-    The store has find-dbs (MIOpen's solver times) of three devices with different times.
+    The store (Parquet folder) has MIOpen's solver times for three GPUs, which differ.
     """
     times = {"gfx942": 100.0, "gfx90a": 400.0, "gfx1030": 900.0}
     for arch, us in times.items():

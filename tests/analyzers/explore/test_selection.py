@@ -1,6 +1,6 @@
-"""Tests that a selection of rows can be written to a URL and read back unchanged.
+"""Tests that the filters of the HTML page can be written to a URL and read back unchanged.
 
-Any other URL gives a valid selection, too.
+Any other URL must also give valid filters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of the steps from the command ``explore`` to the HTML page's first answer, and of their order."""
+"""Tests of how ``logparse explore`` starts: the steps before the HTML page's first answer, and their order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.analyzers.explore.conftest import part
 def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The browser can send its first request before the server has imported its slow modules.
 
-    The server opens its socket first, and the request waits in the socket.
+    The server opens its socket first, so that the request waits there.
     """
     asked, answered, servers = threading.Event(), list[int](), list[Any]()
     files, said = list[tuple[str, Path, int, int]](), list[str]()
@@ -79,9 +79,9 @@ def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, m
 
 
 def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> None:
-    """Text that a library prints to standard output does not disturb the reader process's progress reports.
+    """If a library prints something, this does not disturb the progress reports of the process that reads the data.
 
-    A progress bar that DuckDB printed once ended the HTML page of a large store.
+    In an earlier version, a progress bar of DuckDB ended the HTML page of a large store (Parquet folder).
     """
     with child._reports() as reports:
         os.write(1, b"50%")
@@ -91,9 +91,9 @@ def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_ctrl_c_does_not_end_a_reader_while_it_starts(sampled: Store) -> None:
-    """Ctrl-C does not end the process that reads the store while this process is still importing modules.
+    """Ctrl-C does not end the process that reads the data while this process is still importing modules.
 
-    A terminal sends Ctrl-C to all its processes. Such a reader process once printed a traceback.
+    A terminal sends Ctrl-C to all processes that run in it. In an earlier version, this process printed a traceback.
     """
     reading = StoreReading(sampled.url)
     try:
@@ -105,7 +105,10 @@ def test_ctrl_c_does_not_end_a_reader_while_it_starts(sampled: Store) -> None:
 
 
 class Stepwise(StoreReading):
-    """Stand-in for the process that reads a store. It reports a step only when the test asks for the next step."""
+    """Stand-in for the process that reads a store (Parquet folder).
+
+    It makes its next step only when the test asks for it.
+    """
 
     def __init__(self, url: str) -> None:
         super().__init__(url)

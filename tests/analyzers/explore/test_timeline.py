@@ -1,4 +1,4 @@
-"""Tests of the timeline of one step: which work and gaps it shows, why nothing runs, and how it is drawn."""
+"""Tests of the timeline of one step: the work and the gaps that it shows, the reasons for gaps, and the drawing."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_many_works_are_joined_and_the_open_problem_is_marked() -> None:
 def test_each_kind_of_work_has_one_colour_of_its_own(place: int) -> None:
     """Each kind of GPU work has its own colour, and no two colours look alike.
 
-    The HTML page's style sheet has the same colours as the charts.
+    The HTML page's style sheet must have the same colours as the charts.
     """
     sheets = re.findall(r":root[^{]*\{( --k-[^}]*)\}", CSS.read_text(encoding="utf-8"))
     stated = dict(re.findall(r"--k-([\w-]+): (#\w+);", sheets[place]))
@@ -116,7 +116,7 @@ def test_each_kind_of_work_has_one_colour_of_its_own(place: int) -> None:
 def test_a_step_begins_with_its_first_launched_work_however_late_the_device_is() -> None:
     """The timeline of a step begins with the first kernel that the step launched, even if the GPU runs it much later.
 
-    The host launches step after step while the GPU still does work from before the trace.
+    The host may launch step after step while the GPU still does work from before the trace.
     """
     works = {"start": np.array([0.0, 10.0, 100.0, 110.0, 200.0, 210.0]), "us": np.full(6, 5.0)}
     asked = np.array([np.nan, np.nan, 1.0, 2.0, 21.0, 22.0])

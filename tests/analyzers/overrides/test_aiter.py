@@ -1,6 +1,6 @@
-"""Tests of aiter's tuned tables: lint names each broken rule, and it agrees with aiter's own reader.
+"""Tests of ``logparse lint`` on aiter's tables of tuned kernels: it must name each broken rule and agree with aiter.
 
-aiter reads its tables with pandas. The tests call pandas in the same way.
+aiter reads its tables with pandas, and the tests call pandas in the same way.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ GROUPED = (
     "gfx1250,256,64,512,256,8,{topk},ActivationType.Silu,torch.bfloat16,torch.float4_e2m1fn_x2,torch.float4_e2m1fn_x2,"
     "QuantType.per_1x32,1,384,16,512,1,one,two,{us}\n"
 )
-"""The table of grouped fused MoE on gfx1250. It has most columns of the fused-MoE table."""
+"""aiter's table of grouped fused-MoE kernels on gfx1250. It has most columns of the ordinary fused-MoE table."""
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -211,9 +211,10 @@ gfx950,2,4,1024,4096,ck,311,1,7.8,opus_bmm_kernel,8.6,1075.87,0.0015
 
 
 def test_a_batched_table_of_mx_scales_goes_by_the_arch_alone() -> None:
-    """Rows of the batched table with MX scales are used on every device of their arch, whatever its number of CUs.
+    """A row of aiter's batched table with MX scales is used on every GPU of its architecture.
 
-    aiter's ``lookup_mxscale_bmm_config`` takes no CU count. The size columns of this table have small letters.
+    The number of compute units does not matter, because aiter's function ``lookup_mxscale_bmm_config`` ignores it. The
+    size columns of this table have small letters.
     """
     name = "dsv4_batched_gemm_a8w8_blockscale_mxscale_tuned.csv"
     here, away = (inspect(name, MXSCALE.encode(), {"arch": x, "cu_count": "304"}) for x in ("gfx950", "gfx942"))
@@ -225,9 +226,9 @@ def test_a_batched_table_of_mx_scales_goes_by_the_arch_alone() -> None:
 
 
 def test_a_table_with_blocks_of_mx_scales_is_not_judged() -> None:
-    """Lint refuses a table with the column ``w_scale_block``, which it cannot check.
+    """``logparse lint`` refuses a table with the column ``w_scale_block``, because it cannot check it.
 
-    Later versions of aiter have it in their key. Lint does not know how they write its value.
+    Later versions of aiter look rows up by this column, too, and it is not known how they write its value.
     """
     with pytest.raises(InputError, match="a table of aiter that lint cannot check"):
         format_of("x_mxscale_tuned.csv", MXSCALE.replace(",k,", ",k,w_scale_block,").encode())
@@ -247,9 +248,9 @@ def test_a_row_without_a_time_may_route_to_triton() -> None:
 
 
 def test_calls_of_the_other_tables_are_unknown_not_missed() -> None:
-    """For aiter's tables other than bf16, coverage reports "unknown" instead of "miss".
+    """For aiter's tables other than bf16, ``coverage`` says "unknown" and not "miss" about a call without a row.
 
-    No log states which operator of aiter made a call, so another table may serve it.
+    No log states which operator of aiter made the call, so another table may have a row for it.
     """
     (row,) = inspect("x.csv", TABLES["blockscale"].encode(), TARGET).rows
     assert row.problem is not None
@@ -265,7 +266,10 @@ FLAGS = ("False", "True")
 
 
 def read(text: str) -> Mapping[Hashable, object] | None:
-    """Read a table as aiter does, and return the dictionary in which it looks up calls. Return None if aiter raises."""
+    """Read a table as aiter does, and return the dictionary in which aiter looks up calls.
+
+    Returns None if aiter would fail.
+    """
     try:
         frame = pd.read_csv(io.StringIO(text)).drop_duplicates()
         out = frame.set_index(list(aiter.KEY_COLUMNS)).to_dict("index")
@@ -275,7 +279,7 @@ def read(text: str) -> Mapping[Hashable, object] | None:
 
 
 def asked(key: str) -> tuple[object, ...]:
-    """Return the key that aiter looks up for a call, with values of the types that its code passes."""
+    """Return the key with which aiter looks up a call, as a tuple of the types that aiter uses."""
     gfx, cu, m, n, k, bias, dtype, out, scaled, shuffled = key.split(",")
     flags = [FLAGS.index(x) == 1 for x in (bias, scaled, shuffled)]
     return (gfx, int(cu), int(m), int(n), int(k), flags[0], dtype, out, flags[1], flags[2])
@@ -286,9 +290,9 @@ EDITS = (",", " ", "0", "1", ".0", "x", "True", "torch.float16", "gfx950", "\r",
 
 @given(st.lists(written, min_size=1, max_size=4), st.data())
 def test_a_dead_row_serves_no_call(entries: list[Override], data: st.DataObject) -> None:
-    """If aiter finds a row for a call, lint must not state that no call finds the row.
+    """If aiter finds a row for a call, ``lint`` must not say that no call can find the row.
 
-    This must be true for damage anywhere in the table. aiter's reader is imitated with pandas.
+    The table may be damaged anywhere. aiter's reader is imitated with pandas.
     """
     lines = [HEAD.strip()]
     for number, override in enumerate(entries):
@@ -372,12 +376,13 @@ def test_tables_of_aiter_have_no_errors(name: str) -> None:
 
 
 def test_a_table_without_indices_of_a_library(tmp_path: Path) -> None:
-    """``portable`` replaces each row that names an index of hipBLASLt by the next best row for the same shape.
+    """``portable`` turns a table for one build of hipBLASLt into a table that works with every build.
 
-    hipBLASLt's indices are valid for one build only.
+    A row that names a kernel by hipBLASLt's index is valid for one build only. It is replaced by the next best row for
+    the same shape.
 
     * If the table has no other row for the shape, the row is left out.
-    * Rows with hipBLASLt's heuristic or aiter's own kernels stay, because they are valid for every build.
+    * Rows with hipBLASLt's heuristic or with aiter's own kernels stay, because they are valid for every build.
     """
     call = "gfx942,304,{},256,5120,False,torch.bfloat16,torch.bfloat16,False,False,{},,,\n"
     rows = {64: "hipblaslt,7,0,10.0,", 8: "hipblaslt,8,0,6.0,", 32: "hipblaslt,-1,0,8.0,", 16: "asm,3,0,4.0,kernel"}

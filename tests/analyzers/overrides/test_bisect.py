@@ -1,6 +1,7 @@
-"""Tests of ``bisect``, which finds the rows of an override file that make a user's check fail.
+"""Tests of ``logparse bisect``, which finds the rows of an override file that make a user's check fail.
 
-They run the search with random checks, cut files of every format, and run the subcommand with checks in shell.
+An override file is the user's choice of kernels. The tests run the search with random checks, cut files of every format
+to some of their rows, and run the subcommand with shell scripts as checks.
 """
 
 from __future__ import annotations
@@ -41,12 +42,15 @@ Sets = Sequence[frozenset[int]]
 
 
 def failing(guilty: Sets) -> Callable[[Sequence[int]], bool]:
-    """Return a check that fails if the rows include all rows of any set in ``guilty``."""
+    """Return a check that fails if the tested rows include one of the sets in ``guilty``."""
     return lambda rows: any(x <= frozenset(rows) for x in guilty)
 
 
 def arbitrary(seed: int, every: int) -> Callable[[Sequence[int]], bool]:
-    """Return a check that answers randomly for a set of rows. It passes for no row and fails for all rows."""
+    """Return a check that answers at random, but always in the same way for the same rows.
+
+    It passes if no row is tested, and fails if all ``every`` rows are tested.
+    """
     return lambda rows: len(rows) == every or (bool(rows) and random.Random(f"{seed} {sorted(rows)}").random() < 0.3)
 
 
@@ -75,10 +79,10 @@ def test_ddmin_fails_and_does_not_without_any_one_row(case: tuple[int, Callable[
 def test_the_search_is_minimal_whatever_is_skipped(
     case: tuple[int, Callable[[Sequence[int]], bool]], seed: int, skipped: float
 ) -> None:
-    """The result of the search is minimal even if the check skips some sets of rows.
+    """The search finds a minimal set of guilty rows, even if the check cannot tell for some sets of rows.
 
-    Minimal means that without any one of its rows no check is known to fail. The search treats a skipped set as one
-    that does not fail.
+    Minimal means: if any one row is removed, the check is not known to fail. A set without an answer is treated as if
+    it passed.
     """
     count, fails = case
 
@@ -95,7 +99,10 @@ def test_the_search_is_minimal_whatever_is_skipped(
 
 @pytest.mark.parametrize(("guilty", "most"), [([8_000], 15), ([17, 5_000], 30), ([1, 2_000, 8_335], 45)])
 def test_the_search_takes_few_runs(guilty: Sequence[int], most: int) -> None:
-    """The search finds one to three guilty rows among 8,336 rows, as a real file has, with few runs of the check."""
+    """The search finds one to three guilty rows among 8,336 with few runs of the check.
+
+    A real file has as many rows.
+    """
     fails, asked = failing([frozenset(guilty)]), set[tuple[int, ...]]()
 
     def ask(rows: Sequence[int], suspected: int = 0, needed: int = 0) -> Verdict:
@@ -111,9 +118,9 @@ def test_the_search_takes_few_runs(guilty: Sequence[int], most: int) -> None:
 
 
 def cut(format: OverrideFormat, file: Emission, kept: Callable[[int], bool]) -> tuple[bytes, int]:
-    """Cut an override file to some of its rows, and return it with the number of rows in the whole file.
+    """Return a copy of an override file with only some of its rows, and the number of rows in the whole file.
 
-    A row is kept if ``kept`` returns True for its position.
+    ``kept`` tells for the position of a row whether it stays.
     """
     asked: list[bytes] = []
 
@@ -133,9 +140,9 @@ EVERY = [(format.name, number) for format in OVERRIDE_FORMATS for number in rang
 
 @given(st.sampled_from(EVERY), st.integers(0, 1 << 30), st.sampled_from([b"", b"\r"]))
 def test_a_cut_has_these_rows_and_every_other_byte(of: tuple[str, int], wanted: int, end: bytes) -> None:
-    """An override file that is cut to some rows has exactly these rows and all bytes between rows.
+    """An override file that is cut to some rows has exactly these rows, and everything between rows unchanged.
 
-    This is so even with the line ends of Windows.
+    This is also true for files with the line ends of Windows.
     """
     format, (file, _) = by_name(of[0]), samples()[of[0]][of[1]]
     file = Emission(file.name, file.data.replace(b"\n", end + b"\n"), Shell())
@@ -163,7 +170,7 @@ def test_real_files_are_taken_apart(path: str) -> None:
 
 
 def copy_of(file: Emission) -> str:
-    """Return the path, as a shell word, at which the library finds the cut copy of an override file."""
+    """Return a shell expression for the path at which a check finds the shortened copy of an override file."""
     named = {
         "hipblaslt-tuning-file": "$HIPBLASLT_TUNING_OVERRIDE_FILE",
         "rocblas-tune": "$ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH",
@@ -179,12 +186,15 @@ def copy_of(file: Emission) -> str:
 
 
 def holds(file: Emission, *rows: str) -> str:
-    """Return a shell check that fails if the copy of the override file has all texts in ``rows``."""
+    """Return a shell command for use as a check.
+
+    It fails if the copy of the override file has all texts in ``rows``.
+    """
     return "! { " + " && ".join(f'grep -qF -e {shlex.quote(row)} "{copy_of(file)}"' for row in rows) + "; }"
 
 
 def unique(format: OverrideFormat, file: Emission) -> list[tuple[int, str]]:
-    """Return (position, text) of the rows whose text occurs in no other row of the file."""
+    """Return the position and the text of each row whose text occurs in no other row of the file."""
     found: list[str] = []
 
     def keep(line: int, text: bytes) -> bool:
@@ -209,9 +219,9 @@ def printed(done: Done) -> list[str]:
 
 @pytest.fixture(params=OVERRIDE_FORMATS, ids=lambda format: format.name)
 def written(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[OverrideFormat, Emission, Path]:
-    """Write a sample override file of the format to a folder whose name needs quotes in a shell.
+    """Write a sample override file of the format to a folder whose name must be quoted in a shell.
 
-    Of the format's samples, it is the one with the most distinguishable rows. Return the format, the file and its path.
+    Of several samples the one with the most rows of distinct text is taken. Returns the format, the file and its path.
     """
     format = request.param
     files = [x for x, _ in samples()[format.name]]
@@ -252,7 +262,7 @@ HEAD = "Validator,PT_VERSION,2.11.0\n"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """Write an override file of 64 rows. The row in line n + 2 has the solution 101 + n."""
+    """Write an override file of 64 rows. The row in line n + 2 names the kernel 101 + n."""
     path = tmp_path / "tunableop_results0.csv"
     path.write_text(HEAD + "".join(f"{row}\n" for row in ROWS))
     return path
@@ -302,9 +312,9 @@ def test_the_jobs_output_is_in_a_file_per_run(table: Path) -> None:
 
 
 def test_of_a_long_output_the_end_is_kept(table: Path) -> None:
-    """Only the end of a check's output is kept in its log.
+    """The log of a check has only the end of its output.
 
-    The output of a check that prints all day once filled the disk.
+    In an earlier version, a check that printed all day filled the disk.
     """
     bisect(table, f"seq 100000; echo the last word; {bad(140)}")
     (folder,) = table.parent.glob(".*bisect*")
@@ -320,9 +330,9 @@ def test_of_a_long_output_the_end_is_kept(table: Path) -> None:
 def test_what_leaves_the_group_of_the_check_does_not_hold_the_search(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The search does not wait for a background process that a check leaves behind.
+    """The search goes on when the check has ended, even if the check left a process in the background.
 
-    A process that leaves the check's process group may keep the output's pipe open.
+    A process that leaves the check's process group may keep the pipe for the check's output open.
     """
     monkeypatch.setattr(searching, "_DRAIN_S", 0.01)
     done = bisect(table, f"setsid sleep 60 & echo $! >> {table.parent / 'left'}; {bad(140)}")
@@ -438,9 +448,9 @@ def test_a_check_that_answers_in_two_ways_is_reported_with_both(table: Path, tmp
 
 
 def test_files_beside_come_along_and_equal_ones_are_cut_alike(table: Path) -> None:
-    """TunableOp's files of other devices are copied together with the file that is bisected, with their names.
+    """TunableOp's files for other GPUs of the job are copied, too, together with the file that is searched.
 
-    TunableOp reads one file per device. If another file equals the bisected file, the same rows are removed from its
+    TunableOp reads one file per GPU. If another file is equal to the searched file, the same rows are removed from its
     copy.
     """
     table = table.rename(table.with_name("mine 10.csv"))
@@ -478,7 +488,7 @@ def program(table: Path, check: str) -> subprocess.Popen[str]:
 
 
 def counting(number: int) -> str:
-    """Return a check that writes its process ids and the tested sets of rows to files.
+    """Return a check that writes its process ids to the file ``runs`` and the tested sets of rows to the file ``sets``.
 
     In its run ``number`` the check waits, so that a test can interrupt it.
     """
@@ -487,9 +497,9 @@ def counting(number: int) -> str:
 
 
 def ended_at(number: int, table: Path, how: signal.Signals) -> tuple[int, str, list[int]]:
-    """Start a bisection and send it a signal while the check's run ``number`` waits.
+    """Start a search for guilty rows, and send it a signal while the check's run ``number`` waits.
 
-    Return the bisection's exit code, its errors, and the process ids of that run.
+    Returns the exit code of the search, its errors, and the process ids of this run of the check.
     """
     runs = table.parent / "runs"
     with program(table, counting(number)) as process:
@@ -508,9 +518,9 @@ def alive(pid: int) -> bool:
 
 
 def ended(pids: list[int]) -> bool:
-    """Wait until the processes have ended. Return False if a process still runs after a while.
+    """Wait until all given processes have ended. Returns False if a process still runs after a long while.
 
-    On a busy machine a killed process takes a moment to end.
+    On a busy machine, a killed process takes a moment to end.
     """
     return wait_until(lambda: not any(map(alive, pids)))
 
@@ -522,9 +532,9 @@ def inside(table: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def finished(table: Path) -> None:
-    """Check that the same command, started again, continues from the answers that are already known.
+    """Check that the same command, started again after an interruption, uses the answers that it already knows.
 
-    Only the interrupted set of rows and the final, confirmed set may have run twice.
+    The check may have run twice only for the interrupted set of rows, and for the final set, which is always confirmed.
     """
     done = bisect(table, counting(5))
     assert "64 rows, 4 answers known from before;" in done.stderr

@@ -1,6 +1,7 @@
-"""Tests of ``convert``, which writes the same solution index under another library's key.
+"""Tests of ``logparse convert``, which rewrites an override file (a choice of kernels) for another library.
 
-It never does so for another build. Rows that the other library cannot express are left out.
+The kernels keep their indices, so the file must never be used with another library build. Rows that the other library
+cannot express are left out.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ FACTS = {**TARGET, "cu_count": "304"}
 
 
 def rows(made: Made) -> dict[str, str]:
-    """Return the rows of the only written file, as the file's library reads it: {key: solution}."""
+    """Return the rows of the only converted file, as the library reads them: {key: kernel}."""
     (file,) = made.files
     judged = inspect(file.name, file.data, {**TARGET, "cu_count": "304"})
     assert judged.ok, judged.notes
@@ -63,7 +64,7 @@ def test_a_byte_order_mark_is_skipped_and_none_is_written(tmp_path: Path) -> Non
 
 
 def test_there_and_back() -> None:
-    """A hipBLASLt tuning file that is converted to PyTorch's CSV keeps its keys and indices."""
+    """If a hipBLASLt tuning file is converted to PyTorch's CSV, all its rows and kernels are still there."""
     before = inspect("t.txt", Path(TUNING).read_bytes(), TARGET)
     wanted = {row.key: row.solution.text for row in before.rows if row.solution}
     csv = convert([TUNING], "tunableop", TARGET)
@@ -96,9 +97,10 @@ def test_another_build_is_refused_and_an_unknown_one_needs_a_word(tmp_path: Path
 
 
 def test_a_row_that_its_own_library_drops_is_not_converted() -> None:
-    """Rows that their own library would not find are not converted.
+    """A row is not converted if even its own library would never use it.
 
-    The last row has no number for M. So pandas reads the whole column as texts, and aiter finds no row at all.
+    Here the last row of an aiter table has no number for M. So pandas reads the whole column as texts, and aiter finds
+    no row at all.
     """
     made = convert([AITER], "hipblaslt", FACTS, same_build=True)
     assert not made.files
@@ -117,9 +119,9 @@ def test_to_aiter() -> None:
 
 
 def test_rocblas_indices(tmp_path: Path) -> None:
-    """A rocBLAS index is converted to hipBLASLt's index if it names a hipBLASLt solution.
+    """A rocBLAS index is converted to hipBLASLt's index if it stands for a kernel of hipBLASLt.
 
-    In rocBLAS 5 a positive index is hipBLASLt's index + 1. An index below -10 is Tensile's, so it is not converted.
+    In rocBLAS 5 a positive index is hipBLASLt's index + 1. An index below -10 is from Tensile, so it is not converted.
     """
     text = Path(CSV).read_text().splitlines()
     head = [line for line in text if line.startswith("Validator")]
@@ -194,7 +196,7 @@ problems = st.builds(
 def test_every_row_of_every_conversion_serves_its_own_problem(
     tmp_path_factory: pytest.TempPathFactory, entries: list[tuple[GemmProblem, int, int]]
 ) -> None:
-    """After any conversion the library finds, under its own key of a problem, the index that the file gave for it."""
+    """After any conversion, the library finds for each matrix product the same kernel index as in the original file."""
     overrides = {
         results.key_of(o, FACTS): o
         for o in (

@@ -1,4 +1,7 @@
-"""Tests that times are not compared if they are for different work (β = 0 and β ≠ 0) under the same hipBLASLt key."""
+"""Tests that times for β = 0 are not compared with times for β ≠ 0, although hipBLASLt's files cannot tell these apart.
+
+With β ≠ 0 a matrix product does more work, because it also reads C.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ FIRST = "Git Version: abc\n"
 
 
 def entry(index: int, us: float, m: int = 64, **cells: str) -> str:
-    """Return one row of a tuning file, with its header.
+    """Return one row of a hipBLASLt tuning file, with its line of column names.
 
     ``cells`` has the values that differ from a plain bf16 product.
     """
@@ -51,9 +54,9 @@ def test_lint_keeps_both_and_asks_for_times_of_both() -> None:
 
 @pytest.mark.parametrize("name", ["one", "two"])
 def test_merge_compares_times_of_equal_work_only(tmp_path: Path, name: str) -> None:
-    """When files are merged, times with β ≠ 0 do not decide which row is kept for β = 0.
+    """If files are merged, a row with β = 0 is not replaced because a row with β ≠ 0 has a shorter time.
 
-    For each row that is left out, a note names the row and its kind of work.
+    For each row that is left out, a note names the row and its β.
     """
     rows = [entry(7, 9.0), entry(8, 5.0, beta="1"), entry(9, 8.0)]
     texts = {"one": [rows], "two": [rows[:1], rows[1:]]}[name]
@@ -71,9 +74,10 @@ def test_labels_differ(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_comparison_pairs_problems_by_the_librarys_key(tmp_path: Path) -> None:
-    """``diff`` compares two problems if they have the same hipBLASLt key. The key does not contain scale types.
+    """``logparse diff`` compares two matrix products if hipBLASLt's files cannot tell them apart.
 
-    If a key has rows with and without β, only rows of equal work are compared.
+    For example, the files do not state the types of scales. But if there are rows with and without β, only times with
+    the same kind of β are compared.
     """
     scaled = {"scaleA": "1", "scaleB": "1", "a_type": "f8_r", "b_type": "f8_r"}
     plain = {**scaled, "scaleA": "0", "scaleB": "0"}

@@ -1,4 +1,4 @@
-"""Tests that a problem which is exported to a file and read back is the same problem."""
+"""Tests that a matrix product or convolution that is exported to a file and read back is the same as before."""
 
 from __future__ import annotations
 

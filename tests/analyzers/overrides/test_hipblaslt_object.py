@@ -1,8 +1,8 @@
-"""Tests of calls through hipBLASLt's C++ object.
+"""Tests of matrix products that a program calls through hipBLASLt's C++ class instead of its C functions.
 
-Up to version 1.2.2 they need other rows of the tuning file than calls of the C functions. A log line of such a call has
-``--api_method cpp``. rocBLAS calls hipBLASLt in this way. ``tests/conformance/test_hipblaslt_files.py`` compares which
-rows the real library takes for these calls.
+Up to hipBLASLt 1.2.2 such calls need other rows of the tuning file than calls of the C functions. The log line of such
+a call has ``--api_method cpp``. rocBLAS calls hipBLASLt in this way. ``tests/conformance/test_hipblaslt_files.py``
+compares which rows the real library uses for these calls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOG = SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log"
 
 
 def lines(count: int) -> list[str]:
-    """Return the sample's log lines as if the calls were made through the C++ object."""
+    """Return the first ``count`` log lines of the sample, as if a program had made the calls through the C++ class."""
     every = dict.fromkeys(x for x in LOG.read_text().splitlines() if x.startswith("hipblaslt-bench "))
     return [x.replace("--api_method c ", "--api_method cpp ") for x in every][:count]
 
@@ -51,9 +51,9 @@ def written(overrides: list[Override], target: dict[str, str]) -> OverrideFile:
 
 
 def called(store: Store, tmp_path: Path) -> tuple[GemmProblem, Tables]:
-    """Ingest the log of a bf16 product that a job called twice through the C++ object.
+    """Read the log of a job that called a bf16 product twice through hipBLASLt's C++ class.
 
-    Return the problem and the run's tables.
+    Returns the matrix product and the tables of the run.
     """
     (line,) = lines(1)
     path = tmp_path / "hipblaslt_1.log"
@@ -102,9 +102,10 @@ def test_a_row_of_f32_serves_no_call_of_16_bits(store: Store, tmp_path: Path) ->
 
 
 def test_a_second_row_is_written_for_the_object(store: Store, tmp_path: Path) -> None:
-    """A problem that is called through the C++ object gets a second row, after the row for the C functions.
+    """A matrix product that is called through hipBLASLt's C++ class gets a second row in the tuning file.
 
-    Other problems get only one row.
+    It comes after the row for the C functions. Other products get only one row, and so do all products for a library
+    version that needs no second row.
     """
     problem, tables = called(store, tmp_path)
     other = override(replace(problem, m=4096))
@@ -116,9 +117,9 @@ def test_a_second_row_is_written_for_the_object(store: Store, tmp_path: Path) ->
 
 
 def test_lint_and_merge_keep_both_rows(tmp_path: Path) -> None:
-    """Lint and merge keep both rows, also if the library's version is unknown.
+    """``lint`` and ``merge`` accept the second row for calls through the C++ class for every library version.
 
-    In later versions the second row is a duplicate.
+    The version may also be unknown. For later versions the second row is merely a duplicate.
     """
     problem = gemm(a_type="bf16_r")
     (made,) = make(tuning_file.WRITER, with_objects([override(problem)], [problem], UNKNOWN), UNKNOWN).files

@@ -1,6 +1,7 @@
-"""Tests of hipBLASLt's tuning files: which notes lint prints by version and arch, and which rows are written.
+"""Tests of hipBLASLt's tuning files: what ``logparse lint`` says about them, and which rows logparse writes.
 
-``tests/conformance/test_hipblaslt_files.py`` compares what the real library reads from thousands of edited files.
+Both depend on the library version and the GPU. ``tests/conformance/test_hipblaslt_files.py`` compares what the real
+library reads from thousands of edited files.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def cell(column: str, value: str) -> str:
 
 
 def test_an_empty_revision_is_a_revision() -> None:
-    """An empty build revision is treated like any other revision. Debian's builds have one.
+    """An empty build revision is a revision like any other: a file with it is used only by a build with it.
 
-    Their files are read and written, and files of other builds are refused.
+    Debian's builds of hipBLASLt have an empty revision.
     """
     assert inspect("t.txt", (GIT + entry()).encode(), TARGET).accepted is True
     assert inspect("t.txt", ("Git Version: abc\n" + entry()).encode(), TARGET).accepted is False
@@ -201,10 +202,10 @@ def test_a_file_of_rocm_6_4() -> None:
 
 
 def test_xf32_by_place_is_of_no_release() -> None:
-    """Old files without column names are read with the types that their library version knows.
+    """Old tuning files without column names are read as their library version reads them, which depends on its types.
 
-    ROCm 6.4 (0.12) drops rows with xf32. The last reader of such files, in versions between 6.4 and 7.0, takes xf32 for
-    f32.
+    ROCm 6.4 (hipBLASLt 0.12) drops rows with the type xf32. The last versions before 7.0 that read such files take xf32
+    for f32.
     """
     text = (FIRST + f"    {','.join(VALUES.split(','))}\n").replace("f16_r,f32_r,0", "f16_r,xf32_r,0").encode()
     keys = [inspect("t.txt", text, OLD | {"hipblaslt_version": x}).rows[0].key[-6:] for x in ("1202", "1400")]
@@ -220,10 +221,10 @@ def test_xf32_by_place_is_of_no_release() -> None:
 
 
 def test_rows_copied_to_neighbouring_sizes_are_claims() -> None:
-    """A time that was copied from another size is not taken as a measurement.
+    """A time in a tuning file that was copied from another size is not taken as a measurement.
 
-    Teams that serve models copy the measurement of one size to rows of smaller sizes. Only the row whose sizes agree
-    with its Gflop/s was timed.
+    Teams that serve models copy the measurement of one size to rows of smaller sizes. Only one row was really measured:
+    the row whose sizes agree with its Gflop/s.
     """
     cells = VALUES.split(",")
     copies = [",".join([*cells[:5], str(n), *cells[6:]]) for n in (63, 64, 62, 64)]
@@ -245,10 +246,10 @@ def test_rows_copied_to_neighbouring_sizes_are_claims() -> None:
 
 @needs_corpus
 def test_mlperfs_file() -> None:
-    """In a real file from MLPerf, 521 measurements are found that were copied to 8,336 rows.
+    """In a real tuning file from MLPerf, logparse finds 521 measurements that were copied to 8,336 rows.
 
-    Its build reads columns by position and writes names of FNUZ types. No source states the version of that build. 0.13
-    and 0.15 are possible.
+    The library build of this file reads columns by position and knows FNUZ types. Its version is not known: it may be
+    0.13 or 0.15.
     """
     data = gzip.decompress((CORPUS / "serving/mlperf_tuning_aa0bda7b.txt.gz").read_bytes())
     outcomes = list(tuning_file.read(Memory(data, "t.txt")))

@@ -1,6 +1,6 @@
-"""Rules that every format of override files must obey.
+"""Tests of rules that logparse must obey for every format of override files (a user's choice of kernels).
 
-A format recognises, reads back, merges and keeps every file that it writes.
+For example, logparse must recognise every file that it wrote, read the same rows back, and be able to merge it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ from tests.test_emitted import CASES, TARGET, overrides_of, own_samples
 
 @cache
 def samples() -> dict[str, list[tuple[Emission, Facts]]]:
-    """Return the sample files of each format, each with its target: {format: [(file, target)]}.
+    """Return sample files of each override format, with the GPU and software that each file is for.
 
-    The format's writer makes the files. A format without a writer has the files in ``sample_logs/`` that have no fault.
+    The result is {format: [(file, facts)]}. logparse writes these files. If it cannot write a format, the files without
+    errors in ``sample_logs/`` are taken.
     """
     out: dict[str, list[tuple[Emission, Facts]]] = {}
     for format in OVERRIDE_FORMATS:
@@ -100,7 +101,7 @@ def test_nothing_raises_and_an_empty_file_has_no_row(format: OverrideFormat, dat
 def test_no_damage_raises(data: st.DataObject) -> None:
     """A damaged override file never raises an error, and each row that is dropped has a reason.
 
-    The damaged bytes come from a format's own samples: cut, doubled, or with other bytes in them.
+    Parts of the samples are cut out, repeated or replaced by other bytes.
     """
     format = data.draw(st.sampled_from(OVERRIDE_FORMATS))
     file, target = data.draw(st.sampled_from(samples()[format.name]))
@@ -115,7 +116,7 @@ def test_no_damage_raises(data: st.DataObject) -> None:
 def test_numbers_of_thousands_of_digits_do_not_raise(format: OverrideFormat) -> None:
     """A number with thousands of digits in an override file does not raise an error.
 
-    Python's ``int`` raises ValueError for such numbers.
+    Python's ``int`` raises ValueError for such a number.
     """
     file, target = samples()[format.name][0]
     for number in list(re.finditer(rb"[0-9]+", file.data[-600:]))[-24:]:
@@ -139,7 +140,7 @@ def test_what_is_written_is_live_and_has_the_key_of_its_call(format: OverrideFor
 
 
 def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> None:
-    """A call of a row's problem gets the row's solution as long as the library's build has that solution."""
+    """A call of the matrix product that a row is for gets the kernel of this row."""
     for file, target in samples()[format.name]:
         reading = format.reader(file.name, file.data, target)
         for row in reading.rows:
@@ -155,7 +156,7 @@ def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> 
 
 
 def overrides(format: OverrideFormat) -> list[tuple[list[Override], Facts]]:
-    """Return the rows of a format's samples as overrides for the target of each sample."""
+    """Return the rows of a format's sample files as overrides, with the GPU and software that each file is for."""
     return [(overrides_of(format, x.name, x.data, target), target) for x, target in samples()[format.name]]
 
 
@@ -191,9 +192,11 @@ VERSIONS: list[Facts] = [
 def test_an_override_is_served_by_its_file_or_refused_with_the_reason(
     format: OverrideFormat, data: st.DataObject
 ) -> None:
-    """Every written row is read by the target's library. A row that the library would drop is refused with a reason.
+    """The library uses every row that logparse writes.
 
-    This must be true for any problem, solution and version.
+    If the library would drop a row, it is not written, and a reason is given.
+
+    This must be true for any matrix product, kernel and library version.
     """
     assert format.writer is not None
     all_of, target = data.draw(st.sampled_from(overrides(format)))
@@ -224,9 +227,9 @@ def test_the_list_knows_each_writers_format_before_it_is_imported() -> None:
 
 
 def test_overrides_of_the_samples_are_written(format: OverrideFormat) -> None:
-    """Most overrides of the samples (solutions to use instead of the library's choice) are written.
+    """Most rows of the sample override files can be written again.
 
-    The test above would also pass if every override were refused.
+    ``test_an_override_is_served_by_its_file_or_refused_with_the_reason`` would also pass if no row were ever written.
     """
     if format.writer is not None:
         for given, target in overrides(format):
@@ -268,15 +271,15 @@ OTHER: Facts = {
     "miopen_tweak": "592518e7",
     "transformer_engine_columns": "20",
 }
-"""For each fact about a target (for example ``arch``), a value that no sample has."""
+"""For each fact about a GPU or library build (for example ``arch``), a value that no sample file states."""
 
 
 def test_what_a_file_states_about_its_target_is_held_against_each_fact_that_a_user_states(
     format: OverrideFormat,
 ) -> None:
-    """If the user states a fact that contradicts the file, no row is used, or a warning or error names the value.
+    """If the user names another GPU or library build than the file, no row is used, or a note names the difference.
 
-    If the user's fact equals the file's, no row changes.
+    If the user names the same one, all rows are used as before.
     """
     for file, _ in samples()[format.name]:
         alone = format.inspect(file.name, file.data, {})
@@ -314,14 +317,14 @@ def test_a_merge_and_a_conversion_have_a_destination() -> None:
 
 
 READ = {x.name: x for x in FORMATS if isinstance(x, FileFormat) and x.name in {y.name for y in OVERRIDE_FORMATS}}
-"""Formats of override files whose rows ``ingest`` takes as measurements."""
+"""Override formats whose rows logparse also takes as measurements when it reads logs."""
 
 
 @given(st.data())
 def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -> None:
-    """If a damaged row makes the library read no row of the file, ``ingest`` takes no row as a measured time.
+    """If a damaged row makes the library refuse the whole file, logparse takes none of its times as measured.
 
-    One cell of a row is damaged.
+    The test damages one cell of a row.
     """
     format = data.draw(st.sampled_from([x for x in OVERRIDE_FORMATS if x.name in READ and not x.convolutions]))
     file, target = data.draw(st.sampled_from(samples()[format.name]))
@@ -339,9 +342,9 @@ def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -
 
 @given(st.data())
 def test_lint_coverage_merge_and_convert_take_the_same_rows(data: st.DataObject) -> None:
-    """The subcommands lint, coverage, merge and convert use the same rows of a file.
+    """The subcommands ``lint``, ``coverage``, ``merge`` and ``convert`` agree on which rows of a file are valid.
 
-    This must be true even if a row is damaged or the file is for another device.
+    This must be true even if a row is damaged, or if the file is for another GPU.
     """
     format = data.draw(st.sampled_from(OVERRIDE_FORMATS))
     file, own = data.draw(st.sampled_from(samples()[format.name]))
@@ -382,7 +385,7 @@ def test_lint_coverage_merge_and_convert_take_the_same_rows(data: st.DataObject)
 @pytest.mark.parametrize("name", ["miopen-find-db", "miopen-perf-db"])
 @given(data=st.data())
 def test_a_row_that_miopen_drops_contributes_no_claim(name: str, data: st.DataObject) -> None:
-    """``ingest`` takes exactly the entries of a damaged database that MIOpen uses, under the same keys."""
+    """From a damaged MIOpen database, logparse reads exactly the entries that MIOpen would use."""
     [format] = [x for x in OVERRIDE_FORMATS if x.name == name]
     file, target = data.draw(st.sampled_from(samples()[name]))
     lines = file.data.decode().splitlines()
@@ -398,7 +401,7 @@ def test_a_row_that_miopen_drops_contributes_no_claim(name: str, data: st.DataOb
 
 
 def claims(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Yield the key and solver of every entry that ``ingest`` takes as measured or tuned."""
+    """Yield the key and the solver of every entry of a MIOpen database that logparse took as measured or tuned."""
     rows = outcome.tables["measurements"].to_pylist() if outcome.tables else []
     yield from ((x["key_text"], x["raw"]) for x in rows if x["status"] != "skipped")
     for x in outcome.records:
@@ -411,7 +414,10 @@ def test_what_order_means_is_stated_for_every_format(format: OverrideFormat) -> 
 
 
 def in_order(format: OverrideFormat, file: Emission, target: Facts, draw: st.DataObject) -> bytes:
-    """Return the file with its rows in another order and some rows twice. Rows with the same key keep their order."""
+    """Return an override file with its rows in another order and some rows twice.
+
+    Rows for the same key keep their order, because it decides which one is used.
+    """
     if file.data.lstrip().startswith(b"{"):  # its rows are members of an object
         members = draw.draw(st.permutations(list(json.loads(file.data).items())))
         return json.dumps(dict(members)).encode()
@@ -425,7 +431,7 @@ def in_order(format: OverrideFormat, file: Emission, target: Facts, draw: st.Dat
 
 
 def answers(format: OverrideFormat, reading: Reading[Any]) -> tuple[object, ...]:
-    """Return the known facts and rows of a file, and the solution that each of its calls gets."""
+    """Return everything that logparse knows from an override file: facts, rows, and the kernel for each call."""
     served = {}
     # A table of tiles serves calls by the number of tokens, not by problem.
     for row in reading.rows if format.kinds else ():

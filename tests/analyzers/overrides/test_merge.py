@@ -1,4 +1,7 @@
-"""Tests of ``merge``: golden files, refusals and conflicts. Merging a merged file again changes nothing."""
+"""Tests of ``logparse merge``, which merges override files: its output, refusals and conflicts.
+
+Merging a merged file again must change nothing.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +55,9 @@ CALL = "gfx942,304,{},256,5120,False,torch.bfloat16,torch.bfloat16,False,False"
 
 
 def test_tables_of_aiter(tmp_path: Path) -> None:
-    """A merged aiter table has one row per key, and lint finds nothing wrong.
+    """A merged aiter table has only one row for each key, and ``lint`` finds nothing wrong in it.
 
-    Two rows with the same key make aiter's reader raise an error.
+    Two rows with the same key would make aiter's reader fail.
     """
     one = AITER + f"{CALL.format(64)},hipblaslt,7,0,10.5,\n{CALL.format(8)},hipblaslt,8,0,inf,\n"
     two = (
@@ -106,9 +109,9 @@ def test_the_other_tables_of_aiter(tmp_path: Path) -> None:
 
 
 def tuning(name: str, folder: Path, *entries: tuple[str, str, str], revision: str = "r", headed: bool = True) -> str:
-    """Write a hipBLASLt tuning file with the sample's columns, and return its path.
+    """Write a hipBLASLt tuning file with the columns of the sample. Each entry is (m, kernel index, µs).
 
-    Each entry is (m, index, microseconds).
+    Returns its path.
     """
     lines = (SAMPLES / f"hipblaslt/tuning_{'7.0' if headed else '6.4'}.txt").read_text().splitlines()
     out = [f"Git Version: {revision}"]
@@ -234,9 +237,9 @@ def test_find_dbs(tmp_path: Path) -> None:
 
 
 def test_of_equal_rows_the_path_that_was_named_first_is_shown() -> None:
-    """If several files have the same row, the conflict names the file that was given first.
+    """If several files have the same row, the message about a conflict names the file that the user named first.
 
-    The path ``b`` is given twice, and only the second of its two files has the key.
+    Here the path ``b`` is named twice, and only its second file has the row.
     """
     one, other = (f"{KEY}={x}:1.5,0,miopenConvolutionBwdWeightsAlgoGEMM\n" for x in ("GemmWrwUniversal", "GemmWrw"))
     texts = [("a", one), ("b", ""), ("c", other), ("b", other)]

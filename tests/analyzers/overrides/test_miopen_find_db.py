@@ -1,6 +1,6 @@
-"""Tests of user find-dbs, MIOpen's text files of measured solvers.
+"""Tests of ``logparse lint`` on user find-dbs, the files in which MIOpen stores the solvers that it measured.
 
-Lint names each broken rule, and it reports no error for files that MIOpen wrote.
+It must name each broken rule, and report no error for files that MIOpen wrote.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ FUSED = (
     "4, 64, 14, 14FP324, 64, 14, 14FP3264x14x14x3x3x64x14x14x4xNCHWxFP32x1x1x1x1x1x1x1xFxDefault64x1x14x14x4xNCHWxNCHW"
     "xFP32xFP32xFP32xFP32xFP32xFP32x0xInfx1x0=ConvOclDirectFwdFused:0.09334,0,miopenConvolutionFwdAlgoDirect\n"
 )
-"""A find-db record of MIOpen 3.5.1 for a convolution that is fused with a batch normalisation."""
+"""A line of a MIOpen 3.5.1 find-db (measured solvers), for a convolution that is fused with a batch normalisation."""
 
 
 def test_records_of_fusions_are_no_convolutions(store: Store, tmp_path: Path) -> None:
-    """A find-db file for fused operators is neither judged, merged nor measured.
+    """A find-db file for fused operators is recognised but not used: no subcommand checks, merges or reads its lines.
 
-    A convolution's record in such a file has no effect.
+    If such a file has a line for a single convolution, the line is ignored, too.
     """
     name = NAME.replace(".ufdb", ".fusion.ufdb")
     (tmp_path / name).write_text(FUSED, encoding="utf-8")
@@ -107,7 +107,7 @@ NAIVE = "ConvDirectNaiveConvWrw:{},0,miopenConvolutionBwdWeightsAlgoDirect"
 
 
 def test_a_record_that_miopen_overwrites() -> None:
-    """If no usable solver is left in a record, lint warns that MIOpen will search again and replace the record."""
+    """If a find-db line has no usable solver left, ``lint`` warns that MIOpen will search again and replace it."""
     huge = ROW.replace("6422528", "99999999999999")
     assert [x[1:] for x in rules(huge)] == [("error", "workspace"), ("warning", "overwritten")]
     assert "overwritten" not in [x[2] for x in rules(huge.replace("\n", f";{NAIVE.format(9)}\n"))]
@@ -130,9 +130,9 @@ NHWC = "64-56-56-3x3-64-56-56-32-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-BF16-{}"
     ],
 )
 def test_solvers_of_2026_are_known(direction: str, solver: str, family: str) -> None:
-    """The solvers that MIOpen added in 2026 are known to lint, with their direction and algorithm.
+    """``lint`` knows the solvers that MIOpen added in 2026, with their direction and algorithm.
 
-    They were once reported as unknown and their records as lost, and ``recommend`` could not write them.
+    An earlier version reported them as unknown and their lines as lost, and ``recommend`` could not write them.
     """
     row = f"{NHWC.format(direction)}={solver}:0.02,0,{algorithm_name(family, direction)}\n"
     file = inspect("gfx950100.HIP.3_5_2_.ufdb.txt", row.encode(), {}, "miopen-find-db")
@@ -145,9 +145,9 @@ def test_solvers_of_2026_are_known(direction: str, solver: str, family: str) -> 
 @pytest.mark.parametrize("direction", ["F", "B", "W"])
 @pytest.mark.parametrize("family", ["Direct", "ImplicitGEMM", "Winograd"])
 def test_a_solver_that_is_not_known_here_is_not_judged(direction: str, solver: str, family: str) -> None:
-    """Lint reports no error for a solver that it does not know, because the solver may come from a newer MIOpen.
+    """``lint`` reports no error for a solver that it does not know, because the solver may come from a newer MIOpen.
 
-    Lint knows neither its direction nor its algorithm, and cannot tell whether MIOpen ignores it.
+    It cannot tell whether MIOpen would ignore the solver, because it knows neither its direction nor its algorithm.
     """
     key = KEY.replace("-W_", f"-{direction}_")
     row = f"{key}={solver}:3.9,0,{algorithm_name(family, direction)}\n"
@@ -172,7 +172,7 @@ def test_a_solver_that_is_not_known_here_is_not_judged(direction: str, solver: s
     ],
 )
 def test_a_name_that_the_target_never_opens(name: str) -> None:
-    """If MIOpen on the target would never open a file of this name, lint reports an error and the right name.
+    """If MIOpen would never open a file of this name on the user's GPU, ``lint`` reports an error and the right name.
 
     ``tests/conformance/test_miopen_files.py`` has more such names.
     """
@@ -199,10 +199,10 @@ F_KEY = "64-128-128-3x3-64-128-128-8-1x1-1x1-1x1-0-NCHW-FP16-F"
     ],
 )
 def test_the_number_in_a_name_is_what_hip_counts(name: str, words: list[str], wanted: str) -> None:
-    """The number of compute units in a find-db's file name is the number that HIP reports.
+    """The number of compute units in the name of a find-db file is counted in the way in which HIP counts them.
 
-    On RDNA HIP counts pairs of CUs, and MIOpen's ``GetDbBasename`` uses that number. A person states the number of CUs
-    that rocminfo prints.
+    On RDNA HIP counts pairs of compute units, and MIOpen (``GetDbBasename``) uses this number. A user states the number
+    that the tool rocminfo prints, so logparse must convert it.
     """
     target = target_from([*words, "miopen_version=3.5.1", "miopen_tweak=abc"])
     row = f"{F_KEY}=ConvDirectNaiveConvFwd:3,0,miopenConvolutionFwdAlgoDirect\n".encode()
@@ -222,9 +222,9 @@ def test_two_words_that_state_one_count_of_cus_agree() -> None:
 
 
 def test_a_build_whose_tweak_is_empty() -> None:
-    """An empty tweak (the end of MIOpen's version) is a known tweak, so a file of another build is refused.
+    """An empty "tweak" (the last part of MIOpen's version) is a known one, so that a file of another build is refused.
 
-    Debian's builds have an empty tweak.
+    Debian's builds of MIOpen have an empty tweak.
     """
     target = TARGET | {"miopen_tweak": ""}
     assert inspect("gfx942130.HIP.3_4_0_.ufdb.txt", ROW.encode(), target).accepted is True
@@ -263,9 +263,9 @@ SHIPPED = (SAMPLES / "miopen/gfx942130.HIP.fdb.txt").read_text(encoding="utf-8")
 
 @given(st.data())
 def test_usual_records_are_judged_as_one_by_one(data: st.DataObject) -> None:
-    """Lint judges usual records together, which is fast, with the same verdicts as if it judged each record alone.
+    """``lint`` checks the usual lines of a find-db together, to be fast, with the same result as one by one.
 
-    The test damages some of the records at random.
+    The test damages some of the lines at random.
     """
     lines = data.draw(st.lists(st.sampled_from([*SHIPPED[:40], ROW.strip()]), min_size=1, max_size=5))
     for _ in range(data.draw(st.integers(0, 3))):
@@ -329,9 +329,10 @@ LARGE = "1024-162-92-3x3-1024-162-92-{}-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-FP16-{}"
 def test_a_tensor_beyond_the_indices_of_a_solver(
     n: int, direction: str, solver: str, family: str, warned: bool
 ) -> None:
-    """Lint warns of a solver whose indices are too small for the tensor, and no override file is written with it.
+    """``lint`` warns of a solver whose 32-bit indices cannot address the whole tensor.
 
-    MIOpen from before July 2026 returns wrong results in this case.
+    logparse also never writes such a solver to a file. MIOpen versions before July 2026 return wrong results in this
+    case.
     """
     key = LARGE.format(n, direction)
     small = f"{LARGE.format(1, direction)}={solver}:0.1,0,{algorithm_name(family, direction)}\n"

@@ -1,6 +1,6 @@
-"""Tests of perf-dbs, MIOpen's text files of tuned solver parameters.
+"""Tests of ``logparse lint`` on perf-dbs, the files in which MIOpen stores tuned parameters of its solvers.
 
-Lint names each broken rule, and it reports no error for rows that MIOpen wrote.
+It must name each broken rule, and report no error for rows that MIOpen wrote.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def rules(text: str) -> list[tuple[int | None, str, str]]:
 
 
 def test_rows_of_batch_normalisations_are_no_convolutions(store: Store, tmp_path: Path) -> None:
-    """A perf-db file for batch normalisations is neither judged, merged nor read.
+    """A perf-db file for batch normalisations is recognised but not used: it is not checked, merged or read.
 
-    MIOpen 3.5.1 keeps these rows in a separate file.
+    MIOpen 3.5.1 keeps the rows of batch normalisations in a file of their own.
     """
     path = tmp_path / f"batchnorm_{NAME}"
     path.write_text("2x4x64x14x14x1x1x1x0xNCHWxTrnxFP32x1=BnFwdTrainingSpatial:Variant1-1\n", encoding="utf-8")
@@ -140,9 +140,9 @@ def test_parameters_by_which_the_library_divides_are_not_0(parameters: str, cras
     ],
 )
 def test_split_k_without_its_workspace(solver: str, parameters: str, version: str, warned: bool) -> None:
-    """Lint warns of a split-K reduction if this version of MIOpen gives it too little workspace (up to 3.5.0).
+    """``lint`` warns of solvers that split the sum along K, if this version of MIOpen gives them too little workspace.
 
-    If the version is unknown, there is no warning.
+    This is true up to MIOpen 3.5.0. If the version is unknown, there is no warning.
     """
     name = f"gfx942130.HIP.{(version or '3.4.0').replace('.', '_')}_7c1e0a9d2.udb.txt"
     target = {"miopen_version": version} if version else {}

@@ -1,4 +1,7 @@
-"""Tests of fused-MoE tables: which tables a server uses, what its log reports about them, and which shapes to tune."""
+"""Tests of tables of fused-MoE kernels: which tables a server uses, and what its log says about them.
+
+They also check which shapes logparse proposes to tune.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,9 @@ def judged(members: object, name: str = NAME, target: dict[str, str] | None = No
 
 
 def rules(file: OverrideFile) -> list[tuple[int | None, str, str]]:
-    """Return line, severity and rule of each note of lint.
+    """Return the line, severity and rule of each note that ``lint`` made about a table.
 
-    The note about the few sizes of a short example is left out.
+    The examples are short, so the note about too few sizes is left out.
     """
     return [(note.line, note.severity, note.rule) for note in file.notes if note.rule != "ladder"]
 
@@ -99,10 +102,11 @@ def test_rules_that_depend_on_the_name() -> None:
 
 
 def test_tables_of_block_scaled_products(tmp_path: Path) -> None:
-    """Lint applies special rules to tables of block-scaled products.
+    """``lint`` knows the special rules for tables of block-scaled matrix products.
 
-    Their names have no number of experts. Their reader takes ``triton_version`` for a number of tokens, and it looks in
-    no folder of the user's.
+    * Their file names have no number of experts.
+    * Their reader takes the entry ``triton_version`` for a number of tokens and fails.
+    * Their reader does not look into the user's folder of tables.
     """
     name = "N=4096,K=1024,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128]"
     assert rules(judged({"1": TILE}, name)) == []
@@ -168,7 +172,7 @@ def test_two_tables_of_one_name_become_one(tmp_path: Path) -> None:
 
 
 TUNED = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
-"""The numbers of tokens for which vLLM's tuner measures kernels."""
+"""The numbers of tokens for which vLLM's tuning script measures kernels."""
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Tests of calls with the same hipBLASLt key whose operands need different kernels.
+"""Tests of matrix products that need different kernels although hipBLASLt's files cannot tell them apart.
 
-No subcommand confuses these calls.
+No subcommand may confuse these products.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ PRODUCTS: dict[str, tuple[str, dict[str, str], str, str]] = {
     "block-scaled": ("f8_r", {"scaleA": "3", "scaleB": "3"}, "--scaleA 1 --scaleB 1 ", "--scaleA 3 --scaleB 3 "),
     "row-scaled": ("f8_r", {"scaleA": "2", "scaleB": "2"}, "--scaleA 1 --scaleB 1 ", "--scaleA 2 --scaleB 2 "),
 }  # fmt: skip
-"""Pairs of matrix products with the same hipBLASLt key that need different kernels.
+"""Pairs of matrix products that need different kernels although hipBLASLt's files cannot tell them apart.
 
-Each pair has a type, the cells of the special product's row, and the log flags of both calls.
+A pair has a type, the values in the row of the special product, and the flags in the log lines of both.
 """
 
 
@@ -78,9 +78,9 @@ def test_a_row_serves_calls_of_its_own_product_alone(name: str, store: Store, tm
 
 
 def test_a_log_that_states_no_swizzle_joins_both_with_a_mark(store: Store, tmp_path: Path) -> None:
-    """A log line that does not state the swizzle is linked to both products, but never as an exact match.
+    """A log line that does not state whether an operand is swizzled is linked to both products, as not certain.
 
-    A Trace line states no swizzle, so it may come from either product.
+    hipBLASLt's Trace lines are such lines. They may come from either product.
     """
     trace = (
         "[2026-01-01 00:00:00][HIPBLASLT][1][Trace][rocblaslt_matmul] A=0x1 Adesc=[type=R_16BF rows=64 cols=256 ld=64] "

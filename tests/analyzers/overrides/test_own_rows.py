@@ -1,6 +1,6 @@
-"""Tests that a new override file which replaces the user's file keeps the user's own rows.
+"""Tests that a new override file keeps the rows of the user's own file, which it replaces.
 
-If the user's file is for another build, no row of it is kept.
+No row is kept if the user's file is for another library build.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def solutions(name: str, data: bytes) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(("path", "depth", "head"), [(CSV, 1, 5), (TUNING, 2, 1), (USER, 1, 0)])
 def test_a_new_row_counts_and_the_others_stay(path: Path, depth: int, head: int) -> None:
-    """If the new file has another solution for one key, the result has the new solution for this key.
+    """If the user's file and the new one have different kernels for the same key, the new kernel is written.
 
     All other rows of the user's file are kept.
     """

@@ -1,6 +1,6 @@
-"""Tests of rocBLAS's override CSV.
+"""Tests of rocBLAS's override files (CSV): ``logparse lint`` names each broken rule.
 
-Lint names each broken rule, and logparse's look-up finds the rows that rocBLAS uses for a call.
+They also check that logparse finds the same row for a call as rocBLAS.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_a_real_table() -> None:
 
 
 def test_rocblas_own_indices_are_read_after_5_2() -> None:
-    """A row may have rocBLAS's own index, which is negative, if the library is newer than 5.2.
+    """rocBLAS versions after 5.2 accept a row with a negative index, which names one of rocBLAS's own kernels.
 
     rocm-libraries PR 10766 added this.
     """
@@ -132,9 +132,9 @@ STRIDES = {"a": "--stride_a 8704 ", "b": "--stride_b 4096 ", "c": "--stride_c 20
 def test_rows_that_a_logged_call_finds(
     function: str, strides: dict[str, str], trans: str, kind: str, served: list[str]
 ) -> None:
-    """For a logged call, logparse finds the same rows of the override file that rocBLAS 5.2 was seen to use.
+    """For a logged call, logparse finds the same rows of an override file that rocBLAS 5.2 was seen to use.
 
-    Each function of rocBLAS has its own row or none, even for the same product.
+    Even for the same matrix product, each function of rocBLAS uses another row or none.
     """
     given = dict.fromkeys("abcd", "") | strides
     outcome = rocblas.read_bench(LINE.format(function=function, trans=trans, kind=kind, **given))

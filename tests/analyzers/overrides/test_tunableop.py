@@ -1,4 +1,4 @@
-"""Tests of how PyTorch reads a TunableOp results file, and which rules lint reports.
+"""Tests of TunableOp results files: what ``logparse lint`` says about them, and what PyTorch would read.
 
 The expected results were observed with torch 2.11 on a GPU.
 """
@@ -191,9 +191,9 @@ OLD = (
 def test_each_stated_fact_is_held_against_the_validator_that_has_it(
     head: str, stated: dict[str, str], why: str
 ) -> None:
-    """If one fact that the user states contradicts a validator in the file, PyTorch would reject the file.
+    """If a version that the user states differs from a version line ("validator") of the file, PyTorch would reject it.
 
-    If one fact agrees, this does not prove that PyTorch accepts the file, because PyTorch checks all validators.
+    If the versions are the same, PyTorch may still reject the file, because it compares all version lines.
     """
     file = judged(head + ROW, stated)
     assert file.accepted is (False if why else None)

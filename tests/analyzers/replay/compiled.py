@@ -14,9 +14,9 @@ from logparse.libraries.kinds.device import torch_device
 
 
 def loaded(source: Path, built: Path) -> Path:
-    """Compile the C file ``source`` to the shared library ``built``, load it, and return its path.
+    """Compile the C file ``source`` to the shared library ``built``, and load it into this process. Returns its path.
 
-    The file name of ``built`` is also its soname.
+    The file name of ``built`` is also the name under which the loader knows the library (its soname).
     """
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -28,9 +28,9 @@ def loaded(source: Path, built: Path) -> Path:
 
 
 def planted_times(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the clock of measurements by the fake library's variable ``device_us``.
+    """Let measurements read the time from the fake library's variable ``device_us`` instead of a real clock.
 
-    Only the fake's kernels advance that clock, so that measured times are exact.
+    Only the kernels of the fake library advance this variable, so measured times are exact.
     """
     device_us = ctypes.c_double.in_dll(ctypes.CDLL(str(library)), "device_us")
     clock = SimpleNamespace(perf_counter_ns=lambda: int(device_us.value * 1e3))

@@ -1,6 +1,6 @@
-"""Fake replay backends whose solutions crash, hang or give wrong results on request.
+"""Fake libraries for tests of measuring kernels. Their kernels crash, hang or give wrong results on request.
 
-The worker process opens a backend by its name.
+A measuring process opens them by name.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ def fake(*names: str) -> list[Solution]:
 
 
 class Fake:
-    """Fake backend that offers the solutions named in the problem's activation, joined by ``+``.
+    """A fake library whose kernels are named by the test: the activation ``pick+fast`` of a product offers two kernels.
 
-    For example, ``pick+fast`` offers two solutions. Each preparation of a solution adds a line (m, solution, process
-    id) to the file that ``FAKE_LOG`` names.
+    Whenever a kernel is prepared, a line (m, kernel, process id) is appended to the file that ``FAKE_LOG`` names.
     """
 
     cache_bytes = 0
@@ -102,9 +101,9 @@ class Run:
 
 
 class Unlike(Fake):
-    """Fake backend for two different GPUs: the solution ``fast`` is the fastest on one and slow on the other.
+    """A fake library on two different GPUs: the kernel ``fast`` is the fastest on one GPU and slow on the other.
 
-    No measurement begins before both devices have opened.
+    No measurement begins before both GPUs have opened the library.
     """
 
     def __init__(self, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Build problems and stores for the tests of the replay."""
+"""Build matrix products, and stores (Parquet folders) with calls of them, for tests of measuring kernels."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ SMALL_W = replace(
 
 
 def gemm(m: int = 65, **more: object) -> GemmProblem:
-    """Return a small matrix product whose leading dimensions are larger than its rows."""
+    """Return a small matrix product whose leading dimensions are larger than they need to be."""
     given: dict[str, object] = {"m": m, "n": 33, "k": 50, "lda": 80, "ldb": 90, "ldc": m + 5, "ldd": m + 7}
     return replace(REFERENCE, **(given | more))  # type: ignore[arg-type]
 
 
 def named(*solutions: str, m: int = 64) -> GemmProblem:
-    """Return a problem for which the fake backend offers these solutions."""
+    """Return a matrix product for which the fake library offers kernels with these names."""
     return gemm(m, activation="+".join(solutions))
 
 
 def store_of(path: Path, problems: Sequence[Problem], run: str = "r") -> Store:
-    """Return a store whose log calls these problems. The first problem has the most calls."""
+    """Return a store (Parquet folder) with a log that calls these products. The first product has the most calls."""
     store = open_store(path, create=True)
     calls = [Call(problem=p, category="trace", count=1000 - i) for i, p in enumerate(problems)]
     record(store, calls, run=run, name="log", format="test")

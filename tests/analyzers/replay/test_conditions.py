@@ -1,4 +1,7 @@
-"""Tests of the conditions under which a replay takes times: cold operands, the host's speed, workspace and TF32."""
+"""Tests of the conditions under which logparse measures kernels.
+
+These are operands that are not in the cache, a host that is too slow, workspace, and TF32.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,10 @@ def context(cache_bytes: int, **method: Any) -> WorkerContext:
 
 @pytest.mark.parametrize("size", [16, 64, 256, 1024, 4096])
 def test_cold_operands_are_counted_by_bytes(size: int) -> None:
-    """A cold measurement uses enough sets of operands to exceed the cache (256 MB), but at most 64 sets.
+    """To measure with a cold cache, enough copies of the operands are used to exceed the cache of 256 MB.
 
-    If 64 sets of a small product fit into the cache, the cache must be evicted instead.
+    There are at most 64 copies. If 64 copies of a small product's operands fit into the cache, the cache must be
+    cleared instead.
     """
     problem = gemm(size, n=size, k=size, lda=size, ldb=size, ldc=size, ldd=size)
     made = context(256 << 20).conditions(problem)
@@ -73,7 +77,7 @@ def test_a_host_that_stays_too_slow_gives_no_time(torch: Any, monkeypatch: pytes
 
 
 def test_the_host_is_timed_while_it_enqueues(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The measured host time includes the calls alone, not the timing events or the wait for the GPU.
+    """The measured host time covers only the calls, neither the timing events nor the wait for the GPU.
 
     Three calls take 2 ms each. Recording an event and waiting for the GPU take 20 ms each.
     """
@@ -102,7 +106,7 @@ def test_the_host_is_timed_while_it_enqueues(torch: Any, monkeypatch: pytest.Mon
 
 
 class HostBound(ColdAfterRefresh):
-    """Fake backend on which the host is too slow to time the solution ``copy``."""
+    """A fake library whose kernel ``copy`` is so short that the host is too slow to measure it."""
 
     def prepare(self, problem: Any, solution: Solution, conditions: Conditions) -> Any:
         runnable = super().prepare(problem, solution, conditions)
@@ -177,5 +181,5 @@ def test_a_trace_shows_convolutions_without_tf32(tmp_path: Path, kernels: tuple[
 
 
 def elsewhere() -> Kernel:
-    """Return a traced kernel that belongs to no problem."""
+    """Return a kernel of a trace that belongs to no matrix product or convolution."""
     return Kernel(op="x", kernel="sgemm", calls=1, total_us=1.0, min_us=1.0, max_us=1.0)

@@ -1,4 +1,4 @@
-"""Tests of the error bounds within which a solution's result is accepted."""
+"""Tests of how large the numerical error of a kernel's result may be before the kernel is refused."""
 
 from __future__ import annotations
 

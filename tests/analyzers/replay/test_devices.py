@@ -1,4 +1,4 @@
-"""Tests of how a replay reads the devices and the problems that a user asks for."""
+"""Tests of how ``logparse replay`` reads which GPUs and which matrix products the user asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of the distance between problems, which tells whose measured times resemble each other."""
+"""Tests of the distance between two matrix products or convolutions.
+
+If it is small, the same kernels tend to be fast.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,8 @@ def test_sizes_count_by_their_ratio(problem: GemmProblem | ConvProblem) -> None:
 def test_what_divides_a_convolution_s_channels_and_pixels_counts() -> None:
     """Two convolutions are far apart if different powers of 2 divide their channels or pixels.
 
-    For 64 and 65 channels the ratio 65/64 alone gives a distance of 0.01. But 65 is odd and 64 is a multiple of 8, so
-    the distance is 1.
+    For 64 and 65 channels, the ratio 65/64 alone would give a distance of 0.01. But 65 is odd and 64 is a multiple of
+    8, so the distance is 1.
     """
     even = replace(W, c=64, k=64, h=56, w=56, out_h=56, out_w=56, groups=1)
     assert apart(even, replace(even, c=72)) < 0.1 < apart(even, replace(even, c=68)) < apart(even, replace(even, c=65))

@@ -1,4 +1,4 @@
-"""Tests of the hipBLASLt backend with AMD's real bindings, against a fake library that the tests compile."""
+"""Tests of measuring hipBLASLt's kernels, with AMD's real Python bindings and a fake library that the tests compile."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ SLOW, FAST, WRONG = (Solution("hipblaslt", index) for index in ("4711", "17", "2
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the fake library and load it into this process.
-
-    The loading code of the bindings then finds it by its soname.
-    """
+    """Compile the fake hipBLASLt and load it into this process. AMD's bindings then find it by its soname."""
     return loaded(SOURCE, tmp_path_factory.mktemp("hipblaslt") / NAME)
 
 
@@ -81,10 +78,10 @@ def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
     ids=["RELU_AUX_BIAS", "BGRADA", "scaled"],
 )
 def test_what_is_written_besides_the_result_is_checked(backend: Backend, problem: GemmProblem, fault: str) -> None:
-    """A solution that writes a wrong second output is refused, even if its main result is right.
+    """A kernel that writes a wrong second output is refused, even if its main result is right.
 
-    A call with an auxiliary matrix or a bias gradient has a second output. In a call with scales the wrong solution
-    spoils the result itself.
+    A second output is an auxiliary matrix or a bias gradient. In a call with scales, the wrong kernel spoils the main
+    result itself.
     """
     right, wrong = (backend.prepare(problem, x, Conditions()) for x in (FAST, WRONG))
     assert (right.fault(), acceptable(right.error(), error_bound(problem))) == ("", True)

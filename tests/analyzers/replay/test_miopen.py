@@ -1,4 +1,4 @@
-"""Tests of the MIOpen backend, which uses ctypes, against a fake library that the tests compile."""
+"""Tests of measuring MIOpen's solvers through ctypes, with a fake library that the tests compile."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ NAIVE = {"F": "ConvDirectNaiveConvFwd", "B": "ConvDirectNaiveConvBwd", "W": "Con
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the fake library and load it into this process.
+    """Compile the fake MIOpen and load it into this process.
 
-    The process that lists solutions finds the library through the loader's path.
+    Another process lists the solvers. It finds the library through the loader's search path.
     """
     return loaded(SOURCE, tmp_path_factory.mktemp("miopen") / "libMIOpen.so.1")
 

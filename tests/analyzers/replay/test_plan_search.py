@@ -1,4 +1,7 @@
-"""Tests of the search for a fast plan among cuDNN's plans, with made-up times and without a GPU."""
+"""Tests of the search for a fast plan (kernel with settings) among all plans of cuDNN.
+
+The times are made up, so no GPU is needed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def conv(c: int = 64) -> ConvProblem:
 
 
 def planted(fast: int, seed: int = 0) -> dict[str, float]:
-    """Return made-up times of all plans. They vary by 5 % at random.
+    """Return made-up times of all plans (kernels with settings) of cuDNN: {plan: time}. They vary by 5 % at random.
 
     Plans of engine 1 in channels_last are fast. The nearer the tile of such a plan is to ``fast``, the faster it is.
     """
@@ -52,9 +55,9 @@ def search_of(*times: Mapping[str, float]) -> PlanSearch:
 
 
 def searched(search: PlanSearch, times: Mapping[str, float]) -> list[str]:
-    """Return all plans that the search tries if the plans have these times, in order.
+    """Return the plans that the search tries, in order, if the plans have these times.
 
-    The first plan is the library's choice.
+    The first plan is the library's own choice.
     """
     tried: dict[str, float | None] = {OFFERED[0].text: times[OFFERED[0].text]}
     while (found := search.next(tried)) is not None:
@@ -86,9 +89,9 @@ def test_a_nearer_problem_counts_more() -> None:
 
 
 def test_it_ends_where_near_problems_are_right_and_goes_on_where_they_are_not() -> None:
-    """The search ends early if the plans that are fast for similar problems are fast here, too.
+    """The search ends early if the plans that were fast for similar convolutions are fast here, too.
 
-    Only ratios of times may matter, because the times of this problem are 7 times as long as theirs.
+    Only the ratios of the times may matter: all times here are 7 times as long as for the similar convolutions.
     """
     close = [planted(4, x) for x in range(8)]
     easy = searched(search_of(*close), {x: 7 * us for x, us in planted(4, 9).items()})
@@ -100,10 +103,10 @@ def test_it_ends_where_near_problems_are_right_and_goes_on_where_they_are_not() 
 
 
 def test_plans_that_behaved_alike_are_expected_to_again() -> None:
-    """If one plan of an engine is slow, the search expects the engine's other plans to be slow, as in similar problems.
+    """If one plan of an engine is slow, the search expects the other plans of the same engine to be slow, too.
 
-    In one similar problem engine 1 is fast and the others are slow. In the other similar problem it is the reverse. So
-    if engine 1 is slow here, the search tries plans of the other engines next.
+    It learns this from similar convolutions: for one of them engine 1 is fast and the others are slow, for the other
+    one it is the reverse. So if engine 1 is slow here, plans of the other engines are tried next.
     """
     one = {x.text: 3.0 if "eng1" in x.id else 6.0 for x in OFFERED}
     other = {x.text: 6.0 if "eng1" in x.id else 3.0 for x in OFFERED}
@@ -116,10 +119,10 @@ def test_plans_that_behaved_alike_are_expected_to_again() -> None:
 
 
 def test_a_plan_that_no_near_problem_offers_is_expected_to_be_as_those_of_like_names() -> None:
-    """A plan without any time is expected to be as fast as plans with similar names.
+    """A plan that was never measured is expected to be as fast as plans with similar names.
 
-    Two plans occur in no similar problem. They have the same engine in two layouts. For similar problems this engine is
-    fast in channels_last and slow in the other layout. So the search tries the plan in channels_last first.
+    Two such plans have the same engine in two layouts. For similar convolutions this engine is fast in channels_last
+    and slow in the other layout. So the plan in channels_last is tried first.
     """
     new = [Solution("cudnn", f"{x}eng1_k2=77") for x in ("", "layout=NHWC,stored,")]
     search = PlanSearch([OFFERED[0], *new], [(0.1 * x, planted(4, x)) for x in range(8)])
@@ -127,10 +130,10 @@ def test_a_plan_that_no_near_problem_offers_is_expected_to_be_as_those_of_like_n
 
 
 def test_of_indices_what_no_near_problem_names_counts_as_slow() -> None:
-    """If solutions are named by indices, an index without a time in similar problems is assumed to be slow.
+    """If kernels are only known by an index, an index that was never measured is expected to be slow.
 
-    Records of similar problems have only their fastest solutions, here indices of hipBLASLt. Similar indices need not
-    have similar times.
+    For similar products only the fastest kernels are recorded, here by hipBLASLt's index. Neighbouring indices may have
+    quite different times.
     """
     offered = [Solution("hipblaslt", str(i)) for i in range(60)]
     close = [{f"hipblaslt:{i}": 10.0 + abs(i - 20 - x) for i in range(15, 30)} for x in range(4)]
@@ -144,7 +147,7 @@ def test_of_indices_what_no_near_problem_names_counts_as_slow() -> None:
 
 
 def searched_to(end: float, offered: list[Solution], close: list[dict[str, float]]) -> Iterator[str]:
-    """Yield the solutions that a search tries if it ends once the expected improvement falls to ``end``."""
+    """Yield the kernels that the search tries if it stops at an expected improvement of ``end``."""
     search, tried = PlanSearch(offered, [(0.1 * i, x) for i, x in enumerate(close)], end), dict[str, float | None]()
     while (found := search.next(tried)) is not None:
         tried[found.text] = close[0].get(found.text, 30.0)
@@ -170,7 +173,7 @@ def proposal_of(*times: Mapping[str, float], **more: object) -> Proposal:
 
 
 def tried_by(proposal: Proposal, times: Mapping[str, float], offered: list[Solution] = OFFERED) -> list[Solution]:
-    """Return all solutions that a replay with this proposal tries if the solutions have these times (µs)."""
+    """Return the kernels that ``logparse replay`` tries with this proposal, if the kernels have these times in µs."""
     chosen, following = proposal.chosen(offered), proposal.further(offered)
     found: dict[str, float | None] = {x.text: times.get(x.text) for x in chosen}
     while following is not None and (one := following(found)) is not None:
@@ -244,9 +247,9 @@ def test_a_race_whose_first_ones_withdraw_goes_on_with_others() -> None:
 
 
 def test_a_worker_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If similar problems have different fastest solutions, the worker searches and finds the fast solution.
+    """If different kernels are fastest for similar products, the measuring process searches and finds the fast kernel.
 
-    It is neither among the library's first solutions nor the winner of a similar problem.
+    This kernel is neither among the library's first kernels nor the fastest one for any similar product.
     """
     monkeypatch.setattr(proposer, "SEARCHED", {"fake": WORTHWHILE})
     names = ["pick", *(f"s{i}" for i in range(19)), "fast", "slow"]
@@ -262,9 +265,9 @@ def test_a_worker_searches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_search_goes_on_after_solutions_that_ended_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a solution crashed its worker process, the search continues without it.
+    """After a kernel crashed the measuring process, the search continues and never runs this kernel again.
 
-    Such a solution has no time. The search learns nothing from it and does not run it again.
+    The kernel has no time, so the search learns nothing from it.
     """
     monkeypatch.setattr(proposer, "SEARCHED", {"fake": WORTHWHILE})
     names = ["pick", *(f"s{i}" for i in range(19)), "fast"]

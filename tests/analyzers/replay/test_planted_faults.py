@@ -1,4 +1,4 @@
-"""Tests that the results of faulty kernels are all refused, and that correct kernels all pass, however they round."""
+"""Tests that wrong results of faulty kernels are noticed, and that all correct kernels pass, however they round."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from logparse.libraries.kinds.device.torch_device import TorchRunnable, torch_de
 M, N, TILE = 96, 80, 16
 TYPES = ("bf16", "fp16", "fp32", "tf32", "fp8")
 Kernel = Callable[[Any, Any, Any], Any]
-"""A kernel under test: a function of x (n×k), y (k×m) and the previous output that returns the output (n×m).
+"""A kernel under test, as a function: it gets x (n×k), y (k×m) and the previous output, and returns the output (n×m).
 
 x and y are in single precision.
 """
@@ -39,7 +39,7 @@ def problem(kind: str, k: int, m: int = M, n: int = N) -> GemmProblem:
 
 
 def to_tf32(tensor: Any) -> Any:
-    """Round to TF32 (10 stored bits of significand), half up, as the matrix units do."""
+    """Round to TF32 (10 bits of significand), with halves rounded up, as the GPU's matrix units do."""
     return ((tensor.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
 
 
@@ -61,9 +61,9 @@ def runnable(kind: str, k: int, kernel: Kernel, m: int = M, n: int = N) -> Torch
 
 
 def refused(made: TorchRunnable, bound: float) -> bool:
-    """Tell whether the checks of a replay refuse the kernel's result.
+    """Tell whether logparse refuses the kernel because of its result.
 
-    The checks look at the norm of the error, then at each element, then at a product of integers.
+    It checks the norm of the error, then the error of each element, then a product of integers.
     """
     return not acceptable(made.error(), bound) or bool(made.fault())
 
@@ -79,7 +79,7 @@ def swapped_rows(x: Any, y: Any, _before: Any) -> Any:
 
 
 def wrong_tile(x: Any, y: Any, _before: Any) -> Any:
-    """Compute a product with a fault: one tile of 30 omits a sixteenth of its products."""
+    """Compute a matrix product with a fault: in one tile of 30, a sixteenth of each sum is missing."""
     out = x @ y
     short = x.shape[1] - x.shape[1] // 16
     out[:TILE, :TILE] = x[:TILE, :short] @ y[:short, :TILE]
@@ -91,9 +91,9 @@ def wrong_alpha(x: Any, y: Any, _before: Any) -> Any:
 
 
 def stale_partials(x: Any, y: Any, before: Any) -> Any:
-    """Compute a product with a fault: the workspace was not cleared.
+    """Compute a matrix product with a fault: the workspace was not cleared, so old values are added.
 
-    In one tile a sixteenth of an earlier result is added.
+    In one tile, a sixteenth of an earlier result is added.
     """
     out = x @ y
     out[-TILE:, -TILE:] += torch.nan_to_num(before[-TILE:, -TILE:]) / 16
@@ -142,7 +142,7 @@ def reversed_order(x: Any, y: Any, _before: Any) -> Any:
 
 
 def split_k_in_the_output_type(x: Any, y: Any, _before: Any) -> Any:
-    """Compute a product as the sum of nine partial sums, each rounded to half precision before."""
+    """Compute a matrix product as the sum of nine partial sums, each of which is first rounded to bfloat16."""
     out = torch.zeros(x.shape[0], y.shape[1], dtype=torch.bfloat16)
     for xs, ys in zip(x.chunk(9, 1), y.chunk(9, 0), strict=True):
         out += (xs @ ys).bfloat16()
@@ -150,9 +150,9 @@ def split_k_in_the_output_type(x: Any, y: Any, _before: Any) -> Any:
 
 
 def one_by_one(x: Any, y: Any, _before: Any) -> Any:
-    """Compute a product correctly, by adding blocks of 16 one after another in single precision.
+    """Compute a matrix product correctly, but in the order with the largest rounding error.
 
-    This order has the largest rounding error.
+    Blocks of 16 products are added one after another in single precision.
     """
     out = torch.zeros(x.shape[0], y.shape[1])
     for xs, ys in zip(x.split(16, 1), y.split(16, 0), strict=True):
@@ -215,9 +215,9 @@ RICH = replace(
     ids=["scales, bias, aux and C", "gradient of GELU", "batch", "F", "B", "W"],
 )
 def test_a_large_result_is_compared_in_parts(of: GemmProblem | ConvProblem, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large result is checked in parts, with the same outcome as if it were checked at once.
+    """A large result is checked part by part, with the same outcome as if it were checked at once.
 
-    In double precision some results do not fit into memory beside their operands.
+    The expected values are in double precision, and some of them do not fit into memory as a whole.
     """
     make: Any = GemmOperands if isinstance(of, GemmProblem) else ConvOperands
     operands = make(torch_device("cpu"), of, Conditions())

@@ -1,4 +1,4 @@
-"""Tests of how a replay chooses the solutions that it tries, with made-up times and without a GPU."""
+"""Tests of which kernels ``logparse replay`` tries. The times are made up, so no GPU is needed."""
 
 from __future__ import annotations
 
@@ -84,10 +84,9 @@ NAMES = [f"s{i}" for i in range(20)]
 
 
 def test_a_replay_learns_as_it_goes_and_tries_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For each problem the replay uses the results of the problems before it.
+    """When the kernels of several matrix products are measured, results of earlier products are used for later ones.
 
-    The test looks at the proposals that this process sends to the worker, because the worker is another process, in
-    which nothing is patched.
+    The test looks at what is sent to the measuring process, because it cannot patch functions inside that process.
     """
     given: list[Proposal] = []
     send = Handle.send
@@ -109,9 +108,9 @@ def test_a_replay_learns_as_it_goes_and_tries_fewer(tmp_path: Path, monkeypatch:
 
 
 def test_records_replayed_are_held_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``benchmarks/proposers.py`` gives the right sums for six made-up problems.
+    """``benchmarks/proposers.py`` computes the right sums for six made-up matrix products.
 
-    No case may learn from a case of its own group.
+    To choose kernels for a product, it may not use the times of products of the same model.
     """
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
     proposers = importlib.import_module("proposers")

@@ -1,6 +1,6 @@
-"""Tests of the PyTorch backend on the CPU.
+"""Tests of measuring PyTorch's own kernels, on the CPU.
 
-Every way to compute a call gives the right result, and a whole replay runs.
+Every way to compute a call must give the right result, and a whole ``logparse replay`` runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tests of racing (dropping slow solutions early) on simulated times: its winner, its cost, and no false winner."""
+"""Tests of "racing": measuring many kernels briefly and dropping the slow ones early, here with simulated times.
+
+They check that the right kernel wins, how long it takes, and that no false winner is reported.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def run(times: list[float], noise: float = 0.01, seed: int = 0) -> Race[int]:
 
 
 def plans(seed: int, count: int = 80) -> list[float]:
-    """Return times as cuDNN's plans have them: the best few close together, the others up to 300 times slower."""
+    """Return times with the spread of cuDNN's kernels: a few are close together, others are up to 300 times slower."""
     draws = random.Random(seed)
     return [100 * 300 ** (draws.random() ** 2) for _ in range(count)]
 
@@ -94,9 +97,9 @@ def test_all_withdrawn_is_reported() -> None:
 
 
 def test_equal_solutions_are_never_confirmed_as_faster() -> None:
-    """If all solutions are equal, the winner of a race is not confirmed as faster.
+    """If all kernels are equally fast, none is reported as faster than the default.
 
-    Many races of equal solutions have a lucky winner, which must not survive the confirmation.
+    Often one kernel seems fastest by luck. The second measurement, which must confirm it, has to reject it.
     """
     flagged = confirmed = 0
     for seed in range(300):

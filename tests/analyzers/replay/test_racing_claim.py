@@ -1,6 +1,6 @@
-"""Tests that racing saves as much time as docs/results.md claims.
+"""Tests that dropping slow kernels early ("racing") saves as much measuring time as docs/results.md claims.
 
-``benchmarks/racing.py`` runs the races again on samples that an H200 recorded.
+``benchmarks/racing.py`` repeats the races with times that were recorded on an H200.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 def is_a_sample(path: Path) -> bool:
-    """Tell whether a record belongs to the sample that the claim is about.
+    """Tell whether a file of recorded times belongs to the data that the claim is about.
 
-    * All planned problems of the record must have been measured.
-    * The claim is about problems above 2 GFLOP. So records of problems that were chosen for being slow
+    * All planned products of the file must have been measured.
+    * The claim is about products above 2 GFLOP that were not chosen for being slow. So files with slow ones
       (``wgrads-flagged-…``) are left out.
-    * Records of the convolutions of models (``wgrads-models-…``) are left out, too, because most of them are shorter.
+    * Files with the convolutions of models (``wgrads-models-…``) are left out, too, because most of them are shorter.
     """
     if "flagged" in path.name or "models" in path.name:
         return False

@@ -1,4 +1,4 @@
-"""Tests that ``replay`` reports within a second what it lacks, before anything heavy is imported."""
+"""Tests that ``logparse replay`` reports within a second what it lacks, before it imports anything large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of a whole replay with backends that need no GPU, including backends that crash, hang or give wrong results."""
+"""Tests of ``logparse replay`` as a whole, without a GPU.
+
+Some of the fake kernels crash, hang or give wrong results.
+"""
 
 from __future__ import annotations
 
@@ -64,10 +67,10 @@ def test_a_faster_solution_is_found_confirmed_and_stored(tmp_path: Path) -> None
 
 
 def test_every_process_of_a_confirmation_is_a_fresh_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process that confirms a winner is a new process.
+    """Each process that confirms that a kernel is faster is a new process.
 
-    Two winners are confirmed by three processes each. So there are four processes: one times all solutions first, and
-    each of the other three measures both pairs once.
+    Two kernels are confirmed by three processes each. So there are four processes: the first one measures all kernels,
+    and each of the other three measures both pairs of kernels once.
     """
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "prepared"))
     problems = [named("pick", "fast", m=16), named("pick", "fast", m=24)]
@@ -107,9 +110,9 @@ def test_a_budget_that_ends_between_processes_keeps_what_they_measured(tmp_path:
 
 
 def test_a_dry_run_is_that_of_its_stages(tmp_path: Path) -> None:
-    """A dry run prints the stages that a replay would have: the search for faster solutions, and times for actions.
+    """``replay --dry-run`` prints what would be measured: the search for faster kernels, and changes of the job.
 
-    The convolutions are in NCHW, so that there is an action (a change of settings or model) to time: channels_last.
+    The convolutions are in NCHW, so that there is a change to measure: channels_last.
     """
     store = store_of(tmp_path, [replace(SMALL_W, direction=x) for x in ("F", "B")])  # type: ignore[arg-type]
     both, actions, races = (list(verb.plan(store, Options(only=x)).blocks) for x in (None, "actions", "races"))

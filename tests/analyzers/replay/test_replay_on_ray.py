@@ -1,4 +1,4 @@
-"""Tests that a replay on a Ray cluster without GPUs gives the same rows, whatever breaks on the cluster."""
+"""Tests that ``logparse replay`` on a Ray cluster without GPUs stores the same rows, whatever breaks on the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the rocBLAS backend against a fake library that the tests compile."""
+"""Tests of measuring rocBLAS's kernels, with a fake library that the tests compile."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ RIGHT, WRONG, OTHER = (Solution("rocblas", index) for index in ("-4711", "-23", 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Compile the fake library and load it into this process.
-
-    The backend uses the copy that a process has already loaded.
-    """
+    """Compile the fake rocBLAS and load it into this process, because logparse uses a copy that is already loaded."""
     loaded(SOURCE, tmp_path_factory.mktemp("rocblas") / NAME)
 
 

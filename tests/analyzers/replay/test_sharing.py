@@ -1,6 +1,6 @@
-"""Tests of records that come from other machines.
+"""Tests of using kernel times that were measured on other machines.
 
-They check what a replay skips, what it measures again, and how it reports both.
+They check which measurements are skipped, which are repeated, and how both are reported.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def raced(store: Store, of: list[GemmProblem], environment: str = "5f0c") -> Non
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """Write the records of 40 problems that another machine measured, and return their path."""
+    """Write a file with the times of 40 matrix products that another machine measured. Returns its path."""
     other = open_store(str(tmp_path / "other"), create=True)
     raced(other, problems(40))
     write(sharing.bundled(other)[0], tmp_path / "shared")

@@ -1,4 +1,4 @@
-"""Tests that times are taken only while the GPU's clock frequency is steady, on simulated devices."""
+"""Tests that kernels are measured only while the GPU's clock frequency is steady. The GPUs are simulated."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from tests.analyzers.replay.test_trial import COPY, PICK, ColdAfterRefresh
 
 
 def scripted(*readings_us: float) -> SteadyClock:
-    """Return a ``SteadyClock`` that gets these readings. It has settled at the first one.
+    """Return a ``SteadyClock`` (the check of the GPU's frequency) that gets these readings in µs one after another.
 
-    Each later reading is repeated three times, because a check takes three readings.
+    The first reading is taken as the steady one. Each later reading is repeated three times, because a check takes
+    three.
     """
     left = [x for reading in readings_us[1:] for x in [reading] * 3]
     seconds = iter(range(100))
@@ -29,9 +30,9 @@ def scripted(*readings_us: float) -> SteadyClock:
 
 
 def test_an_idle_clock_is_not_taken_for_the_steady_one() -> None:
-    """A GPU's idle clock frequency is not taken for its steady one, although it is constant for 0.3 s.
+    """The clock frequency of an idle GPU is not taken for the steady one, although it does not change for 0.3 s.
 
-    The first readings are at the idle clock of 345 MHz, and all later readings at 1,980 MHz.
+    The first readings are at the idle frequency of 345 MHz, and all later ones at 1,980 MHz.
     """
     seconds = [0.0]
 
@@ -89,10 +90,10 @@ def test_a_device_that_does_not_settle_is_refused() -> None:
 
 
 def test_what_replaces_a_discarded_sample_is_checked_too() -> None:
-    """If a sample is discarded because the clock changed, its replacement is checked, too.
+    """If a time is discarded because the GPU's frequency changed, the repeated measurement is checked, too.
 
-    The clock falls during two samples, so that both must be discarded. The second sample must be checked although less
-    than 0.1 s have passed since the last check.
+    The frequency falls during two measurements, so both must be discarded. The second one must be checked although the
+    last check was less than 0.1 s ago.
     """
     reference_us, sampled, seconds = [50.0, 55.0, 60.5, 60.5], [0], [0.0]
 
@@ -108,9 +109,9 @@ def test_what_replaces_a_discarded_sample_is_checked_too() -> None:
 
 
 def test_a_block_of_a_confirmation_in_which_the_clock_changed_is_taken_again() -> None:
-    """If the GPU's clock changes in a block of a confirmation, the block is measured again.
+    """If the GPU's frequency changes during a block of measurements that compare two kernels, the block is repeated.
 
-    Every block is checked, whether or not 0.1 s have passed since the last check.
+    Every block is checked, even if the last check was less than 0.1 s ago.
     """
     taken: list[tuple[str, int]] = []
     clock = scripted(50.0, 50.0, 60.0, 60.0, *[60.0] * 20)
@@ -172,9 +173,9 @@ def test_a_throttled_start_is_remarked() -> None:
 def test_the_facts_are_of_the_gpu_that_the_process_sees(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], device: str, asked: str
 ) -> None:
-    """The clock and temperature come from the GPU that the process uses, also if it sees only some of the GPUs.
+    """The stored frequency and temperature come from the GPU that the process really uses.
 
-    nvidia-smi numbers all GPUs of the machine. A job on a shared machine sees only some of them, numbered from 0.
+    nvidia-smi numbers all GPUs of the machine. A job on a shared machine may see only some of them, numbered from 0.
     """
     command = tmp_path / "nvidia-smi"
     command.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/asked\necho "1980, 0, 35, 0x0"\n')

@@ -1,4 +1,4 @@
-"""Tests of a worker's results for one problem, without a GPU. The times of the solutions are known."""
+"""Tests of the results of a measuring process for one matrix product. The times of the kernels are made up."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PICK, COPY = Solution("x", "pick"), Solution("x", "copy")
 
 
 class ColdAfterRefresh:
-    """Fake backend whose solutions have given times.
+    """A fake library whose kernels have given times.
 
-    As on a real device, the solution that runs first on new data is slower.
+    The kernel that runs first on new data is slower, as on a real GPU.
     """
 
     cache_bytes = 0
@@ -87,9 +87,10 @@ def test_a_copy_of_the_pick_is_neither_winner_nor_confirmed() -> None:
 
 
 def test_a_pair_is_executed_equally_often() -> None:
-    """Both solutions of a pair run equally often per sample, because the start and the end of a sample take time.
+    """If two kernels are compared, both run equally often in each measurement.
 
-    If one solution ran 64 times and the other 24 times, their times would differ by 0.5 % for a short kernel.
+    A measurement also contains the time for starting and ending it. If one kernel ran 64 times and the other one 24
+    times, their times would differ by 0.5 % for a short kernel.
     """
     backend = ColdAfterRefresh({PICK: 20.1, COPY: 19.9})
     worker_context(backend).run(ConfirmTask(problem=gemm(), pick=PICK, winner=COPY))

@@ -1,4 +1,4 @@
-"""Tests of two different devices in one replay: the times of one are never compared with the times of the other."""
+"""Tests of measuring on two different GPUs at once: the times of one GPU are never compared with those on the other."""
 
 from __future__ import annotations
 

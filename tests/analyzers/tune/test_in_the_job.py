@@ -1,6 +1,6 @@
-"""Tests of how ``tune`` starts a user's job to try actions in it.
+"""Tests of how ``logparse tune`` starts a user's job to try changes of settings or of the model in it.
 
-They check which actions each start tries, how the job is ended, and what is reported.
+They check which changes each start tries, how the job is ended, and what is reported.
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ if behaviour != "few":
     while True:
         wait()
 """
-"""A fake job that writes the results of trials. It needs no torch, so that only the starts are tested."""
+"""Python code of a fake job that writes results as if it had tried changes. It needs no torch."""
 
 
 def alive(process: int) -> bool:
     """Tell whether a process still runs.
 
-    A killed process is a zombie until its parent waits for it. A zombie does not run.
+    A killed process remains as a zombie until its parent waits for it. It is then taken as ended.
     """
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -100,9 +100,10 @@ def alive(process: int) -> bool:
 def tried(
     folder: Path, ratios: Mapping[str, object], *actions: str, behaviour: str = "", **more: object
 ) -> tuple[Answer, list[list[str]]]:
-    """Try the actions in the fake job. Return the answer and the actions of each start.
+    """Try changes of settings or of the model in the fake job.
 
-    An action is a change of the job's settings or model.
+    Returns the answer, and the list of changes that each start of the job tried. ``ratios`` states how long a step
+    takes with a change, divided by its time without it.
     """
     program, log = folder / "job.py", folder / "log"
     program.write_text(FAKE)
@@ -120,9 +121,9 @@ def test_a_winner_is_seen_in_a_second_process(tmp_path: Path) -> None:
 
 
 def test_winners_are_tried_together_and_never_added_up(tmp_path: Path) -> None:
-    """Actions that make the job faster are tried together, because their gains cannot be added up.
+    """Changes that make the job faster are also tried together, because their gains cannot simply be added.
 
-    ``channels_last`` is a part of ``channels_last_benchmark``, so that the two are never tried together.
+    ``channels_last_benchmark`` includes ``channels_last``, so these two are never tried together.
     """
     ratios = {"channels_last": 0.7, "channels_last_benchmark": 0.6, "one_kernel_gelu": 0.9}
     both = "channels_last_benchmark+one_kernel_gelu"
@@ -157,7 +158,10 @@ def test_a_short_job_is_started_until_its_pairs_suffice(tmp_path: Path) -> None:
 
 
 def test_a_winner_is_seen_again_before_undecided_actions_are_tried_again() -> None:
-    """The user waits for the answer about the best action. So a second start confirms it first."""
+    """A second start of the job first confirms the best change, before undecided changes are tried again.
+
+    The user waits for the answer about the best change.
+    """
     winner = Tried("tf32", (Seen("tf32", "units", pairs=((math.log(0.8), 10.0, 8.0),) * 8),))
     open_one = Tried("padded_output", (Seen("padded_output", "units", pairs=((0.1, 1.0, 1.1), (-0.1, 1.0, 0.9)) * 4),))
     assert (winner.outcome, open_one.outcome) == ("faster once", "undecided")
@@ -199,9 +203,9 @@ def test_a_job_that_stays_is_made_to_end(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_job_within_a_shell_is_ended_with_it(tmp_path: Path) -> None:
-    """If the job runs in a shell, ``tune`` ends both the shell and the job.
+    """If the job runs inside a shell, ``logparse tune`` ends both the shell and the job.
 
-    The shell itself ends at the signal and does not pass it on.
+    The shell ends when it gets the signal, but does not pass it on to the job.
     """
     (tmp_path / "job.py").write_text(FAKE)
     script = f"{sys.executable} job.py log '{{}}'; echo went on > after"
@@ -270,10 +274,9 @@ def test_what_is_printed(tmp_path: Path) -> None:
 
 
 def test_a_real_job_from_the_command_line(tmp_path: Path) -> None:
-    """``logparse try`` measures the gain of an action in a real job, and ends the job once the gain is known.
+    """``logparse try`` measures the gain of a change in a real job, and ends the job as soon as the gain is known.
 
-    The job has its own clock, by which a step takes half the time in channels_last. An action is a change of the job's
-    settings or model.
+    The job has a simulated clock, by which a step takes half the time in channels_last.
     """
     pytest.importorskip("torch")
     (tmp_path / "job.py").write_text(PROGRAM + "import os\nfor _ in range(100_000): step()\n")

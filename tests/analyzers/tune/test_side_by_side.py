@@ -1,6 +1,6 @@
-"""Tests of two starts of a job that run at the same time and take turns, so that both see the same machine.
+"""Tests of comparing two versions of a job that run at the same time and take turns.
 
-They use real jobs on the CPU, and jobs that cannot run twice at once.
+Both then see the same state of the machine. The tests use real jobs on the CPU, and jobs that cannot run twice at once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if dist.is_initialized():
     dist.destroy_process_group()
 """
 )
-"""A real job that makes optimizer steps, so that logparse finds and times the steps as in any other job."""
+"""Python code of a real job with optimizer steps, which logparse finds and times as in any other job."""
 FAKE = """
 import sys, time, types
 
@@ -76,7 +76,7 @@ for unit in range(units):
         timed.clear()
 sys.exit(code)
 """
-"""A fake job that takes turns as a job with torch does, without torch.
+"""Python code of a fake job that takes turns with another one as a job with torch does, but without torch.
 
 Its steps of 1 µs alternate between two kinds.
 """
@@ -84,9 +84,9 @@ ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def sides(folder: Path, units: int, *launch: str, code: int | None = None) -> tuple[Side, Side]:
-    """Return the commands of the two starts of a job. One takes 10 ms per step, the other 7 ms.
+    """Return the commands that start two versions of a job. A step takes 10 ms in the first and 7 ms in the second.
 
-    If ``code`` is given, the job is a fake without torch, and the second start ends with this exit code.
+    If ``code`` is given, the job is a fake without torch, and the second version ends with this exit code.
     """
     script, log = folder / "job.py", folder / "log"
     script.write_text(JOB if code is None else FAKE)
@@ -96,7 +96,7 @@ def sides(folder: Path, units: int, *launch: str, code: int | None = None) -> tu
 
 
 def worked(log: Path) -> list[str]:
-    """Return which of the two starts made each step, in the order in which the steps began."""
+    """Return which version of the job made each step, in the order in which the steps began."""
     lines = (x.split() for x in log.read_text().splitlines())
     return [name for name, *_ in sorted(lines, key=lambda x: float(x[1]))]
 
@@ -123,9 +123,9 @@ def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, m
 def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the comparison stays undecided, it makes as many pairs of starts as the user allows, and no more.
+    """If the comparison of two versions stays undecided, the job is started as often as the user allows, and no more.
 
-    Single starts differ by up to 10 %, but the two versions of the job do not differ. So more pairs decide nothing.
+    Single starts differ by up to 10 %, but the two versions of the job do not differ. So more starts decide nothing.
     """
     starts = itertools.cycle((1000.0, 1100.0, 1050.0, 950.0))
     monkeypatch.setattr(module, "pair", lambda *_: tuple([{"all": us}] * 8 for us in (next(starts), next(starts))))
@@ -136,10 +136,10 @@ def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
 
 
 def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the beginning of a turn PyTorch's autograd thread is put on one core, another core each time.
+    """At the beginning of each turn, PyTorch's autograd thread is put on a single core, another one each time.
 
-    It may run only there until it has woken up. The launching thread keeps all cores afterwards, because threads that
-    it starts inherit its cores.
+    It may run only there until it has woken up. The thread that launches kernels gets all cores back afterwards,
+    because threads that it starts inherit its cores.
     """
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(Path(job.__file__).parent / "in_job"))
@@ -213,9 +213,9 @@ def test_all_ranks_of_a_job_take_the_same_turns(tmp_path: Path) -> None:
 
 
 def test_kinds_of_long_units_that_alternate_are_all_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If two kinds of steps alternate, a turn is long enough to time both kinds.
+    """If two kinds of steps alternate in a job, each turn of the job is long enough to time both kinds.
 
-    The first step of each turn is not timed. If a turn had two steps, only one of the two kinds would be timed.
+    The first step of a turn is not timed. So with two steps per turn, only one of the kinds would be timed.
     """
     monkeypatch.setattr(side_by_side, "_TURN_S", 1e-6)
     monkeypatch.setattr(side_by_side, "_MEMORY", 1.0)
@@ -233,9 +233,9 @@ def test_kinds_of_long_units_that_alternate_are_all_timed(tmp_path: Path, monkey
     ],
 )
 def test_a_job_that_cannot_live_twice_is_run_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:
-    """If a job cannot run twice at the same time, whole runs of the two versions alternate instead.
+    """If a job cannot run twice at the same time, the two versions run one after the other instead, several times.
 
-    The first start continues alone, and the second start is never made.
+    The start that was made to take turns continues alone as the first run. The second one is never made.
     """
     ready = json.dumps({"kinds": {"a": [1e4]}, "ranks": 1, **(said or {})})
     units = json.dumps({"logparse_units": "call", "kinds": {"a": {"count": 8, "traced": 0, "us": [2e4] * 8}}})

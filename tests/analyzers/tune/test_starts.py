@@ -1,7 +1,7 @@
-"""Tests of a user's job that ``tune`` starts several times.
+"""Tests of how ``logparse tune`` starts a user's job several times.
 
-They check that each start gets the same input and the command before it. They also check the reports on runs with fewer
-steps and on runs that did not record the applied action.
+* Each start must get the same standard input, and the user's command before it.
+* Runs with fewer steps, and runs that did not apply the change, must be reported.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ENVIRON = {"PATH": os.environ["PATH"]}
 
 
 def job(log: Path, *, marks: bool = False, reads: bool = False, checkpoint: Path | None = None) -> Side:
-    """Return a fake job of eight steps. It writes the files that a real observed job would write.
+    """Return the command of a fake job of eight steps that writes the same files as a real job under logparse.
 
-    If ``checkpoint`` is given, the next run finds a checkpoint there and makes no step.
+    If ``checkpoint`` is given, the first run leaves a checkpoint there, and a run that finds it makes no step.
     """
     kind = {"count": 8, "traced": 0, "us": [2e4] * 8}
     units = json.dumps({"logparse_units": "optimizer", "kinds": {"a": kind}, "notes": ["a note"]})
@@ -50,9 +50,9 @@ def job(log: Path, *, marks: bool = False, reads: bool = False, checkpoint: Path
 
 @pytest.fixture
 def piped() -> Iterator[Starts]:
-    """Give each start of a job the same 100,000 bytes of standard input, which come from a pipe.
+    """Give each start of a job the same 100,000 bytes of standard input, although they come from a pipe.
 
-    A pipe's buffer holds fewer bytes.
+    The buffer of a pipe holds fewer bytes.
     """
     read, write = os.pipe()
 
@@ -66,9 +66,9 @@ def piped() -> Iterator[Starts]:
 
 
 def test_every_run_gets_the_input(tmp_path: Path, piped: Starts) -> None:
-    """Each run of the job gets the same standard input.
+    """Every run of the job gets the same standard input.
 
-    The second run once found its standard input empty. It failed, or it did no work and was still compared.
+    In an earlier version, the second run found its input empty. It failed, or it did no work and was still compared.
     """
     side = job(tmp_path / "log", reads=True)
     said: list[str] = []
@@ -88,9 +88,9 @@ def test_both_of_a_pair_get_the_input(tmp_path: Path, piped: Starts) -> None:
 
 
 def test_a_command_runs_before_every_start_and_one_run_after_another(tmp_path: Path) -> None:
-    """The user's command ``--before-each`` runs before every start, and the runs then follow each other.
+    """The user's command ``--before-each`` runs before every start of the job. The runs then follow one after another.
 
-    Without the command the second run finds a checkpoint and makes no step.
+    Here the command removes a checkpoint. Without it the second run would find the checkpoint and make no step.
     """
     side = job(tmp_path / "log", checkpoint=tmp_path / "checkpoint")
     said: list[str] = []
@@ -153,15 +153,15 @@ def test_tune_tells_of_a_job_that_goes_on_from_what_it_wrote(
 
 
 def not_applied(marks: Path) -> str:
-    """Return a reason if no process of a run recorded that it applied the action. Otherwise return "".
+    """Return the reason why a run does not count: no process recorded that it applied the change.
 
-    An action is a change of the job's settings or model.
+    Otherwise return "".
     """
     return "" if list(marks.glob("applied_*")) else "tf32 left no mark"
 
 
 def test_runs_that_left_no_mark_are_not_compared(tmp_path: Path) -> None:
-    """Runs that did not apply the action (a change of settings or model) are not compared.
+    """Runs that did not apply the change of settings or of the model are not compared.
 
     They ran the unchanged job, so a comparison would show nothing.
     """
@@ -192,9 +192,9 @@ def test_turns_without_a_mark_give_no_times(monkeypatch: pytest.MonkeyPatch, tmp
 def test_tune_gives_no_verdict_on_a_job_that_ran_as_it_was(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """If the second run applied nothing, ``tune`` says so and gives no verdict.
+    """If the second run of a job did not apply any change, ``logparse tune`` says so and gives no verdict.
 
-    Its times must not be compared. Noise once seemed to be a gain.
+    The times must not be compared. In an earlier version, noise was reported as a gain.
     """
     monkeypatch.chdir(tmp_path)
     planted(monkeypatch, images("before", 1000, 1200, both=0.3), images("after", 600, 800, both=0.3))
@@ -217,10 +217,10 @@ def test_tune_gives_no_verdict_on_a_job_that_ran_as_it_was(
 
 
 def short(count: int, resumes: bool) -> list[str]:
-    """Return a fake job of ``count`` steps.
+    """Return the command of a fake job of ``count`` steps, which is traced in two runs.
 
-    While the number of steps is not known, the job's trace is provisional. If ``resumes`` is true, the second run
-    continues the first one and makes only one step.
+    The first run only counts the steps, so its trace is provisional. If ``resumes`` is true, the second run continues
+    the first one and makes only one step.
     """
 
     def units(tracing: str, count: int) -> str:

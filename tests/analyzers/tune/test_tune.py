@@ -1,6 +1,6 @@
 """Tests of ``logparse tune``.
 
-After any interruption the store has the finished work, and the next call continues there.
+If it is interrupted at any point, all finished work is kept, and the next call continues from there.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def interrupted(*_: object, **__: object) -> NoReturn:
 def captured(
     folder: Path, command: object, settings: object, open_store: Callable[[], Store], say: object, **more: Any
 ) -> Any:
-    """Replacement for ``capture``: ingest a copy of the sample trace under a new file name."""
+    """Stand-in for ``capture``, which would trace a job. It reads a copy of the sample trace as the run."""
     trace = folder / f"{more['run']}.trace.json"
     trace.write_bytes(TRACE.read_bytes())
     ingest([str(trace)], open_store(), run=more["run"])
@@ -60,7 +60,7 @@ def captured(
 
 @pytest.fixture
 def stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """Replace all stages of ``tune`` so that they need no job and no GPU. There is one setting to apply, tf32."""
+    """Replace all stages of ``tune`` by fakes that need no job and no GPU. The only change to apply is TF32."""
     setting = SimpleNamespace(action=SimpleNamespace(name="tf32"))
     monkeypatch.setattr(verb, "capture", partial(captured, tmp_path))
     monkeypatch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
@@ -125,7 +125,7 @@ def test_what_libraries_print_while_it_measures_is_in_a_file_and_counted(
 
 
 def without_kernels(folder: Path, *_: object, **more: Any) -> Any:
-    """Replacement for ``capture`` of a job on a CPU: the trace has no kernel, and no library logged a call."""
+    """Stand-in for ``capture``, as if it had traced a job on a CPU: the trace has no kernels, the libraries no log."""
     (folder / "trace_1.json").write_text('{"schemaVersion": 1, "traceEvents": []}', encoding="utf-8")
     return 0, ingest([str(folder / "trace_1.json")], _[2](), run=more["run"])  # type: ignore[operator]
 
@@ -166,9 +166,10 @@ def test_a_job_that_fails_names_the_verbs_that_go_on_from_its_logs(
 def planted(
     patch: pytest.MonkeyPatch, before: Tables, after: Tables, times: tuple[list[Units], list[Units]] | None = None
 ) -> None:
-    """Replace the stages of ``tune`` for a fake job.
+    """Replace the stages of ``tune`` by fakes that return the given data.
 
-    The job has these tables before and after the change, and these times of runs that took turns.
+    ``before`` and ``after`` are the tables of the job without and with the change. ``times`` are the step times of runs
+    that took turns.
     """
     patch.setattr(verb, "capture", lambda *x, **y: (0, []))
     patch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
@@ -180,10 +181,10 @@ def planted(
 
 
 def with_trials(tables: Tables, **ratios: float | str) -> Tables:
-    """Add to the tables the records of two processes that tried actions in the job.
+    """Add records to the tables, as if two processes of the job had tried changes of settings or of the model.
 
-    ``ratios`` maps an action (a change of settings or model) to its step time divided by the present step time, or to a
-    word that says how its trial ended.
+    ``ratios`` has for each change the time of a step with it, divided by the time without it, or a word that says how
+    the trial ended.
     """
     rows = []
     for name, ratio in ratios.items():
@@ -200,11 +201,10 @@ def with_trials(tables: Tables, **ratios: float | str) -> Tables:
 def test_what_was_measured_in_the_job_comes_first_and_is_applied(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """``tune`` applies the action that made the job faster in a trial, not the action that a replay prefers.
+    """``tune`` applies the change that made the real job faster, whatever the measurements of single calls predict.
 
-    By the replay alone it would apply ``cudnn_benchmark``, because its kernels take less time. But a trial in the job
-    showed that the job gets no faster with it. So ``channels_last`` is applied. An action is a change of the job's
-    settings or model.
+    By the measurements it would apply ``cudnn_benchmark``, because its kernels take less time. But when it was tried in
+    the job, the job got no faster. So ``channels_last`` is applied.
     """
     before = images("before", 1000, 1200, both=0.69)
     found = recommend(with_trials(before, channels_last=0.8, cudnn_benchmark=1.0), Settings())
@@ -257,9 +257,9 @@ def test_ctrl_c_in_a_trial_ends_it_with_what_goes_on(monkeypatch: pytest.MonkeyP
 
 
 def screen_of(said: list[str]) -> list[str]:
-    """Return the lines that ``tune`` prints last, after a check that they fit the screen.
+    """Return the lines that ``tune`` prints at the end.
 
-    There may be at most 15 lines of at most 100 columns.
+    Checks that they are at most 15 lines of at most 100 columns.
     """
     ending = said[next(i for i, x in enumerate(said) if x.startswith("tune: ")) :]
     assert len(ending) <= LINES
@@ -268,7 +268,10 @@ def screen_of(said: list[str]) -> list[str]:
 
 
 def applied(out: Path) -> dict[str, Any]:
-    """Return the names of actions that a written apply.py contains. The lines that need torch are left out."""
+    """Return the names of changes in a written ``apply.py``: {"CHOSEN": …, "ALONE": …}.
+
+    Only these two lines of the file are run, because the others need torch.
+    """
     lines = [x for x in (out / "apply.py").read_text().splitlines() if x.startswith(("CHOSEN = ", "ALONE = "))]
     found: dict[str, Any] = {}
     exec("\n".join(lines), found)
@@ -278,9 +281,9 @@ def applied(out: Path) -> dict[str, Any]:
 def images(
     run: str, us: float, wall: float, more: Mapping[str, Mapping[str, object]] | None = None, **solutions: float
 ) -> Tables:
-    """Return a job of convolutions.
+    """Return the tables of a job that consists of convolutions.
 
-    ``both`` is the time of channels_last together with benchmark, divided by the present time.
+    ``both`` is the time with channels_last and cudnn_benchmark together, divided by the time without them.
     """
     named = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored": 0.7} | {
         "torch:layout=NHWC,stored,benchmark": solutions["both"]
@@ -289,7 +292,7 @@ def images(
 
 
 def taken_back() -> tuple[list[Units], list[Units]]:
-    """Return times of runs that took turns and show no gain."""
+    """Return step times of two versions of a job that took turns, in which the change gains nothing."""
     return ([x for us in (1200, 1201, 1202) if (x := units(images("a", 1000, us, both=1.2))) is not None],) * 2
 
 
@@ -316,10 +319,10 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """After a change was kept, further changes are compared with the job that has this change.
+    """Once one change is kept, other changes are proposed only if they make the changed job still faster.
 
-    With both changes convolutions take 69 % of the time before, with one of them alone 60 %. So the second change would
-    make the job slower than it is with the first one (115 %), and it is not proposed.
+    Convolutions take 60 % of their time with one of two changes, and 69 % with both. So the second change would make
+    the job slower than it is with the first one (115 %), and it is not proposed.
     """
     planted(monkeypatch, images("before", 1000, 1200, both=0.69), images("after", 600, 800, both=0.69))
     said: list[str] = []
@@ -336,8 +339,7 @@ def test_a_change_that_the_step_does_not_show_is_neither_tried_nor_proposed(
 ) -> None:
     """A change whose effect on the step is too small to see is neither tried nor proposed.
 
-    A step takes 5 ms, but its kernels take only 100 µs. Changes of the program and a setting would save up to 50 µs of
-    this time.
+    A step takes 5 ms, but its kernels take only 100 µs. The changes would save up to 50 µs of this.
     """
     ratios = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored,benchmark": 0.5}
     kind, more = Kind(8, 100, 6, 100, wall=steady(5000)), {"trace": {"gpu_busy_us": 600, "gpu_window_us": 30_000}}
@@ -356,10 +358,10 @@ def test_a_change_that_the_step_does_not_show_is_neither_tried_nor_proposed(
 def test_what_is_left_is_of_one_state_which_is_that_of_what_was_kept(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """The proposals at the end all refer to the job with the changes that were kept.
+    """All proposals at the end refer to the same version of the job: the job with the changes that were kept.
 
-    Logs slow the host. With logs a step takes 1.5 ms before and 1.1 ms after the change. Without logs it takes 1.2 ms
-    before. In runs that took turns it takes 1.5 ms before and 1 ms after.
+    There are several times of a step to confuse, because logs slow the host. With logs it takes 1.5 ms before and 1.1
+    ms after the change, and without logs 1.2 ms before. In runs that took turns it takes 1.5 ms before and 1 ms after.
     """
     busy = {"gpu_window_us": 9000.0}
     alone = json.dumps({"count": 8, "traced": 0, "us": steady(1200)})
@@ -400,7 +402,7 @@ def test_a_change_that_contains_what_was_kept_and_pays_beside_it_is_left(
 def test_what_was_timed_without_what_is_kept_is_named(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """If a change was timed only without the kept change, the output names it and says that nobody timed both together.
+    """If another change was only measured without the kept change, the output says that both were not timed together.
 
     The setting ``cudnn_benchmark`` was kept. ``channels_last`` was timed only without it, and saved 30 % of 1 ms.
     """
@@ -418,9 +420,9 @@ RUNS = (("before", 1000), ("after", 600))
 
 
 def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
-    """A change that makes no step faster is removed again from the written files.
+    """A change that makes no step faster is removed from the written files again.
 
-    The steps in the traced runs got faster, but the steps in the runs that took turns did not.
+    The steps in the traced runs got faster, but the steps in runs that took turns did not.
     """
     planted(monkeypatch, *ENDINGS["not faster"])
     said: list[str] = []
@@ -436,9 +438,9 @@ def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch
 def test_files_of_no_known_saving_are_taken_back_too(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """Override files are removed again if the job gets no faster, even if their saving was never known.
+    """Override files (the user's choice of kernels) are removed again if the job gets no faster with them.
 
-    No log has the calls of the problem in the override files, so their saving in the job is unknown.
+    This is also true if nobody knows what they save. Here no log has the calls of the product in the files.
     """
     before, after = images("before", 1000, 2500, both=1.2), images("after", 1000, 2500, both=1.2)
     planted(monkeypatch, before, after)
@@ -461,7 +463,7 @@ def test_files_of_no_known_saving_are_taken_back_too(
 
 
 def script(log: Path, word: str, us: float, code: int = 0) -> list[str]:
-    """Return the command of a fake job that writes the list of its steps as a real observed job would."""
+    """Return the command of a fake job that writes the list of its steps as a real job under logparse does."""
     kind = {"count": 8, "traced": 0, "us": [us] * 8}
     held = json.dumps({"logparse_units": "optimizer", "tracing": "", "windows": 0, "kinds": {"a": kind}})
     text = f"echo {word} >> {log}; echo '{held}' > $LOGPARSE_TRACE_DIR/units_1.json; exit {code}"
@@ -480,9 +482,9 @@ def test_runs_go_by_turns_and_their_units_are_read(tmp_path: Path) -> None:
 
 
 def test_runs_that_decide_nothing_are_followed_by_more(tmp_path: Path) -> None:
-    """If the first runs of a comparison are undecided, more runs follow.
+    """If the first runs of two versions of a job do not decide which one is faster, more runs follow.
 
-    For both versions of the job half of the runs take 14 ms and the other half 10 ms.
+    For both versions, half of the runs take 14 ms and the other half 10 ms.
     """
     log, environ = tmp_path / "log", {"PATH": os.environ["PATH"]}
     log.touch()

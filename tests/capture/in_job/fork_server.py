@@ -1,6 +1,7 @@
-"""Run programs in child processes of a process that has imported torch once, with or without logparse's observer.
+"""Run programs in child processes, with or without logparse's observer (its code in a user's job).
 
-Reads one request per line from standard input, and answers each with the exit code::
+The children are forked from this process, which has imported torch once. It reads one request per line from standard
+input, and answers each with the exit code::
 
     {"program": "…/p.py", "folder": "…", "observer": "…/in_job", "environ": {"LOGPARSE_TRACE_DIR": "…"}}
 
@@ -47,7 +48,10 @@ def started(request: dict[str, Any]) -> int:
 
 
 def exit_code(request: dict[str, Any]) -> int:
-    """Run the program as Python does, until its threads and exit functions have ended. Return the exit code."""
+    """Run the requested program in this process, as Python would run it, and return its exit code.
+
+    The function waits for the program's threads and exit functions.
+    """
     program = request["program"]
     sys.argv, sys.path[0] = [program], os.path.dirname(program)
     os.environ.update(request["environ"])
@@ -72,7 +76,10 @@ def exit_code(request: dict[str, Any]) -> int:
 
 
 def ended(child: int) -> int | str:
-    """Wait for a child and return its exit code. A negative code is the signal that killed it."""
+    """Wait for a child process and return its exit code. A negative number is the signal that killed it.
+
+    If the child takes too long, it is killed, and the result is "timeout".
+    """
     until = time.monotonic() + _LIMIT_S
     while time.monotonic() < until:
         found, status = os.waitpid(child, os.WNOHANG)

@@ -1,6 +1,6 @@
-"""Run a program with and without logparse's observer, in child processes of one process that has imported torch.
+"""Run a program with and without logparse's observer, the code that counts, times and traces a job's steps.
 
-The observer is logparse's code in a user's job. It counts, times and traces the job's steps.
+The programs run in child processes of one process that has already imported torch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.capture.observing import Behaviour, behaviour_of
 
 @dataclass(frozen=True)
 class Ran:
-    """Behaviour of a program that ran, and the files that the observer wrote about it."""
+    """The visible behaviour of a program in one run, and the files that logparse's observer wrote about it."""
 
     behaviour: Behaviour
     units: list[dict[str, Any]] = field(default_factory=list)
@@ -26,10 +26,10 @@ class Ran:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return the number of steps of each sort (for example "optimizer"). Processes without steps are left out.
+        """Return the number of steps of each sort: {sort: number}, for example {"optimizer": 60}.
 
-        Dynamo starts such processes: the compile workers of PyTorch 2.8 import torch, and they find the observer in the
-        job's ``sys.path``.
+        Processes without steps are left out. For example, PyTorch 2.8 starts processes that compile code. They import
+        torch, so logparse's observer starts in them, too.
         """
         return {
             x["logparse_units"]: sum(kind["count"] for kind in x["kinds"].values()) for x in self.units if x["kinds"]
@@ -41,7 +41,7 @@ class Ran:
 
 
 class Server:
-    """A process that has imported torch, and runs programs in its child processes."""
+    """A process that has imported torch once, and runs programs in its child processes."""
 
     def __init__(self) -> None:
         program = str(Path(__file__).with_name("fork_server.py"))
@@ -59,7 +59,7 @@ class Server:
         return self._process.stdout.readline().strip()
 
     def run(self, program: Path, folder: Path, observed: bool, environ: dict[str, str]) -> Ran:
-        """Run a program in a new folder below ``folder``."""
+        """Run a program in a new folder below ``folder``, with or without logparse's observer."""
         here = folder / ("observed" if observed else "plain")
         (here / "cwd").mkdir(parents=True)
         logs = here / "logs"
@@ -85,7 +85,7 @@ class Server:
         return Ran(found, units, sorted(logs.glob("trace_*.json.gz")))
 
     def both(self, program: Path, folder: Path, **environ: str) -> tuple[Ran, Ran]:
-        """Run the program without the observer, then with it."""
+        """Run a program without logparse's observer, then with it. Returns both results."""
         return self.run(program, folder, False, environ), self.run(program, folder, True, environ)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Tests that the observer in a job traces the capture of each CUDA graph and notes when the graph is replayed.
+"""Tests that logparse's code in a job traces how CUDA graphs are captured, and notes when they are launched.
 
-A class imitates a GPU's graph.
+A class imitates the graphs of a GPU.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_captures_are_traced_up_to_a_bound(folder: Path) -> None:
-    """The observer traces at most a fixed number of captured graphs.
+    """In one job, logparse traces the capture of only a limited number of CUDA graphs.
 
-    A capture that failed has no trace. Neither has a capture during which the job's own profiler ran.
+    A capture that failed has no trace, and neither has a capture during which the job's own profiler ran.
     """
     traces = {int(x.name.partition("_g")[2].partition(".")[0]): x for x in (folder / "capture_traces").iterdir()}
     assert sorted(traces) == list(range(3, 18)), "fifteen, since the one that failed counts"

@@ -1,6 +1,6 @@
-"""Tests of whole jobs with logparse's observer in them, started as ``capture`` and ``tune`` do.
+"""Tests of whole jobs that logparse observes, started in the same way as by ``capture`` and ``tune``.
 
-They check the job's steps, the step times, and traces that last a given time.
+They check the counted steps, the step times, and traces that last a given time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ for number in range({{steps}}):
 
 
 def traced(folder: Path, steps: int) -> tuple[str, str]:
-    """Run a traced job of ``steps`` steps and return its output. Every fourth step has another size."""
+    """Run a job of ``steps`` steps with tracing, and return what it printed. Every fourth step has another size."""
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(folder), "LOGPARSE_TRACE_UNITS": "2"}
     return output_of([sys.executable, "-c", STEPS.format(steps=steps)], environ)
@@ -128,9 +128,10 @@ while time.monotonic() < end and not glob.glob(os.environ["LOGPARSE_TRACE_DIR"] 
 
 
 def test_a_window_of_time_begins_once_the_profiler_has_started(tmp_path: Path) -> None:
-    """A trace of a given length begins only when the profiler has started.
+    """If a trace shall last a given time, the time is counted from when the profiler is ready.
 
-    On a GPU, the profiler's first start takes seconds. Such traces once ended during that start and had no kernel.
+    On a GPU, the first start of the profiler takes seconds. In an earlier version, the time was over before the
+    profiler was ready, so that the trace had no kernel.
     """
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.5"}
@@ -162,9 +163,9 @@ print("ended")
 
 
 def test_a_window_of_time_never_begins_within_a_backward_pass(tmp_path: Path) -> None:
-    """A trace never begins during a backward pass.
+    """A trace never begins in the middle of a backward pass.
 
-    The profiler would then see only some operators. This once killed the job.
+    The profiler would then see only some of the operators. In an earlier version, this killed the job.
     """
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.2"}

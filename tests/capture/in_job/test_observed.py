@@ -1,6 +1,6 @@
-"""Tests that programs of every kind behave the same with logparse's observer, and that it counts their steps.
+"""Tests that programs behave the same with logparse's observer, and that the observer counts their steps.
 
-The first letter of a program's name tells its kind:
+The observer is logparse's code in a user's job. The first letter of a program's name tells its kind:
 
 * c: ``torch.compile``
 * d: export and graphs
@@ -556,7 +556,7 @@ UNITS = {
     "h_own_call": ("module", 12),
     "h_a_second_copy_of_the_observer": ("optimizer", 12),
 }
-"""For each program, the sort and number of steps that the observer must have counted. Each program here has a trace."""
+"""The sort and the number of steps that must be counted in each program. Each program here also gets a trace."""
 
 
 @pytest.fixture(scope="module")
@@ -667,7 +667,7 @@ def test_compiled_functions_alone_have_a_sentence(server: Server, tmp_path: Path
 
 
 def test_a_difference_is_found(server: Server, tmp_path: Path) -> None:
-    """The function ``differences``, on which the other tests rely, finds each kind of difference."""
+    """The function ``differences``, on which the other tests rely, notices every kind of difference."""
     program = tmp_path / "p.py"
     program.write_text(
         "import os, sys\nif 'LOGPARSE_TRACE_DIR' in os.environ:\n"
@@ -701,10 +701,10 @@ def test_a_job_under_a_python_profiler_sees_one_function_of_ours(server: Server,
 
 
 def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(server: Server, tmp_path: Path) -> None:
-    """If a job's steps begin late, they are still timed and traced.
+    """If the steps of a job begin late, they are still timed and traced.
 
-    If no step comes for some time, the observer begins a trace of a given length instead. On a GPU the first call takes
-    longer than that time. Once no step was timed after it.
+    If no step comes for some time, logparse traces the job for a given number of seconds instead. On a GPU the first
+    call may take longer than that. In an earlier version, no step was timed any more afterwards.
     """
     program = tmp_path / "p.py"
     program.write_text(
@@ -722,14 +722,13 @@ def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(s
 
 SHARED = Path(os.environ.get("LOGPARSE_PROGRAMS") or ROOT.parent / "shared" / "programs")
 SEEN_BY_PROFILERS = {"e07_cprofile", "e08_settrace"}
-"""Programs with Python's own profiler or tracer. Both see logparse's functions (docs/measurement.md)."""
+"""Programs that use Python's own profiler or tracer, which see logparse's functions, too (docs/measurement.md)."""
 TIMES_OF_ITS_OWN = {"i02_deepcopy_turns", "m_overhead"}
 """Programs that print times on standard error."""
 SAVES = {"b_jitload", "d03_export_first"}
-"""Programs whose saved files differ between a plain run and an observed run.
+"""Programs whose saved files differ between a run without logparse and a run with it.
 
-One file has the name of logparse's stack frame in its debug information (docs/measurement.md). The other file has the
-time.
+One file names a stack frame of logparse in its debug information (docs/measurement.md). The other file has the time.
 """
 
 

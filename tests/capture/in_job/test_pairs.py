@@ -1,6 +1,6 @@
-"""Tests of trials of an action in a job, without PyTorch.
+"""Tests of how a change is timed in a running job: by blocks of steps with and without it, in turns.
 
-They check the order of blocks with and without the action, the signed-rank interval, and when a trial ends.
+They check the order of the blocks, the interval of the gain, and when the timing ends. They need no PyTorch.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ UNIT_US = 50_000.0
 
 
 def brute_confidence(count: int, rank: int) -> float:
-    """Return the confidence (0 to 1) of the interval that leaves out the same number of averages at both ends.
+    """Return the confidence (0 to 1) of an interval for ``count`` values, by counting all combinations of signs.
 
-    There is one average per pair of ``count`` values (Walsh averages). In order of size, the interval reaches from the
-    ``rank``-th smallest to the ``rank``-th largest average. The function counts all combinations of signs.
+    The interval comes from the averages of all pairs of values (Walsh averages). In order of size, it reaches from the
+    ``rank``-th smallest to the ``rank``-th largest average.
     """
     below = 0
     for signs in itertools.product((0, 1), repeat=count):
@@ -57,11 +57,11 @@ def test_a_long_block_moves_the_interval_little() -> None:
 
 
 def states(comparison: Comparison, blocks: int, times: Callable[[Block], pairs.Times]) -> str:
-    """Return the states of the next blocks of steps in a trial of a change, one letter per block.
+    """Return the order of blocks of steps in which a change is timed, one letter per block.
 
     * A is a block without the change.
     * B is a block with the change.
-    * c is a control block, in which the change stays off.
+    * c is a control block, which is treated like B, but in which the change stays off.
     """
     out = ""
     for _ in range(blocks):
@@ -72,7 +72,10 @@ def states(comparison: Comparison, blocks: int, times: Callable[[Block], pairs.T
 
 
 def steady(ratio: float = 1.0, noise: Callable[[], float] = lambda: 0.0) -> Callable[[Block], pairs.Times]:
-    """Return a function that makes step times. With the tried change on, steps take ``ratio`` times as long."""
+    """Return a function that simulates the step times of a block in µs.
+
+    With the change on, steps take ``ratio`` times as long. ``noise`` returns a random log factor.
+    """
 
     def times(block: Block) -> pairs.Times:
         acts = block.on and not block.control
@@ -147,7 +150,10 @@ def test_units_that_are_never_alike_end_it() -> None:
 
 
 def run(ratio: float, noise: float, seed: int) -> tuple[Comparison, Interval]:
-    """Simulate a trial to its end. Single steps and whole blocks have the same noise."""
+    """Simulate timing a change until it is decided. Returns the comparison and the interval of the ratio.
+
+    The noise of single steps is as large as the noise that all steps of a block have in common.
+    """
     draw = random.Random(seed)
     comparison = Comparison(UNIT_US)
     while not comparison.done:
@@ -168,9 +174,9 @@ def test_what_is_clear_is_decided_soon_and_rightly(ratio: float, noise: float, m
 
 
 def test_no_effect_is_seldom_one() -> None:
-    """A change without effect is reported as a gain in at most 5 % of simulated trials.
+    """A change without any effect is reported as a gain in at most 5 % of simulated trials.
 
-    A trial checks several times whether the result is certain. The limit is for all checks together.
+    During a trial it is checked several times whether the result is certain. The 5 % are for all checks together.
     """
     wrong, count = 0, sized(100, 1000)
     for seed in range(count):

@@ -1,4 +1,4 @@
-"""Test of the profiler that the observer uses, without the rest of the observer."""
+"""Test of the profiler that logparse starts in a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ torch = pytest.importorskip("torch")
 
 
 def test_no_gpu_is_asked_for_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a GPU the profiler does not request CUDA, because a CUDA build of PyTorch would then warn in the job."""
+    """On a machine without a GPU, logparse's profiler does not ask for CUDA, because PyTorch would print a warning.
+
+    The job would not print this warning by itself. It comes from CUDA builds of PyTorch.
+    """
     from logparse.capture.in_job.logparse_in_job import ordinary, profiler
 
     profile = profiler.Profile()

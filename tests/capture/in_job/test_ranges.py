@@ -1,6 +1,6 @@
-"""Test that the observer finds open ranges of ``record_function`` without holding references to other objects.
+"""Test of how logparse's code in a job finds the ranges that the job has opened with ``record_function``.
 
-The test runs in a separate process, because torch takes two seconds and is no dependency of the tests.
+The test runs in a process of its own, because importing torch takes two seconds and tests need no torch otherwise.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ PROGRAM = """
 
 
 def test_ranges_are_found_without_a_reference_to_other_objects() -> None:
-    """While the observer searches for open ranges, it holds no reference to a tuple that is still being built.
+    """While logparse searches the job's memory for open ranges, it never refers to a tuple that is still being built.
 
-    If it did, ``tuple(generator)`` in another thread would raise SystemError.
+    Otherwise ``tuple(generator)`` in another thread would raise SystemError.
     """
     path = {"PYTHONPATH": str(with_overrides.FOLDER)}
     done = subprocess.run(

@@ -1,6 +1,6 @@
-"""Tests of trials of an action in a job with several ranks.
+"""Tests of trying a change of settings or of the model in a job with several ranks.
 
-All ranks switch the action after the same step, and a missing rank ends the trial.
+All ranks must switch the change on and off after the same step. If a rank is missing, the trial ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.capture.observing import ENVIRON
 
 
 class Store:
-    """Replacement, within one process, for the key-value store by which the ranks of a job communicate."""
+    """Stand-in, within one process, for the key-value store through which the ranks of a job communicate."""
 
     def __init__(self) -> None:
         self.held: dict[str, str] = {}
@@ -62,9 +62,9 @@ def test_every_rank_hears_all() -> None:
 
 
 def test_a_rank_that_does_not_come_ends_it_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a rank does not come, the trial ends for all ranks.
+    """If one rank does not reach a common step in time, the trial ends for all ranks.
 
-    The first rank that waits in vain decides for a rank that waits longer, and for the late rank.
+    The first rank that waited too long decides this, also for ranks that would wait longer and for the late rank.
     """
     monkeypatch.setattr(ranks, "_LATE_S", 0.0)
     store = Store()
@@ -212,14 +212,14 @@ note(torch.rand(3))
 print(rank, digest.hexdigest(), before)
 dist.destroy_process_group()
 """
-"""Program of two ranks. It prints a digest of all losses, gradients and parameters.
+"""Program of a job with two ranks. It prints a digest of all losses, gradients and parameters.
 
-It also prints how its parameters are sharded between two steps, whenever that has changed.
+Whenever the sharding of its parameters has changed between two steps, it prints the sharding, too.
 """
 
 
 def in_two_ranks(program: Path, folder: Path, environ: dict[str, str], *words: str) -> list[str]:
-    """Run a program as rank 0 and rank 1. Return both outputs."""
+    """Run a program twice at the same time, as rank 0 and rank 1. Returns what each rank printed."""
     both = [
         subprocess.Popen(
             [sys.executable, str(program), str(rank), str(folder / "store"), *words],
@@ -240,7 +240,10 @@ _OTHERS = ("fsdp2_within", "fsdp1", "ddp", "ddp_static", "ddp_static_within", "d
 
 
 def tried(kind: str, folder: Path) -> list[Record]:
-    """Run the job alone, then with a trial, check that both print the same, and return the records of both ranks."""
+    """Run a job of two ranks alone and then with a trial, and check that both runs print the same.
+
+    Returns the record that each rank made of the trial.
+    """
     pytest.importorskip("torch")
     program, plan = folder / "job.py", folder / "asked.json"
     program.write_text(WRAPPED)
@@ -256,9 +259,9 @@ def tried(kind: str, folder: Path) -> list[Record]:
     "kind", ["fsdp2", "fsdp1_orig", *(pytest.param(x, marks=pytest.mark.nightly) for x in _OTHERS)]
 )
 def test_a_sharded_call_is_compared_and_the_job_stays_as_it_was(tmp_path: Path, kind: str) -> None:
-    """A job with sharded parameters computes the same bits with and without a trial.
+    """A job with sharded parameters computes exactly the same bits with a trial as without it.
 
-    Its parameters are sharded as before, and the results with the action (a change of settings or model) are compared.
+    Its parameters remain sharded as before. The results with the tried change are compared with the results without it.
     """
     compared = "output" if "fsdp" in kind else "output and gradients"
     for record in tried(kind, tmp_path):
@@ -277,10 +280,10 @@ _FAILURES = [
 
 @pytest.mark.parametrize(("kind", "why"), _FAILURES)
 def test_a_repeat_that_fails_is_refused_in_all_ranks(tmp_path: Path, kind: str, why: str) -> None:
-    """If one rank cannot compare the results with an action, all ranks refuse the action.
+    """If one rank cannot compare the results with and without a change, all ranks refuse the change.
 
-    The repeated call raises an error in a block, or it returns no number in rank 1 alone. No rank repeats a further
-    call, in which it would wait for the other rank. An action is a change of the job's settings or model.
+    To compare, a call is repeated with the change. In one case the repeated call fails, in the other case it returns
+    NaN in rank 1 only. Then no rank repeats another call, because it would wait in vain for the other rank.
     """
     for record in tried(kind, tmp_path):
         (attention,) = record.seen
@@ -290,7 +293,7 @@ def test_a_repeat_that_fails_is_refused_in_all_ranks(tmp_path: Path, kind: str, 
 def test_two_ranks_switch_after_the_same_unit(tmp_path: Path) -> None:
     """Both ranks switch a setting on and off after the same steps.
 
-    They refuse a change of a model that DistributedDataParallel wraps.
+    They refuse to change a model that is already wrapped by DistributedDataParallel.
     """
     pytest.importorskip("torch")
     program, plan = tmp_path / "job.py", tmp_path / "asked.json"

@@ -1,6 +1,6 @@
-"""Tests of the comparison of results with and without an action.
+"""Tests of comparing a model's results with and without a change.
 
-A result that differs by rounding is accepted as the same. The result of a wrong formula is not.
+Results that differ only by rounding must be accepted as the same, and results of a wrong formula must be refused.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from logparse.capture.in_job.logparse_in_job.same_result import Comparison, NotR
 
 
 def compare(model: Any, inputs: tuple[Any, ...], change: Any, roundoff: float = 0.0, **kwargs: Any) -> Any:
-    """Compare the results of a model with its results after ``change(True)``. ``change(False)`` undoes the change."""
+    """Compare the results of a model before and after ``change(True)``. ``change(False)`` undoes the change."""
     call = call_of(model, inputs, kwargs)
     return Comparison(call, roundoff).compare(lambda: change(True), lambda: change(False))
 
 
 class Scaled(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """A model of linear layers in which the tests can set faults of any size: a factor, and another order of sums."""
+    """A model of linear layers in which tests can set faults of any size: a factor, or another order of the sums."""
 
     def __init__(self, depth: int = 4) -> None:
         super().__init__()
@@ -68,9 +68,9 @@ def test_what_an_action_claims_is_allowed() -> None:
 
 
 class Chaos(torch.nn.Module):
-    """A chaotic model (logistic map) in which each step doubles a difference.
+    """A chaotic model (logistic map), in which every step doubles the difference between two inputs.
 
-    If ``always`` is true, it does so in evaluation mode, too.
+    It does so only in training mode, unless ``always`` is true.
     """
 
     def __init__(self, always: bool) -> None:
@@ -141,9 +141,9 @@ def test_everything_is_as_it_was() -> None:
 
 
 def test_it_runs_as_the_job_does() -> None:
-    """The comparison calls the model as the job did: with autocast, without gradients, and with keyword arguments.
+    """To compare results, the model is called as the job called it, for example with autocast or without gradients.
 
-    It uses a copy of the input, which the job may change later.
+    The input is copied first, because the job may change it later.
     """
     model, x = Scaled(), torch.randn(8, 64)
     seen: list[Any] = []
@@ -189,7 +189,7 @@ def test_an_error_of_the_model_comes_through_with_the_action_off() -> None:
 
 
 class Remembers(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """A model whose call draws random numbers of Python and NumPy, and changes its own attributes."""
+    """A model that draws random numbers of Python and NumPy in each call, and changes its own attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -241,7 +241,7 @@ def test_checkpoints_that_forbid_gradients_of_a_repeat() -> None:
 
 
 class Functional(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """A model that computes with its child's parameters, and never calls the child."""
+    """A model that uses the parameters of its submodule without calling the submodule."""
 
     def __init__(self) -> None:
         super().__init__()

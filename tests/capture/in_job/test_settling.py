@@ -1,6 +1,6 @@
 """Tests of the rule that decides whether a job's step times have settled, so that the warm-up is over.
 
-They check its properties, compare it with a simple computation of its formula, and simulate times with fixed seeds.
+The rule is compared with a simple computation of its formula, and tried on simulated times with fixed seeds.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ LONG = 199
 SERIES = 300
 
 Course = Callable[[random.Random, int, int], float]
-"""A function that returns a step's time without noise, from the step's number and the number of steps."""
+"""A function that gives the time of a step without noise, from the number of the step and the number of all steps."""
 
 times = st.lists(st.floats(1e-3, 1e9), max_size=120)
 repeating = st.lists(st.integers(1, 6), min_size=LEAST, max_size=250)
-"""Random lists of times with many equal values.
+"""Random lists of times, many of them equal.
 
-They are for batches of times: in a list of 80 times or more, each batch has more than one time.
+Some lists have 80 times or more. The rule then takes the times in batches of at least two.
 """
 
 
 def by_the_formula(values: Sequence[float]) -> bool:
-    """Decide whether times have settled, by the literal definition in the docstring of ``settled``.
+    """Decide whether step times have settled by computing the formula in the docstring of ``settled`` literally.
 
-    The computation uses exact numbers.
+    Fractions are used, so that there is no rounding.
     """
     ranks = [
         Fraction(sum(other < value for other in values)) + Fraction(values.count(value) - 1, 2) for value in values
@@ -54,9 +54,9 @@ def by_the_formula(values: Sequence[float]) -> bool:
 
 
 def share(course: Course, count: int, noise: float = 0.02) -> float:
-    """Return the fraction of simulated series of step times that ``settled`` accepts.
+    """Return the fraction of simulated jobs whose step times are taken as settled.
 
-    Each series has ``count`` times: the time that ``course`` gives for the step, with lognormal noise.
+    Each job has ``count`` steps. ``course`` gives the time of each step, and lognormal noise is added.
     """
     source = random.Random(f"{count} {noise}")
     series = (

@@ -1,6 +1,6 @@
-"""Tests of logparse's code that runs when a job's Python starts, and of code that runs once the job imports torch.
+"""Tests of logparse's code that runs when a job's Python starts, and when the job imports torch.
 
-The torch in these tests is a small fake package.
+Here torch is a small fake package.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PACKAGE = FOLDER / "logparse_in_job"
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Return a job's environment variables, with a fake torch and a file that runs once this torch is imported."""
+    """Return environment variables with which a job finds a fake torch, and runs a file when it imports torch."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text(
         "import sys\nstate = 'plain'\nloader = type(__spec__.loader).__name__\n"
@@ -77,16 +77,16 @@ def test_a_torch_that_fails_to_import_fails_as_without_us(environ: dict[str, str
 
 
 def test_a_module_of_the_files_can_be_imported_by_its_name(environ: dict[str, str]) -> None:
-    """A file that logparse runs in the job is a module that can be imported by its name.
+    """If logparse runs a file in the job, the file is also a module that can be imported by its name.
 
-    Dynamo imports the module of a function that it compiles. So a function in such a file needs a module.
+    PyTorch's compiler (Dynamo) imports the module of each function that it compiles.
     """
     code = "import importlib, torch; print(importlib.import_module(torch.f.__module__).function is torch.f)"
     assert output_of(code, environ) == "True"
 
 
 def pythons() -> list[str]:
-    """Return the path of each Python of this machine from 2.7 on."""
+    """Return the paths of all Pythons on this machine, from version 2.7 on."""
     folders = sorted(Path.home().glob(".pyenv/versions/*/bin"))
     folders += [Path(x) for x in (*os.environ.get("PATH", "").split(os.pathsep), "/usr/bin") if x]
     found = {}
@@ -97,9 +97,9 @@ def pythons() -> list[str]:
 
 @pytest.mark.parametrize("python", pythons())
 def test_any_python_starts_as_without_us(python: str, environ: dict[str, str], tmp_path: Path) -> None:
-    """A Python of any version starts in the job as it would without logparse.
+    """Any Python that a job starts, of any version, works as it would without logparse.
 
-    A job may start another Python as a child process. This Python must find all of its own modules and print nothing.
+    It must find all of its own modules and print nothing.
     """
     code = "import sys; print(sys.modules['sitecustomize'].__file__)"
     assert output_of(code, environ, python).endswith(("sitecustomize.py", "sitecustomize.pyc"))
@@ -118,10 +118,10 @@ def test_any_python_starts_as_without_us(python: str, environ: dict[str, str], t
 
 @pytest.mark.parametrize("python", [sys.executable, *pythons()])
 def test_a_python_that_starts_imports_little_for_us(python: str, environ: dict[str, str], tmp_path: Path) -> None:
-    """Each Python that starts in the job imports only very few modules for logparse.
+    """A Python that starts in the job imports only very few modules for logparse.
 
-    Every child process of the job needs time for these imports, even a child without torch. ``typing`` alone took
-    longer than all of the present imports.
+    Every child process of the job needs time for these imports, even if it does not use torch. ``typing`` alone would
+    take longer than all of them.
     """
     code = "import sys; print(' '.join(sys.modules))"
     plain = set(output_of(code, {**environ, "PYTHONPATH": str(tmp_path)}, python).split())
@@ -137,9 +137,9 @@ def test_the_package_is_written_for_the_oldest_python_that_has_a_pytorch_of_ours
 
 
 def test_the_package_imports_nothing_of_ours_and_nothing_but_torch() -> None:
-    """The code in the job imports only torch and Python's standard library.
+    """logparse's code in a user's job imports only torch and Python's standard library.
 
-    The job's Python may have no other package.
+    The job's Python may have no other packages.
     """
     known = {"torch", "logparse_in_job", "sitecustomize", *sys.stdlib_module_names}
     for path in [*PACKAGE.glob("*.py"), FOLDER / "sitecustomize.py", FOLDER / "trace_units.py"]:

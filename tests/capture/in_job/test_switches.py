@@ -1,6 +1,7 @@
-"""Tests of switches, which turn an action on and off in a running job.
+"""Tests of switching a change of settings or of the model on and off in a running job.
 
-If the switch is on, the model is as ``apply.py`` makes it. If it is off, the model is as before, to the last bit.
+While it is on, the model must be the same as after ``apply.py``. After it is off, the model must be as before, to the
+last bit.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ ROOT = Path(__file__).parents[3]
 
 
 class NewGELUActivation(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """A GELU that is written out, with the name that the library transformers gives it."""
+    """A GELU that is computed by single operators. It has the name of the class in the library transformers."""
 
     def forward(self, x: Any) -> Any:
         return 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
 
 
 class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """A model with convolutions on images, tied embeddings of an odd vocabulary, and activations of each form."""
+    """A model with convolutions on images, an embedding of odd size with shared weights, and several activations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,14 +70,11 @@ CHANGES: Mapping[str, tuple[tuple[Python, ...], str]] = {
     "fused_epilogue": ((Python("model = fuse_epilogues(model, ('tanh',))"),), "epilogue"),
     "fused_gelu_tanh": ((Python("model = fuse_epilogues(model, ('none', 'tanh'))"),), "epilogue"),
 }
-"""For each action, the lines of ``apply.py`` that change a model, and the module with the needed definitions.
-
-An action is a change of the job's settings or model.
-"""
+"""For each change, the lines of ``apply.py`` that change a model, and the module with the needed definitions."""
 
 
 def trained(steps: int = 2) -> tuple[Any, Any]:
-    """Return a model and its optimizer after some steps, with gradients and optimizer state."""
+    """Return a model and its optimizer after some training steps, with gradients and optimizer state."""
     torch.manual_seed(0)
     net = Net()
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
@@ -96,7 +94,10 @@ def step(net: Any, optimizer: Any) -> float:
 
 
 def look(net: Any, optimizer: Any) -> dict[str, Any]:
-    """Return everything that can be seen of a model and its optimizer: objects, bytes, layouts, hooks, attributes."""
+    """Return everything that can be seen of a model and its optimizer.
+
+    These are the identities of objects, bytes, memory layouts, hooks and attributes.
+    """
     found: dict[str, Any] = {}
 
     def tensor(name: str, x: Any) -> None:
@@ -119,7 +120,7 @@ def look(net: Any, optimizer: Any) -> dict[str, Any]:
 
 
 def applied(name: str, net: Any, folder: Path) -> Any:
-    """Return the model as ``apply.py`` changes it."""
+    """Return the model after a generated ``apply.py`` changed it."""
     lines, of = CHANGES[name]
     action = next(x for x in ACTIONS if x.name == name)
     application = Application(line="", model=lines, helpers=(definitions(of),))
@@ -133,7 +134,10 @@ def applied(name: str, net: Any, folder: Path) -> Any:
 
 
 def form(net: Any) -> dict[str, Any]:
-    """Return the structure of a model, without the identities of objects, which differ between copies."""
+    """Return the structure of a model: classes, attributes, hooks and parameters.
+
+    The identities of objects are left out, because they differ between copies of a model.
+    """
     out: dict[str, Any] = {}
     for name, x in net.named_modules():
         hooks = [[getattr(h, "__name__", type(h).__name__) for h in getattr(x, k).values()]
@@ -161,9 +165,9 @@ def test_on_is_what_apply_does_and_off_restores_every_bit(name: str, tmp_path: P
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_model_that_trains_while_it_is_on_keeps_what_it_learned(name: str) -> None:
-    """A model that trains while an action is switched on and off learns the same as a model without switches.
+    """A model learns the same if a change is switched on and off during the training.
 
-    The losses and the final parameters are equal up to rounding. An action is a change of the job's settings or model.
+    The losses and the final parameters are equal up to rounding.
     """
     plain, of_plain = trained()
     net, optimizer = trained()
@@ -201,9 +205,9 @@ def test_the_optimizer_has_the_layout_of_its_parameters_while_it_is_on() -> None
 
 
 def test_what_the_job_does_meanwhile_stays() -> None:
-    """Changes that the job makes while an action (a change of settings or model) is on stay after the action is off.
+    """If the job itself changes its model while a logparse change is on, this stays after the change is off.
 
-    These are the job's own hooks, the mode (training or evaluation) of modules that the action had replaced, and new
+    Examples are the job's own hooks, the mode (training or evaluation) of modules that logparse had replaced, and new
     optimizer state.
     """
     net, _ = trained()
@@ -260,7 +264,7 @@ def test_what_cannot_be_switched_is_refused_with_nothing_changed(name: str, net:
 
 
 def held(how: Any) -> Any:
-    """Return a model whose weights another object of the job uses, too."""
+    """Return a model whose weights are also used by another object of the job."""
     net = Net()
     net.held = SimpleNamespace(by=how(net))
     return net
@@ -293,7 +297,7 @@ def test_parameters_that_something_else_uses_are_refused(name: str, net: Any, wh
 
 
 class Grams(torch.optim.SGD):  # type: ignore[misc, name-defined]
-    """An optimizer that keeps matrices of another size than the parameters, as SOAP does."""
+    """An optimizer that keeps matrices of another size than the parameters, as the optimizer SOAP does."""
 
     def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
@@ -340,9 +344,9 @@ def test_padding_leaves_other_optimizers_alone() -> None:
 
 
 def test_the_node_of_a_gradient_is_made_anew_and_hooks_of_the_parameter_stay() -> None:
-    """A gradient gets the right size after each switch, and the parameter's hooks are still called.
+    """After a parameter changed its size, its gradient has the right size, and the parameter's hooks are still called.
 
-    A loss that the job keeps refers to the autograd node that accumulated the gradient of the former size.
+    A loss that the job keeps refers to the autograd node that added up gradients of the former size.
     """
     net, seen = torch.nn.Linear(4, 300), []
     net.weight.register_hook(lambda gradient: seen.append("before"))
@@ -378,7 +382,7 @@ def test_a_graph_of_the_present_size_hinders_the_way_back() -> None:
 
 
 def several(switch: Any) -> Several:
-    """Return a combination of switches in which this switch is on."""
+    """Return a combination of changes in which this change is switched on."""
     found = Several([switch])
     found._on.append(switch)
     return found
@@ -398,7 +402,7 @@ def test_of_several_none_is_on_where_one_is_refused() -> None:
 
 @pytest.fixture
 def flags() -> Iterator[list[Any]]:
-    """Return PyTorch's settings that switches change. The fixture restores them after the test."""
+    """Return the PyTorch settings that logparse may change. They are restored after the test."""
     known = [
         settings.Flag("backends.cuda.matmul.allow_tf32"),
         settings.Flag("backends.cudnn.benchmark"),
@@ -429,9 +433,9 @@ def test_a_setting_is_what_apply_sets(
 
 
 def test_a_search_of_plans_is_not_tried_after_its_convolutions_have_run() -> None:
-    """The setting ``cudnn.benchmark`` is not tried alone in a running job, because it would change nothing there.
+    """The setting ``cudnn.benchmark`` is not tried alone in a running job, because it would change nothing.
 
-    PyTorch keeps the plan of each convolution that has run in the thread.
+    For each convolution that has run, PyTorch keeps the plan (kernel with settings) that it used.
     """
     assert "cudnn_benchmark" not in NAMES
     assert not fits("channels_last_benchmark", ["tf32", "channels_last"])
@@ -441,9 +445,10 @@ def test_a_search_of_plans_is_not_tried_after_its_convolutions_have_run() -> Non
 
 
 def test_a_search_of_solvers_is_not_tried_on_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On ROCm ``cudnn.benchmark`` is not tried in a running job, not even together with channels_last.
+    """On ROCm the setting ``cudnn.benchmark`` is never tried in a running job, not even together with channels_last.
 
-    PyTorch's cache of MIOpen's solvers may have one entry for both layouts (``Conv_miopen.cpp``).
+    PyTorch remembers MIOpen's solver for each convolution, and may do so only once for both layouts
+    (``Conv_miopen.cpp``).
     """
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.version, "hip", "7.2")
@@ -495,7 +500,7 @@ def test_the_kernel_of_a_cpu_is_forbidden_and_allowed_again() -> None:
 
 
 class FakeTunable(SimpleNamespace):
-    """Replacement for the state of PyTorch's TunableOp, without a GPU."""
+    """Stand-in for PyTorch's TunableOp and its settings, without a GPU."""
 
     def __init__(self, takes: bool = True, on: bool = False) -> None:
         super().__init__(read=[], on=on, tuning=True, takes=takes)
@@ -587,9 +592,9 @@ def test_every_action_can_be_switched() -> None:
 
 
 def test_apply_holds_definitions_that_need_torch_alone() -> None:
-    """The modules of ``changes`` import only torch and a few standard modules, and no two define the same name.
+    """The modules in ``changes`` import only torch and a few standard modules, and do not use the same name twice.
 
-    All of them are copied into the one module ``apply.py``.
+    Their code is copied into a single module, the generated ``apply.py``.
     """
     names: list[str] = []
     template = (ROOT / "analyzers/recommend/assets/apply.py.in").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Tests of trials of actions in small programs.
+"""Tests of trying changes of settings or of the model in a running program ("trials").
 
-They check which actions are tried, for which reasons a trial ends, and that no action stays on.
+They check which changes are tried, why a trial ends, and that no change stays on afterwards.
 """
 
 from __future__ import annotations
@@ -70,13 +70,16 @@ def state():
     return [x.stride() for x in kept if x is not None], len(model._forward_pre_hooks)
 
 """
-"""Beginning of a job whose steps take half the time in channels_last. Each test appends the rest of its job."""
+"""Beginning of a job whose steps take half the time if its model is in channels_last.
+
+Tests append the rest of the job.
+"""
 PLAIN = "([(27, 9, 3, 1), (27, 9, 3, 1), (27, 9, 3, 1)], 0)"
 
 
 @dataclass(frozen=True)
 class Ran:
-    """Behaviour of a program without and with a trial, and the records and notes of the trial."""
+    """The visible behaviour of a program without and with a trial, and the records and notes of the trial."""
 
     plain: Behaviour
     tried: Behaviour
@@ -161,10 +164,9 @@ def test_another_result_is_not_offered(run: Any) -> None:
 
 @pytest.mark.parametrize(("by", "ended"), [("1 / is_on()", "refused"), ("1 / (not is_on())", "differs")])
 def test_a_result_that_is_not_finite_is_no_same_result(by: str, ended: str, run: Any) -> None:
-    """If the model returns infinite numbers or NaN with or without the action, the action is not accepted.
+    """If a model returns NaN or infinity, a change of it is not accepted, because the results cannot be compared.
 
-    In the first case the numbers are not finite without the action, in the second case with it. An action is a change
-    of the job's settings or model.
+    In the first case the numbers are not finite without the change, in the second case with it.
     """
     ran = run(
         "forward = Net.forward\n"
@@ -180,9 +182,10 @@ def test_a_result_that_is_not_finite_is_no_same_result(by: str, ended: str, run:
 
 
 def test_dropout_does_not_make_a_result_another(run: Any) -> None:
-    """Dropout in the model does not make the comparison of results fail.
+    """Dropout in the model does not make the results with a change look wrong.
 
-    The random mask of a dropout depends on the layout. So results are then compared in evaluation mode.
+    The random mask of a dropout depends on the memory layout. So results are compared in evaluation mode if there is a
+    dropout.
     """
     ran = run("model.insert(1, torch.nn.Dropout(0.5))\nfor _ in range(80): step()\nprint(is_on())", "channels_last")
     assert ran.one.seen[0].same is not None
@@ -241,11 +244,10 @@ def test_an_exception_while_it_is_on_reaches_the_job_with_nothing_switched(
 
 
 def test_an_exception_outside_of_modules_is_named_and_stays_the_job_s(tmp_path: Path) -> None:
-    """If the job fails because of an action, the trial ends as "broken" with the job's own exception as the reason.
+    """If a change makes the job fail, its trial is recorded as "broken", with the job's own exception as the reason.
 
-    The action changes the strides of the parameters, and the job raises an exception because of that. Python prints the
-    reason of a process's end only if the program is the whole process. An action is a change of the job's settings or
-    model.
+    Here the change alters the strides of the parameters, and the job raises an exception because of that. The program
+    runs in a process of its own, because Python prints the exception only at the end of the process.
     """
     program, plan = tmp_path / "job.py", tmp_path / "asked.json"
     check = "    assert model[0].weight.is_contiguous(), 'the layout'"
@@ -343,9 +345,9 @@ def test_a_copy_of_another_module_does_not_interrupt_a_trial(run: Any) -> None:
 
 
 def test_a_module_is_pickled_as_without_a_trial(run: Any) -> None:
-    """During a trial a module is pickled as without it: with the same bytes, tracebacks and warnings.
+    """During a trial, pickling a module gives the same bytes, tracebacks and warnings as without a trial.
 
-    The module's own methods for pickling are called.
+    If the module has methods of its own for pickling, they are called.
     """
     ran = run(
         "import copy, pickle, traceback, warnings\n"
@@ -379,7 +381,7 @@ def took():
 
 
 """
-"""Beginning of a job with a layer of 300 outputs. Its steps take half the time while this layer is padded."""
+"""Beginning of a job with a layer of 300 outputs. Its steps take half the time while the layer is padded."""
 SIZES = "print([[tuple(y.shape) for y in (x, x.grad)] for x in model.parameters()], len(model[4]._forward_hooks))"
 
 
@@ -399,9 +401,9 @@ def test_a_state_is_loaded_into_the_sizes_of_the_job(run: Any) -> None:
 
 
 def test_a_loss_that_outlives_its_unit(run: Any) -> None:
-    """A job that keeps a loss after its step works with a trial that changes the size of a parameter.
+    """A trial that changes the size of a parameter works even if the job keeps the loss of an earlier step.
 
-    The graph of the loss refers to the node that accumulates a gradient of the former size.
+    The kept loss refers to an autograd node that adds up gradients of the former size.
     """
     ran = run(
         f"{ODD}for _ in range(150):\n    loss = model(images).square().mean()\n    loss.backward()\n"
@@ -413,10 +415,9 @@ def test_a_loss_that_outlives_its_unit(run: Any) -> None:
 
 
 def test_a_state_read_between_forward_and_backward(run: Any) -> None:
-    """If the job reads its state between forward and backward while an action is on, the trial ends with a reason.
+    """If the job reads its state between forward and backward while a change is on, the trial ends.
 
-    The padded rows could not be removed without an error in the job's next backward pass. An action is a change of the
-    job's settings or model.
+    The record states this reason. The padded rows cannot be removed then, because the job's backward pass would fail.
     """
     ran = run(
         f"{ODD}for number in range(150):\n    loss = model(images).square().mean()\n"
@@ -441,7 +442,7 @@ def test_a_state_read_in_another_thread(run: Any) -> None:
 
 
 def test_a_checkpoint_that_another_thread_writes(run: Any) -> None:
-    """If another thread writes a checkpoint during a call of a module, nothing is switched within the call.
+    """If another thread writes a checkpoint while a module is called, the change is not switched during the call.
 
     The main thread has read the state before.
     """
@@ -575,9 +576,9 @@ def test_an_input_with_tensors_that_the_job_has_computed(run: Any) -> None:
 
 
 def test_what_was_asked_for_is_gone(server: Server, tmp_path: Path) -> None:
-    """A job runs normally if the file with the request for a trial no longer exists.
+    """If the file that asks for a trial no longer exists, the job runs as usual.
 
-    A process may outlive the trial that started it.
+    A process may live longer than the trial that started it.
     """
     program = tmp_path / "job.py"
     program.write_text(PROGRAM + "for _ in range(30): step()\nprint(state())")

@@ -1,4 +1,4 @@
-"""Tests of which steps a job has, and of when some of them are traced. They need no PyTorch."""
+"""Tests of how logparse finds a job's steps, and of when it traces some of them. They need no PyTorch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ def series_of(count: int, us: float = 1.0, name: str = "a") -> Series:
 
 
 def test_units_settle_by_their_kinds() -> None:
-    """The step times of each kind (for example each batch size) settle separately.
+    """Each kind of step, such as a batch size, is checked separately for whether its times have settled.
 
-    A server with several batch sizes once got no trace in 84 requests, because the times of different sizes differ.
+    In an earlier version, a server with several batch sizes got no trace in 84 requests, because the times of different
+    sizes differ.
     """
     series = series_of(35, 1.0, "1")
     for _ in range(25):
@@ -78,7 +79,7 @@ def test_what_is_gone_leads_no_more() -> None:
 
 
 def windows_of(units: int, plan: Windows) -> list[tuple[int, int]]:
-    """Return the number of each trace that the plan makes, and the step after which the trace begins.
+    """Return the traces that the plan makes in a job of ``units`` steps, as (number of the trace, step before it).
 
     A trace ends when its steps are done.
     """
@@ -144,10 +145,10 @@ class Store(dict[str, bytes]):
 
 
 def test_ranks_trace_the_same_units_however_far_ahead_a_host_is() -> None:
-    """All ranks trace the same steps, even if one rank's host is some steps ahead.
+    """All ranks of a job trace the same steps, even if the host of one rank is some steps ahead.
 
-    A rank that was four steps ahead once traced later steps than its neighbour, and waited for its neighbour's
-    profiler.
+    In an earlier version, a rank that was four steps ahead traced later steps than its neighbour, and then waited for
+    the neighbour's profiler.
     """
     store = Store()
 
