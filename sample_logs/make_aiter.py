@@ -1,7 +1,7 @@
-"""Make ``sample_logs/aiter/``. Run it from anywhere; the files are always the same.
+"""Write the sample logs in ``sample_logs/aiter/``. Run it from any folder; the files are always the same.
 
-It writes aiter's log lines from the writer's source (see the folder's README). It imports nothing of logparse, so that
-the samples are evidence independent of the reader.
+The log lines are made from aiter's source code (see the folder's README). Nothing of logparse is imported, so that a
+mistake in logparse's reader cannot be in the samples, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BF16 = "torch.bfloat16"
 
 
 def bf16(m: int, n: int, k: int, otype: str = BF16, bias: bool = False) -> str:
-    """Return the log text of aiter about a 16-bit matrix product, as ``tuned_gemm.py`` prints it."""
+    """Return the beginning of an aiter log line about a 16-bit matrix product, as ``tuned_gemm.py`` prints it."""
     return (
         f"[aiter] shape is M:{m}, N:{n}, K:{k} dtype='{BF16}' otype='{otype}' bias={bias}, scaleAB=False,"
         " bpreshuffle=False"
@@ -22,14 +22,14 @@ def bf16(m: int, n: int, k: int, otype: str = BF16, bias: bool = False) -> str:
 
 
 def miss(shape: str, table: str, used: str = "") -> str:
-    """Return the log line of a look-up that found no tuned kernel."""
+    """Return the log line that aiter prints if a tuned table has no kernel for a shape."""
     return f"{shape}, not found tuned config in {CONFIGS}/{table}_tuned_gemm.csv, will use default config!{used}"
 
 
 def hit(m: int, padded: int, n: int, k: int, kernel: str) -> str:
-    """Return the log line of a look-up that found a row in the 16-bit table.
+    """Return the log line that aiter prints if its 16-bit table has a kernel for a shape.
 
-    aiter prints it with AITER_LOG_TUNED_CONFIG=1.
+    aiter prints it only with AITER_LOG_TUNED_CONFIG=1.
     """
     return (
         f"{bf16(m, n, k)} found padded_M: {padded}, N:{n}, K:{k} is tuned on cu_num = 304 in"
@@ -38,7 +38,7 @@ def hit(m: int, padded: int, n: int, k: int, kernel: str) -> str:
 
 
 def server() -> list[str]:
-    """Return the log lines of a server with two worker processes."""
+    """Return the log lines of an inference server with two worker processes that use aiter."""
     one, two = "(Worker_TP0_EP0 pid=4242) ", "(Worker_TP1_EP1 pid=4243) "
     scaled = "[aiter] shape is M:{}, N:1536, K:7168"
     torch = " using torch solution:0"
@@ -76,7 +76,7 @@ KEY = "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,
 
 
 def fused_moe() -> dict[str, list[str]]:
-    """Return two tables for fused MoE: tuned kernels, with a row that is cut off, and shapes to be tuned."""
+    """Return two tables for fused MoE: one of tuned kernels, whose last row is cut off, and one of shapes to tune."""
     fp8 = "torch.float8_e4m3fnuz"
     shape = f"5120,1536,16,4,ActivationType.Silu,{BF16},{fp8},{fp8},QuantType.per_Token,1,0"
     run = "block_m,ksplit,us1,kernelName1,err1,us2,kernelName2,err2,us,run_1stage,tflops,bw,_tag"

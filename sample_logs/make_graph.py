@@ -1,7 +1,7 @@
-"""Make ``sample_logs/graph/``. Run it from anywhere; the files are always the same.
+"""Write the sample traces in ``sample_logs/graph/``. Run it from any folder; the files are always the same.
 
-The samples show a server's decode step as one HIP graph: a trace of the capture, and a trace of replays.  The script
-writes the profiler's spelling from its documentation, and imports nothing of logparse.
+A server runs its decode step as a HIP graph. One trace shows how the graph is captured, the other one how it is
+launched. The events follow the profiler's documentation. Nothing of logparse is imported.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ HEADER = {
 
 
 def operator(id: int, start: float, name: str, dims: list[Any], strides: list[Any]) -> dict[str, Any]:
-    """Return the trace event of an operator (``cpu_op``) with its recorded inputs."""
+    """Return the trace event of a PyTorch operator (``cpu_op``) with the sizes and strides of its inputs."""
     args = {"External id": id, "Concrete Inputs": [""] * len(dims), "Input type": [BF16] * len(dims)}
     args |= {"Input Strides": strides, "Input Dims": dims}
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": PID, "tid": PID, "ts": start, "dur": 9.0, "args": args}
 
 
 def runtime(name: str, start: float, **args: Any) -> dict[str, Any]:
-    """Return the trace event of a call of the HIP runtime."""
+    """Return the trace event of a call of a function of the HIP runtime."""
     common = {"ph": "X", "cat": "cuda_runtime", "name": name, "pid": PID, "tid": PID, "ts": start, "dur": 2.0}
     return {**common, "args": args}
 
@@ -39,13 +39,13 @@ def runtime(name: str, start: float, **args: Any) -> dict[str, Any]:
 def launch(name: str, start: float, id: int, kernel: str) -> dict[str, Any]:
     """Return the trace event of a kernel launch while a graph is captured.
 
-    It names the kernel, which does not run yet.
+    The event names the kernel, but the kernel does not run yet.
     """
     return runtime(name, start, **{"External id": id, "kernel": kernel, "correlation": id})
 
 
 def captured(rows: int, at: float, id: int) -> list[dict[str, Any]]:
-    """Return the trace events of capturing a graph: two layers for a batch of ``rows`` rows."""
+    """Return the trace events of capturing a graph with two layers, for a batch of ``rows`` rows."""
     out = [runtime("hipStreamBeginCapture", at, cid=219, correlation=id)]
     for layer in range(2):
         first, start = id + 10 * layer, at + 10 + 100 * layer
@@ -60,7 +60,7 @@ def captured(rows: int, at: float, id: int) -> list[dict[str, Any]]:
 
 
 def replay(at: float, correlation: int, us: list[float], names: list[str]) -> list[dict[str, Any]]:
-    """Return the trace events of launching a captured graph once, with its kernels."""
+    """Return the trace events of launching a captured graph once: the launch, and kernels with these times in µs."""
     out = [runtime("hipGraphLaunch", at, cid=215, correlation=correlation)]
     for place, (name, time) in enumerate(zip(names, us, strict=True)):
         args = {"device": 0, "stream": 3, "correlation": correlation, "kind": "Dispatch Task"}

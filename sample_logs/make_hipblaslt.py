@@ -1,7 +1,7 @@
-"""Make ``sample_logs/hipblaslt/``. Run it from anywhere; the files are always the same.
+"""Write the sample logs in ``sample_logs/hipblaslt/``. Run it from any folder; the files are always the same.
 
-It writes the grammar of hipBLASLt's logs from its own understanding.  It imports nothing of logparse, so that the
-samples are evidence independent of the readers.  ``sample_logs/hipblaslt/README.md`` describes each file.
+Nothing of logparse is imported, so that a mistake in logparse's readers cannot be in the samples, too.
+``sample_logs/hipblaslt/README.md`` describes each file.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LOG_TYPES = {"bf16_r": "R_16BF", "f16_r": "R_16F", "f32_r": "R_32F", "f8_r": "R_
 class Gemm:
     """One matrix product of the sample job.
 
-    ``pick`` and ``pick_us`` are the solution that the library chose and its time in µs.  ``best`` and ``best_us`` are
-    the best solution that tuning found.
+    * ``pick`` and ``pick_us`` are the kernel that the library chose and its time in µs.
+    * ``best`` and ``best_us`` are the fastest kernel that tuning found, and its time.
     """
 
     ta: str
@@ -87,9 +87,9 @@ EPILOGUES = {
 
 
 def bench_line(g: Gemm, form: str = "7.0", index: int | None = None) -> str:
-    """Return the hipblaslt-bench command that hipBLASLt logs when it launches this product.
+    """Return the hipblaslt-bench command that hipBLASLt logs when it computes this product.
 
-    ``form`` is the version whose spelling is used.
+    ``form`` is the ROCm version whose spelling is used.
     """
     gradient, use_e, source, activation = EPILOGUES[g.epilogue]
     bias_type = g.dtype if source else "f32_r"
@@ -131,7 +131,7 @@ def prefix(layer: str, function: str, second: int = 0) -> str:
 
 
 def trace_line(g: Gemm, second: int = 0) -> str:
-    """Return the Trace line that hipBLASLt logs for this product, with a trailing blank as in the library."""
+    """Return the Trace line that hipBLASLt logs for this product. It ends with a blank, as in the library."""
     rows = (g.ld[0], g.ld[1], g.m, g.m)
     layouts = []
     for row, col, ld, stride in zip(rows, g.cols, g.ld, g.strides, strict=True):
@@ -180,7 +180,7 @@ def profile_line(g: Gemm, extended: bool = False, broken: bool = False) -> str:
 
 
 def grouped_lines() -> tuple[str, str]:
-    """Return the bench line and the profile record of one grouped GEMM, as a mixture of experts calls it."""
+    """Return the bench line and the profile line for one grouped product, as a mixture of experts computes it."""
     sizes = ((1408, 384, 2048), (1408, 96, 2048), (1408, 1024, 2048))
     unbatched = "--stride_a 0 --stride_b 0 --stride_c 0 --stride_d 0"
     inner = "".join(f" -m {m} -n {n} -k {k} --lda {k} --ldb {k} --ldc {m} --ldd {m}  {unbatched} " for m, n, k in sizes)
@@ -206,9 +206,10 @@ COLUMNS = (
 
 
 def cells(g: Gemm, us: float, aux: bool = True) -> str:
-    """Return the values of a result row: the values for COLUMNS, then rotating buffer, Gflops, GB/s (2^30) and µs.
+    """Return the values of a result row, separated by commas.
 
-    With ``aux`` the row has the column ``aux_type`` as well.
+    They are the values of COLUMNS, then the rotating buffer, Gflops, GB/s (2^30) and µs. With ``aux`` there is also a
+    value for the column ``aux_type``.
     """
     strides = [ld * cols for ld, cols in zip(g.ld, g.cols, strict=True)]
     a, b, c, d = zip(g.ld, strides, strict=True)
@@ -254,9 +255,9 @@ def kernel_info(g: Gemm, index: int) -> list[str]:
 
 
 def tuning_files() -> tuple[str, str]:
-    """Return the tuned solutions as two tuning files: in the layout of ROCm 6.4, and in the layout of ROCm 7.0.
+    """Return the tuned kernels as two tuning files: in the layout of ROCm 6.4, and in the layout of ROCm 7.0.
 
-    The first has 37 values per row.  The second has a line of column names before each row.
+    The first file has 37 values per row. The second one has a line of column names before each row.
     """
     first = f"Git Version: {REVISION}\n"
     old = "".join(f"    {cells(g, g.best_us, aux=False)},{g.best},{ARCH},{CUS}\n" for g in JOB)
@@ -280,7 +281,8 @@ def preamble() -> list[str]:
 def launches(rank: int) -> str:
     """Return what one rank of the job writes to standard error.
 
-    First come lines of the launch script that state the library's build, then one line per launch, layer by layer.
+    Lines of the launch script come first and state the library's build. Then there is a line per product, layer by
+    layer.
     """
     out = [*preamble(), f"rank {rank}: 1 step of 4 layers"]
     for turn in range(max(g.calls for g in JOB)):
@@ -329,9 +331,9 @@ def info_lines() -> list[str]:
 
 
 def mixed() -> str:
-    """Return what a process writes to standard error with all log categories switched on (mask 255).
+    """Return what a process writes to standard error if all of hipBLASLt's log categories are on (mask 255).
 
-    It contains every category, output of the application, and lines that threads have torn apart.
+    The text has lines of every category, output of the application, and lines that several threads have torn apart.
     """
     g, thin = JOB[3], JOB[14]
     whole = bench_line(thin)
@@ -369,7 +371,7 @@ CACHE_COLUMNS = (
 
 
 def cache_entry(**cells: str) -> str:
-    """Return one entry of hipBLASLt's runtime tuning cache for an ordinary product.
+    """Return an entry of hipBLASLt's runtime tuning cache for an ordinary matrix product.
 
     ``cells`` replaces some of its values.
     """
@@ -391,7 +393,7 @@ def cache_entry(**cells: str) -> str:
 def cache() -> str:
     """Return a file of hipBLASLt's runtime tuning cache.
 
-    One of its rows is from another library build, and one lacks a value.
+    One of its rows is from another library build, and in another one a value is missing.
     """
     return "Git Version: 3b3d59eb\n" + "".join(
         (

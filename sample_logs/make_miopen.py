@@ -1,7 +1,7 @@
-"""Make ``sample_logs/miopen/``. Run it from anywhere; the files are always the same.
+"""Write the sample logs in ``sample_logs/miopen/``. Run it from any folder; the files are always the same.
 
-It writes the grammar of MIOpen's files from its own understanding.  It imports nothing of logparse, so that the samples
-are evidence independent of the readers.  ``sample_logs/miopen/README.md`` describes each file.
+Nothing of logparse is imported, so that a mistake in logparse's readers cannot be in the samples, too.
+``sample_logs/miopen/README.md`` describes each file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUFFIX = {"F": "Fwd", "B": "Bwd", "W": "Wrw"}
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution of the sample network (batch 64, FP16, NCHW), and how often it occurs in one step."""
+    """A convolution of the sample network (batch 64, FP16, NCHW), and how often it is called in one step."""
 
     c: int
     size: int
@@ -106,7 +106,7 @@ CK_WRW = ("ConvHipImplicitGemmGroupWrwXdlops", "ImplicitGEMM", 9.4, 0.020, 0)
 def timed(
     layer: Layer, direction: str, offers: tuple[tuple[str, str, float, float, int], ...]
 ) -> list[tuple[str, str, float, int]]:
-    """Return the solver, family, time in ms and workspace of each solver that MIOpen offers, the fastest first."""
+    """Return the solvers that MIOpen offers for a layer, the fastest first: (solver, family, time in ms, workspace)."""
     rows = []
     for number, (solver, family, tflops, floor, per_element) in enumerate(offers):
         name = solver.format({"F": "Fwd", "B": "Bwd", "W": "Wrw"}[direction])
@@ -147,9 +147,10 @@ def system_find_db() -> str:
 
 
 def user_find_db() -> str:
-    """Return the find-db that MIOpen writes after searching the best solvers of four layers (find mode Normal).
+    """Return the find-db (file of solver times) that MIOpen writes after it searched solvers for four layers.
 
-    Its rows have the order of a hash map, so the fastest solver is not the first.
+    The search was in find mode Normal. The entries have the order of a hash map, so the fastest solver is not the first
+    one.
     """
     lines = []
     for layer in (GROUPED[1], GROUPED[0], GROUPED[2], GROUPED[3]):
@@ -196,7 +197,7 @@ no record at all
 def training_log() -> str:
     """Return what a training job writes to standard error.
 
-    In the first step there is a search for a solver per shape.  Each step logs every convolution.
+    The first step has a search for a solver for each shape. Each step logs every convolution.
     """
     lines = ["[rank0] model resnext50_32x4d, batch 64, amp fp16, benchmark off"]
     for step in range(STEPS):
@@ -217,7 +218,7 @@ def training_log() -> str:
 
 
 def find_log() -> str:
-    """Return MIOpen's log of one search for the best solver of a layer, with MIOPEN_LOG_LEVEL=6."""
+    """Return MIOpen's log of a search for the fastest solver of one layer, with MIOPEN_LOG_LEVEL=6."""
     layer = GROUPED[1]
     key, db = layer.key("W"), f"{BASE}.HIP.{VERSION}_{TWEAK}.ufdb.txt"
     rows = timed(layer, "W", (*GROUP_W, CK_WRW))
@@ -259,7 +260,8 @@ def find_log() -> str:
 def driver_output() -> str:
     """Return what ``MIOpenDriver … -t 1 -V 1`` prints for one layer.
 
-    It runs the forward pass and the gradient of the weights, the latter also in immediate mode with a list of solvers.
+    It runs the forward pass and the gradient of the weights. For the gradient, it also lists the solvers of the
+    immediate mode.
     """
     layer, lines = GROUPED[1], []
     machine = (
@@ -297,7 +299,7 @@ def driver_output() -> str:
 def performance_log() -> str:
     """Return what MIOpenDriver prints with MIOPEN_PERFORMANCE_LOGS=4.
 
-    It contains the times of one layer's weight gradient (W), and then of all three passes.
+    The text has the times of one layer's weight gradient (W), and then of all three passes.
     """
 
     def record(solver: str, number: int, space: int, phase: str, *configs: tuple[str, list[float]]) -> str:
@@ -340,7 +342,7 @@ def performance_log() -> str:
 
 
 def perf_db() -> str:
-    """Return a perf-db with tuned parameters for two solvers of each dense 1×1 layer."""
+    """Return a perf-db (MIOpen's file of tuned parameters) with two solvers for each dense 1×1 layer."""
     lines = []
     for layer in LAYERS:
         for d in "FBW":
@@ -354,9 +356,9 @@ def perf_db() -> str:
 
 
 def user_perf_db() -> str:
-    """Return a perf-db with the parameters that MIOpen tuned while it searched for the best solver.
+    """Return the perf-db (file of tuned parameters) that MIOpen wrote while it searched for the fastest solver.
 
-    They name the fastest instance of the composable-kernel solver, and its split.
+    The parameters name the fastest variant of the composable-kernel solver, and into how many parts it splits the sum.
     """
     instance = "DeviceGroupedConvBwdWeight_Xdl_CShuffle<{0}, {0}, 64, 32, Default, 8, 2, 2, 1, 4, 4, 1, 1, 1, 1>+{1}"
     lines = []

@@ -1,7 +1,8 @@
-"""Make ``sample_logs/moe/``. Run it from anywhere; the files are always the same.
+"""Write the sample files in ``sample_logs/moe/``. Run it from any folder; the files are always the same.
 
-It writes fused-MoE tables, log lines about them and FlashInfer's tactics from the writers' sources (see the folder's
-README). It imports nothing of logparse, so that the samples are evidence independent of the reader.
+They are tables of fused-MoE kernels, log lines about such tables, and FlashInfer's chosen kernels. They are made from
+the source code of the programs that write them (see the folder's README). Nothing of logparse is imported, so that a
+mistake in logparse's reader cannot be in the samples, too.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ FOLDER = "/opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/fuse
 
 
 def tile(m: int, n: int, k: int, group: int, warps: int) -> dict[str, object]:
-    """Return the kernel settings of one table entry."""
+    """Return the kernel settings in one entry of a table."""
     names = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
     return dict(zip(names, (m, n, k, group, warps, 2), strict=True))
 
 
 def table() -> dict[str, object]:
-    """Return a fused-MoE table with two entries that cannot be read."""
+    """Return a table of fused-MoE kernels in which two entries cannot be read."""
     return {
         "triton_version": "3.4.0",
         "1": tile(16, 32, 64, 1, 4),
@@ -34,15 +35,12 @@ def table() -> dict[str, object]:
 
 
 def clean() -> dict[str, object]:
-    """Return a fused-MoE table for another machine, exactly as the tuning program writes it."""
+    """Return a table of fused-MoE kernels for another machine, exactly as the tuning program writes it."""
     return {str(m): tile(16 if m < 64 else 64, 64, 128, 1 if m < 64 else 16, 4) for m in (1, 16, 64, 1024)}
 
 
 def tactics() -> dict[str, object]:
-    """Return a file of kernels that FlashInfer's autotuner chose.
-
-    One entry is from another program.
-    """
+    """Return a file of the kernels that FlashInfer's autotuner chose. One entry is from another program."""
     gemm = "('fp4_gemm', 'CutlassFp4GemmRunner', (({m}, 1536), (1536, 4096), (-1, 192), ()), ())"
     moe = "('flashinfer::trtllm_fp4_block_scale_moe', 'MoERunner', (({m}, 1536), ({m}, 8)), ())"
     return {
@@ -60,7 +58,7 @@ def tactics() -> dict[str, object]:
 
 
 def server() -> list[str]:
-    """Return log lines of vLLM's workers, then of SGLang's."""
+    """Return log lines of the worker processes of vLLM, then of SGLang."""
     default = "Using default MoE config. Performance might be sub-optimal!"
     sglang = "/opt/sglang/configs/triton_3_6_0/E=257,N=256,device_name=AMD_Instinct_MI355X"
     block = "dtype=fp8_w8a8,block_shape=[128, 128]"

@@ -1,7 +1,7 @@
-"""Make ``sample_logs/nvidia/``. Run it from anywhere; the files are always the same.
+"""Write the sample log in ``sample_logs/nvidia/``. Run it from any folder; the file is always the same.
 
-It writes the grammar of cuBLASLt's log from its own understanding.  It imports nothing of logparse, so that the samples
-are evidence independent of the readers.  ``sample_logs/nvidia/README.md`` describes the file.
+It is a log of cuBLASLt. Nothing of logparse is imported, so that a mistake in logparse's reader cannot be in the
+sample, too. ``sample_logs/nvidia/README.md`` describes the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PID, CLOCK = 5150, "2026-02-11 10:42:07"
 class Gemm:
     """One matrix product of a small training job.
 
-    It is a classic call of cuBLAS, or ``cublasLtMatmul`` if it has an epilogue.
+    It is a call of cuBLAS's classic interface, or of ``cublasLtMatmul`` if it has an epilogue (such as a bias).
     """
 
     ta: str
@@ -35,10 +35,7 @@ class Gemm:
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
-        """Rows and columns of A, B and C in memory.
-
-        A leading dimension is the number of rows.
-        """
+        """Return the rows and columns of A, B and C in memory. The rows are also the leading dimensions."""
         a = (self.m, self.k) if self.ta == "N" else (self.k, self.m)
         b = (self.k, self.n) if self.tb == "N" else (self.n, self.k)
         return [a, b, (self.m, self.n)]
@@ -83,7 +80,8 @@ def layout(g: Gemm, i: int) -> str:
 def cublaslt(g: Gemm, thread: int) -> list[str]:
     """Return the lines that cuBLASLt logs for a product.
 
-    They are the question to the heuristic and its answer, and for each call an Api line and a Trace line.
+    They are a question to the heuristic that chooses a kernel, its answer, and an Api line and a Trace line for each
+    call.
     """
     name = "cublasLtMatmul" if g.epilogue else f"cublasLt{LETTERS[g.type]}Matmul"
     layouts = " ".join(f"{x}desc={layout(g, i)}" for i, x in enumerate("ABCD"))

@@ -1,7 +1,7 @@
-"""Make ``sample_logs/rocblas/``. Run it from anywhere; the files are always the same.
+"""Write the sample logs in ``sample_logs/rocblas/``. Run it from any folder; the files are always the same.
 
-It writes Tensile's output, and the libraries' error messages, from the writers' sources (see the folder's README). It
-imports nothing of logparse, so that the samples are evidence independent of the readers.
+They are output of Tensile and error messages of the libraries, made from the libraries' source code (see the folder's
+README). Nothing of logparse is imported, so that a mistake in logparse's readers cannot be in the samples, too.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ OUT = Path(__file__).parent / "rocblas"
 
 
 def launch(kernel: str, arguments: list[tuple[str, int | float]]) -> list[str]:
-    """Return the lines that Tensile prints about a kernel launch.
+    """Return the lines that Tensile prints about one launch of a kernel.
 
-    Each argument has its byte offsets, its bytes and its value.
+    There is a line for each argument, with its byte offsets, its bytes and its value.
     """
     lines, at = [f"Kernel {kernel}", " l(256, 1, 1) x g(12, 4, 1) = (3072, 4, 1)"], 0
     for name, value in arguments:
@@ -85,7 +85,7 @@ def launches() -> list[str]:
 
 
 def errors() -> list[str]:
-    """Return messages that the libraries print by themselves, between the job's own lines."""
+    """Return a job's output with messages that the libraries print without being asked."""
     once = (
         "This message will be only be displayed once, unless the ROCBLAS_VERBOSE_{}_ERROR environment variable is set."
     )
@@ -108,9 +108,9 @@ def errors() -> list[str]:
 
 
 def bench_output() -> list[str]:
-    """Return the output of rocblas-bench as in its documentation.
+    """Return the output of rocblas-bench, as its documentation shows it.
 
-    One row is cut, and one row is of a function that is no matrix product.
+    One row is cut off, and one row is about a function that is no matrix product.
     """
     return [
         "rocBLAS info: maximum library size per device is 0.5 GB.",

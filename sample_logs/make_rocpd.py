@@ -1,8 +1,8 @@
-"""Make ``sample_logs/rocpd/``. Run it from anywhere; the files are always the same.
+"""Write the sample databases in ``sample_logs/rocpd/``. Run it from any folder; the files are always the same.
 
-The samples are rocprofv3's database of a small program, as ROCm 7 writes it (schema 3) and as later versions do (schema
-4), with the columns that matter.  The script writes them from the schema (see the folder's README), and imports nothing
-of logparse.
+They are databases that rocprofv3 writes for a small program: one of ROCm 7 (schema 3) and one of later versions (schema
+4), with the columns that matter. The script follows the schema (see the folder's README), and imports nothing of
+logparse.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ STAMPED = """
 
 
 class Writer:
-    """A rocprofv3 database that is being filled.  ``stamped`` chooses schema 4 instead of 3."""
+    """A database of rocprofv3 that is being written. If ``stamped`` is true it has schema 4, otherwise schema 3."""
 
     def __init__(self, database: sqlite3.Connection, uuid: str, stamped: bool) -> None:
         self._db, self._uuid, self._stamped = database, uuid, stamped
@@ -84,7 +84,7 @@ class Writer:
         return self._stamps
 
     def region(self, number: int, start: int, end: int, name: int, event: int) -> None:
-        """Insert a range or a call of the only thread."""
+        """Insert a marked range, or a call of a function, of the program's only thread."""
         if self._stamped:
             self.rows("region", (number, 1, self.stamp(start, 1), self.stamp(end, 1), name, event))
         else:
@@ -100,7 +100,10 @@ class Writer:
 
 
 def fill(out: Writer, uuid: str, pid: int, stamped: bool) -> None:
-    """Insert one process with two ranges, four launches and their kernels, and a kernel without a start time."""
+    """Insert a process with two marked ranges, four kernel launches and their kernels.
+
+    Another kernel has no start time.
+    """
     out.rows("metadata", (1, "schema_version", "4.0.0" if stamped else "3"), (2, "uuid", uuid))
     out.rows("info_process", (1, 1, 1, pid, "./train"))
     out.rows("info_thread", (1, 1, 1, pid))

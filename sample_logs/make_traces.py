@@ -1,7 +1,7 @@
-"""Make ``sample_logs/traces/``. Run it from anywhere; the files are always the same.
+"""Write the sample traces in ``sample_logs/traces/``. Run it from any folder; the files are always the same.
 
-It writes the profilers' spellings from their documentation.  It imports nothing of logparse, so that the samples are
-evidence independent of the readers.
+The events follow the profilers' documentation. Nothing of logparse is imported, so that a mistake in logparse's readers
+cannot be in the samples, too.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ GEMM = "Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64"
 
 
 def operator(id: int, start: float, us: float, name: str, **inputs: Any) -> dict[str, Any]:
-    """Return the trace event of an operator (``cpu_op``).
+    """Return the trace event of a PyTorch operator (``cpu_op``).
 
-    ``inputs`` have the form in which the profiler records them with record_shapes.
+    ``inputs`` are its inputs in the form that ``tensors`` returns.
     """
     args: dict[str, Any] = {"External id": id, "Record function id": 0, **inputs, "Ev Idx": id}
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": PID, "tid": PID, "ts": start, "dur": us, "args": args}
 
 
 def tensors(types: list[str], dims: list[Any], strides: list[Any], values: list[str] | None = None) -> dict[str, Any]:
-    """Return an operator's inputs in the form in which the profiler records them."""
+    """Return the inputs of an operator in the form in which the profiler records them with ``record_shapes=True``."""
     return dict(zip(TENSORS, (values or [""] * len(types), types, strides, dims), strict=True))
 
 
 def launched(id: int, start: float, us: float, name: str, correlation: int, at: float = 0) -> list[dict[str, Any]]:
-    """Return the trace events of a kernel: its launch, the kernel and the two arrows between them."""
+    """Return the trace events of a kernel: its launch, the kernel itself, and both ends of the arrow between them."""
     at = at or start - 20
     common = {"pid": PID, "tid": PID}
     runtime = {"External id": id, "cbid": 211, "correlation": correlation}
@@ -59,10 +59,7 @@ LIST, SCALAR = "ScalarList", "Scalar"
 
 
 def steps(category: str) -> list[dict[str, Any]]:
-    """Return the trace events that mark two steps, on the host and on the device.
-
-    They have the form that ``profiler.step()`` writes.
-    """
+    """Return the trace events by which ``profiler.step()`` marks two steps, on the host and on the GPU."""
     out = []
     for number, start, us in ((3, 95.0, 600.0), (4, 695.5, 450.25)):
         step = {"ph": "X", "name": f"ProfilerStep#{number}"}
@@ -76,10 +73,12 @@ def steps(category: str) -> list[dict[str, Any]]:
 
 
 def job(category: str = "user_annotation") -> list[dict[str, Any]]:
-    """Return the trace events of a small job with two steps.
+    """Return the trace events of a small job of two steps.
 
-    It has a linear layer under autocast with its gradients, attention scores, two convolutions with their backward
-    pass, and a product whose bias and GELU are separate operators.  The steps are marked by events of ``category``.
+    ``category`` is the category of the events that mark the steps.
+
+    The job has a linear layer under autocast with its gradients, attention scores, two convolutions with their backward
+    pass, and a matrix product whose bias and GELU are separate operators.
     """
     bias = [[3072], [2048, 768], [768, 3072], [], []]
     turned = [[1], [768, 1], [1, 768], [], []]
@@ -160,7 +159,7 @@ HEADER = {
 
 
 def kineto(events: list[dict[str, Any]]) -> str:
-    """Return a trace as text in Kineto's own layout.
+    """Return a trace as text in the layout in which the profiler (Kineto) writes it.
 
     An event takes several lines, with its arguments on one line.
     """
@@ -179,9 +178,9 @@ def kineto(events: list[dict[str, Any]]) -> str:
 
 
 def without_ids(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the events as an older ROCm build records them.
+    """Return the events as an older ROCm build would record them.
 
-    Kernels and launches then lack the External id that links them to their operator.
+    Kernels and launches then lack the "External id", which links them to their operator.
     """
     gpu = ("kernel", "cuda_runtime", "gpu_memset")
     return [

@@ -1,7 +1,7 @@
-"""Make ``sample_logs/tunableop/`` and ``sample_logs/tables/``. Run it from anywhere; the files are always the same.
+"""Write the sample files in ``sample_logs/tunableop/`` and ``sample_logs/tables/``. Run it from any folder.
 
-It writes the grammar from its own understanding.  It imports nothing of logparse, so that the samples are evidence
-independent of the readers.  Job, library build and solutions are the same as in ``make_hipblaslt.py``.
+The files are always the same. The job, the library build and the kernels are the same as in ``make_hipblaslt.py``.
+Nothing of logparse is imported, so that a mistake in logparse's readers cannot be in the samples, too.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def results() -> list[str]:
 
 
 def blas_log() -> list[str]:
-    """Return results rows that a CUDA build writes with PYTORCH_TUNABLEOP_BLAS_LOG=1."""
+    """Return the rows that PyTorch for CUDA writes to its results file with PYTORCH_TUNABLEOP_BLAS_LOG=1."""
     plain = (
         "M: 96, N: 100, K: 64, lda: 64, ldb: 64, ldc: 96, ldd: 96, stride_a: 0, stride_b: 0, stride_c: 0, stride_d: 0, "
         "alpha: 1.0000, beta: 1.0000, transA: t, transB: n, batch_count: 1, a_type: f16_r, b_type: f16_r, "
@@ -97,7 +97,7 @@ def blas_log() -> list[str]:
 
 
 def cublaslt() -> list[str]:
-    """Return results rows of a CUDA build from PyTorch 2.14 on, which chooses among solutions of cuBLASLt."""
+    """Return the rows of a results file of PyTorch 2.14 or later for CUDA, which chooses among cuBLASLt's kernels."""
     name = "Gemm_Cublaslt_id_{}_tile_{}_stages_{}_splitk_{}_red_{}_swizzle_{}_custom_{}_inner_{}_cluster_{}"
     return [
         "Validator,PT_VERSION,2.14.1",
@@ -110,7 +110,7 @@ def cublaslt() -> list[str]:
 def verbose() -> list[str]:
     """Return TunableOp's verbose log (level 3) of torch 2.9.
 
-    Some products of JOB are tuned there, with six candidates each.
+    In it some of the matrix products in JOB are tuned, with six candidate kernels each.
     """
     out = ["reading tuning results from tunableop_results0.csv"]
     for line in ROCM_29:
@@ -150,9 +150,9 @@ def verbose() -> list[str]:
 
 
 def verbose_cut() -> list[str]:
-    """Return the verbose log of a job that died while it timed a solution.
+    """Return the verbose log of a job that crashed while it measured a kernel.
 
-    The last line about tuning names this solution.
+    The last line about tuning names this kernel.
     """
     named = log_key(key("TN", 64, 8192, 4096, 0))
     return [
@@ -168,7 +168,7 @@ def verbose_cut() -> list[str]:
 def verbose_23() -> list[str]:
     """Return the verbose log of torch 2.3.
 
-    It lacks leading dimensions, minimum and maximum times, and any time of a slower solution.
+    It lacks leading dimensions, shortest and longest times, and any time of a slower kernel.
     """
     named = "GemmTunableOp_float_NN(nn_1024_512_2048)"
     timing = "├──tuning using warmup iters 1 [{} ms] and tuning iters 29 [{} ms] instance id={}, {} {}"
@@ -213,7 +213,10 @@ def damaged() -> str:
 
 
 def tables() -> None:
-    """Write sample tables of aiter (with three generations of headers), rocBLAS's logs and a user's spreadsheet."""
+    """Write the sample tables: aiter's tables, rocBLAS's logs, and a user's spreadsheet.
+
+    aiter's tables have headers of three generations.
+    """
     kernel = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT64x32x256"
     tuned = [
         "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,tflops,bw",

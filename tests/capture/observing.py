@@ -58,9 +58,7 @@ class Behaviour:
 
 
 def behaviour_of(code: int | str, out: bytes, err: bytes, folder: Path) -> Behaviour:
-    """Return the visible behaviour of a run that ended with this exit code, these outputs and these files in
-    ``folder``.
-    """
+    """Return the visible behaviour of a run with this exit code, these outputs and these files in ``folder``."""
     lines = err.splitlines(keepends=True)
     ours = [line for line in lines if line.startswith(BESIDE.encode())]
     files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -1,4 +1,4 @@
-"""Fixtures of the conformance tests: the unpacked real libraries, and the table of comparisons at the end of a run."""
+"""Fixtures of the tests against the real ROCm libraries. They also print a table of all comparisons at the end."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def rocm(tmp_path_factory: pytest.TempPathFactory) -> Rocm:
-    """Return the real libraries in ``build/rocm``, or in the folder that ``ROCM_LIBRARIES`` names."""
+    """Return the real ROCm libraries. They are in ``build/rocm``, or in the folder that ``ROCM_LIBRARIES`` names."""
     folder = Path(os.environ.get("ROCM_LIBRARIES") or ROOT / "build/rocm")
     return Rocm.installed(folder, tmp_path_factory.mktemp("python") / "rocm")
 
 
 @pytest.fixture(autouse=True)
 def other_versions(rocm: Rocm, request: pytest.FixtureRequest) -> None:
-    """Mark tests as expected failures if the libraries have other versions than the tests were written for.
+    """Let a test fail without consequences if the libraries have other versions than the tests were written for.
 
-    Differences are then reported, but no test fails.
+    Differences are then only reported.
     """
     others = rocm.others()
     if others:
@@ -33,7 +33,7 @@ def other_versions(rocm: Rocm, request: pytest.FixtureRequest) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send the rows of the comparison table from a worker of pytest-xdist to the main process."""
+    """Send this worker's rows of the comparison table to pytest's main process, which prints them."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["table"] = [list(vars(row).values()) for row in report.TABLE]

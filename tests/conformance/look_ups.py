@@ -1,4 +1,7 @@
-"""Compare the real library's choice under override files with the choice that logparse's reader predicts."""
+"""Compare which kernels the real library uses under override files with the kernels that logparse predicts.
+
+An override file is the user's choice of kernels.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,18 @@ from tests.conformance.rocm import CrashError
 
 @dataclass(frozen=True)
 class Library:
-    """A real library, with everything that the comparison needs to know about it.
+    """A real library, with everything that is needed to compare it with logparse's predictions.
 
     - ``ask`` returns what the library uses for each of the ``calls`` under a file (an index or launched kernels).
       It raises CrashError if the library crashes.
-    - ``plain`` makes a file from {call number: solutions}.
-    - ``good`` has for each call a solution that runs and is not the library's own choice (None: no such solution).
+    - ``plain`` makes a file from {call number: kernels}.
+    - ``good`` has for each call a kernel that runs and is not the library's own choice (None: no such kernel).
     - ``name`` is the name of the file, if the name matters.
     - ``lazy`` is true if the library loads kernels only when a call needs them.
     - ``expected`` names the difference that is expected for a call, if any.
 
-    If a ``lazy`` library finds a row whose solution cannot run the call, two results are right. If the solution is not
-    loaded, the library ignores the row and uses the next one. If the solution is loaded, the library uses its own
-    choice.
+    If a ``lazy`` library finds a row whose kernel cannot compute the call, two results are right. If the kernel is not
+    loaded, the library ignores the row and uses the next one. If the kernel is loaded, the library uses its own choice.
     """
 
     format: OverrideFormat
@@ -44,11 +46,11 @@ class Library:
 
 @dataclass(frozen=True)
 class Build:
-    """The observed behaviour of the real library for one call.
+    """The kernels that the real library was seen to use for one call.
 
     - ``own`` is what it uses without a file.
-    - ``uses`` has what it uses if a file has only this solution.
-    - ``absent`` has the solutions that it ignores in favour of a later row.
+    - ``uses`` has what it uses if a file has only this kernel: {kernel: what is used}.
+    - ``absent`` has the kernels that it ignores in favour of a later row.
     """
 
     own: Any
@@ -57,14 +59,14 @@ class Build:
 
     @property
     def idle(self) -> set[Solution]:
-        """Return the solutions that do not change what the library uses."""
+        """Return the kernels that make no difference: with them in a file, the library still uses its own choice."""
         return {solution for solution, used in self.uses.items() if used == self.own}
 
 
 def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Difference], int]:
-    """Return the look-ups in which the library's choice differs from the choice that logparse's reader predicts.
+    """Return the calls and files for which the library uses something else than logparse predicts.
 
-    Also return the number of look-ups in which a row of a file changed the library's choice.
+    Also returns how often a row of a file changed what the library uses.
     """
     readings = {name: library.format.reader(library.name, data, library.target) for name, data in files.items()}
     builds = _probed(library, readings.values())
@@ -88,20 +90,20 @@ def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Diff
 def _expected(
     library: Library, reading: Reading[Any], call: Problem, build: Build, *, passed_over: set[Solution]
 ) -> Any:
-    """Return what the library should use for the call, as logparse's reader predicts it.
+    """Return what the library should use for the call under a file, as logparse predicts it.
 
-    The prediction is the first matching row whose solution is not in ``passed_over``, even if the solution cannot run.
-    Without such a row it is the library's own choice.
+    This is the kernel of the first row for the call, even if the kernel cannot compute it. Kernels in ``passed_over``
+    are skipped. If no row is left, it is the library's own choice.
     """
     answer = look_up(library.format, reading, call, has=lambda solution: solution not in passed_over)
     return build.own if answer.solution is None else build.uses[answer.solution]
 
 
 def _probed(library: Library, readings: Iterable[Reading[Any]]) -> list[Build]:
-    """Find out what the library does with each solution in the files, each alone in a file.
+    """Find out what the library does with each kernel that occurs in the files, if it is alone in a file.
 
-    Unless the library is ``lazy``, also ask for each solution with a good solution after it. If the library then uses
-    the good solution, it ignores the first one.
+    Unless the library is ``lazy``, each kernel is also tried with a good kernel after it. If the library then uses the
+    good kernel, it ignores the first one.
     """
     builds = [Build(own) for own in library.ask(library.plain({}))]
     good = library.ask(library.plain({n: [x] for n, x in enumerate(library.good) if x is not None}))
@@ -121,7 +123,7 @@ def _probed(library: Library, readings: Iterable[Reading[Any]]) -> list[Build]:
 
 
 def _offered(library: Library, readings: Iterable[Reading[Any]]) -> list[set[Solution]]:
-    """Return all solutions that the files offer for each call."""
+    """Return for each call all kernels that the files have for it."""
     offered: list[set[Solution]] = [set() for _ in library.calls]
     for reading in readings:
         for call, solutions in zip(library.calls, offered, strict=True):

@@ -1,6 +1,6 @@
-"""Run the whole loop (capture, replay, apply, verify) with a real library on a virtual GPU.
+"""Run all steps of logparse (capture, replay, apply, verify) with a real library on a virtual GPU.
 
-The commands run in their own folder. The test chooses the times and faults of the kernels.
+The virtual GPU gives the kernels the times and the faults that the test chooses.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pathlib import Path
 from tests.conformance.rocm import HERE, Rocm
 
 DISTURBED = {"VGPU_NOISE": "0.02", "VGPU_DRIFT": "0.5", "VGPU_STEPS": "4000:1.1;20000:0.95"}
-"""Settings of the virtual GPU for an unsteady clock.
+"""Settings of the virtual GPU for an unsteady clock, which makes measured times vary.
 
-Times have 2 % of noise and grow by half in the first second of kernels. The clock makes two steps.
+Times have 2 % of noise and grow by half in the first second of kernels. The clock also makes two sudden steps.
 """
 FAULTS = ("WRONG", "HANG", "CRASH")
 OWN_US, BEST_US, OTHER_US, WRONG_US = 40, 25, 60, 10
-"""Chosen times of a product in µs: the library's own choice, the best solution, the others, and a wrong solution."""
+"""Chosen times of kernels in µs: the library's own choice, the fastest correct kernel, others, and a wrong kernel."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """One run of the whole loop in a folder.
+    """A folder in which all steps of logparse are run with a real library.
 
     Its commands get this process's environment and the variables in ``settings``.
     """
@@ -36,15 +36,18 @@ class Loop:
     settings: dict[str, str] = field(default_factory=dict)
 
     def job(self, name: str, *arguments: object) -> list[str]:
-        """Return the command of a program in ``drivers/``. The arguments are passed as JSON."""
+        """Return the command of a program in the folder ``drivers``, which serves as the job.
+
+        Arguments are passed as JSON.
+        """
         program = HERE / "drivers" / f"{name}.py"
         return [str(self.rocm.launcher), str(program), *(json.dumps(x) for x in arguments)]
 
     def plant(self, times: Iterable[tuple[float, str]], faults: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Set the times (µs) and faults that the virtual GPU gives to kernels.
+        """Choose the times (µs) and the faults of kernels on the virtual GPU.
 
-        Each entry of ``times`` has a time and some words. A kernel gets the time of the first entry whose words are in
-        the kernel's name. ``faults`` maps each of ``FAULTS`` to words of kernels.
+        An entry of ``times`` has a time and a part of a kernel's name. A kernel gets the time of the first entry that
+        fits its name. ``faults`` has parts of kernel names for each kind of fault in ``FAULTS``.
         """
         path = self.folder / "times.txt"
         path.write_text("".join(f"{us} {words}\n" for us, words in times), encoding="utf-8")
@@ -52,7 +55,7 @@ class Loop:
         self.settings.update({f"VGPU_{name}": ";".join((faults or {}).get(name, ())) for name in FAULTS})
 
     def run(self, *command: str, sourced: str = "true") -> str:
-        """Run a command and return its output. Raises AssertionError, with the output, if the command fails."""
+        """Run a command and return what it prints. Raises AssertionError with the output if the command fails."""
         shell = ["bash", "-c", f'set -e; {sourced}; "$@"', "bash", *command]
         environment = self.rocm.environment(self.settings) | {"PYTHONPATH": str(HERE.parents[1]), "COLUMNS": "200"}
         ended = subprocess.run(
@@ -65,7 +68,7 @@ class Loop:
         return self.run(python, "-m", "logparse", *arguments, "--store", "store", sourced=sourced)
 
     def capture(self, run: str, job: Sequence[str], sourced: str = "true") -> str:
-        """Run the job under ``capture``, which ingests its logs as a run of the store."""
+        """Run the job under ``logparse capture``, which stores its logs as the named run. Returns what was printed."""
         return self.run(
             *(sys.executable, "-m", "logparse", "capture", "--store", "store", "--dir", f"logs of {run}"),
             *("--run", run, "--", *job),
@@ -73,18 +76,21 @@ class Loop:
         )
 
     def replay(self, backend: str, *more: str) -> str:
-        """Replay with the real library. A worker that hangs is killed after the shortest time that is safe."""
+        """Measure the real library's kernels with ``logparse replay``.
+
+        A hanging process is killed as early as is safe.
+        """
         own = f"tests.conformance.virtual_device:{backend.upper()}"
         options = ["--backend", own, "--device", "cpu", "--silence", "30s", *more]
         return self.logparse("replay", *options, python=str(self.rocm.launcher))
 
     def rows(self, sql: str) -> list[dict[str, str]]:
-        """Run an SQL query on the store and return its rows."""
+        """Run an SQL query on the store (Parquet folder) and return the rows as dictionaries."""
         found: list[dict[str, str]] = json.loads(self.logparse("sql", "--format", "json", sql))
         return found
 
     def launches(self, run: str, job: Sequence[str], sourced: str = "true") -> list[str]:
-        """Capture the job as a run of the store, and return the kernels that the virtual GPU launched meanwhile."""
+        """Run the job under ``logparse capture``, and return the kernels that the virtual GPU ran, one line each."""
         path = self.folder / f"launches of {run}.txt"
         self.settings["VGPU_LOG"] = str(path)
         self.capture(run, job, sourced)
@@ -92,11 +98,11 @@ class Loop:
         return path.read_text(encoding="utf-8").splitlines()
 
     def plant_product(self, words: Mapping[int, str], *, better: bool) -> tuple[int, ...]:
-        """Set the times and faults of a product's solutions.
+        """Choose the times and the faults of the kernels of a matrix product.
 
-        ``words`` maps solutions to words of their kernels, the library's own choice first. If ``better`` is true, the
-        second solution is the best one, the third is faster but computes wrong values, the fourth hangs, and the fifth
-        crashes. Returns the numbers of the second to the fifth.
+        ``words`` has a part of the name of each kernel, with the library's own choice first. If ``better`` is true, the
+        second kernel is the fastest correct one, the third one is faster but computes wrong values, the fourth one
+        hangs, and the fifth one crashes. Returns the numbers of the second to the fifth kernel.
         """
         own, best, wrong, hanging, crashing = list(words)[:5]
         times = {own: OWN_US} | ({best: BEST_US, wrong: WRONG_US} if better else {})
@@ -107,7 +113,7 @@ class Loop:
         return best, wrong, hanging, crashing
 
     def faults_found(self, library: str, wrong: int, hanging: int, crashing: int) -> None:
-        """Check that the replay gave each of the faulty solutions the right status."""
+        """Check that ``logparse replay`` recorded each faulty kernel as wrong, as hanging or as crashed."""
         rows = self.rows("select distinct solution, status from measurements where status <> 'ok'")
         statuses = {row["solution"]: row["status"] for row in rows}
         assert statuses[f"{library}:{wrong}"] == "wrong"

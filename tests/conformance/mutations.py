@@ -1,6 +1,6 @@
-"""Edit override files at random, as people and programs edit them. A seed chooses the edits.
+"""Edit override files at random, in ways in which people and programs edit them. A seed chooses the edits.
 
-It works for any text of lines and cells.
+It works for any text that consists of lines and cells.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _COUNTS = (
 
 @dataclass(frozen=True)
 class Words:
-    """Words of a file format that random edits use.
+    """Pieces of text of a file format that random edits insert.
 
-    ``separator`` separates cells. ``texts`` are whole cells to put in place of others. ``lines`` are whole lines to put
-    between others.
+    * ``separator`` stands between cells.
+    * ``texts`` are whole cells that replace others.
+    * ``lines`` are whole lines that are inserted.
     """
 
     separator: str
@@ -38,7 +39,7 @@ class Words:
 
 
 def mutated(seed: int, text: str, words: Words) -> bytes:
-    """Return the text after one to three random edits."""
+    """Return the text, as bytes, after one to three random edits. The seed determines the edits."""
     random_ = random.Random(seed)
     lines = text.split("\n")
     for _ in range(random_.choice((1, 1, 1, 2, 3))):
@@ -70,7 +71,7 @@ def _character(random_: random.Random, lines: Lines, words: Words) -> Lines:
 
 
 def _cell(random_: random.Random, lines: Lines, words: Words) -> Lines:
-    """Change the value of one cell."""
+    """Replace the value of a random cell."""
     at = random_.randrange(len(lines))
     cells = lines[at].split(words.separator)
     place = random_.randrange(len(cells))
@@ -81,7 +82,7 @@ def _cell(random_: random.Random, lines: Lines, words: Words) -> Lines:
 
 
 def _cells(random_: random.Random, lines: Lines, words: Words) -> Lines:
-    """Delete, repeat or move a cell, or put blanks around it."""
+    """Delete, repeat or move a random cell, or put blanks around it."""
     at = random_.randrange(len(lines))
     cells = lines[at].split(words.separator)
     place = random_.randrange(len(cells))
@@ -100,7 +101,7 @@ def _cells(random_: random.Random, lines: Lines, words: Words) -> Lines:
 
 
 def _line(random_: random.Random, lines: Lines, words: Words) -> Lines:
-    """Delete, repeat, move, join or cut a line, or insert a foreign line."""
+    """Delete, repeat, move, join or cut a random line, or insert a line from another file."""
     at = random_.randrange(len(lines))
     kind = random_.randrange(8)
     if kind == 0:
@@ -120,7 +121,7 @@ def _line(random_: random.Random, lines: Lines, words: Words) -> Lines:
 
 
 def _ends(random_: random.Random, lines: Lines, words: Words) -> Lines:
-    """Put a blank, a separator or another character before or behind a line."""
+    """Put a blank, a separator or another character before or behind a random line."""
     at = random_.randrange(len(lines))
     before, behind = random_.choice((("", words.separator), ("", " "), ("", "\r"), (" ", ""), ("\t", ""), ("", "\0")))
     lines[at] = f"{before}{lines[at]}{behind}"

@@ -1,4 +1,7 @@
-"""The printed table of comparisons between the real libraries and logparse's readers, with the expected differences."""
+"""The table of comparisons between the real libraries and logparse, which is printed at the end of the tests.
+
+It also has the differences that are expected.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ EXPECTED: Mapping[str, str] = {
     "a file that the functions, and we, refuse",
     "negative time": "Find takes it for no time; the immediate mode ranks by it, so it comes first",
 }
-"""Differences that are expected: {name: reason why the difference stays}."""
+"""Differences that are expected: {name: reason why logparse does not follow the library}."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference in one look-up in one file: the real library's result and the result of logparse's reader.
+    """A case in which logparse predicted another result than the real library has, for one call and one file.
 
     ``expected`` is a name in ``EXPECTED``, or None.
     """
@@ -48,7 +51,7 @@ TABLE: list[Comparison] = []
 
 
 def compared(about: str, files: int, lookups: int, hits: int, differences: Sequence[Difference]) -> None:
-    """Add a comparison to the table. Fails if there are differences that are not expected."""
+    """Add the result of a comparison to the table. Fails if there are differences that are not expected."""
     left = [x for x in differences if x.expected not in EXPECTED]
     TABLE.append(Comparison(about, files, lookups, hits, len(differences) - len(left), len(left)))
     shown = {x.file: x for x in reversed(left)}.values()
@@ -58,7 +61,7 @@ def compared(about: str, files: int, lookups: int, hits: int, differences: Seque
 
 
 def lines() -> list[str]:
-    """Return the table of comparisons as text."""
+    """Return the table of comparisons as lines of text."""
     rows: list[tuple[str, ...]] = [("file", "files", "look-ups", "answered by a row", "expected", "differences")]
     rows += [(x.about, *(f"{n:,}" for n in (x.files, x.lookups, x.hits, x.expected, x.differences))) for x in TABLE]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

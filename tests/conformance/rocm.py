@@ -1,4 +1,4 @@
-"""The unpacked ROCm libraries, and a Python in which ctypes finds them together with the virtual GPU."""
+"""The real ROCm libraries without a GPU: unpacked Debian packages, and a Python that loads them with a virtual GPU."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 HERE = Path(__file__).parent
 VERSIONS = {"libhipblaslt1": "7.2.4", "libmiopen1": "7.2.4", "librocblas5": "7.2.4"}
-"""Debian's packages that these tests were written for, with the beginning of their versions."""
+"""The versions of Debian's packages for which these tests were written: {package: beginning of the version}."""
 
 
 @dataclass(frozen=True)
 class Rocm:
-    """ROCm libraries that ``install.sh`` has unpacked into ``folder``.
+    """The real ROCm libraries, which ``install.sh`` has unpacked into ``folder``.
 
     ``launcher`` is a program that starts this Python interpreter so that it loads these libraries.
     """
@@ -28,7 +28,7 @@ class Rocm:
 
     @classmethod
     def installed(cls, folder: Path, made: Path) -> Rocm:
-        """Unpack and compile missing parts of the installation. Raises CalledProcessError if that fails."""
+        """Unpack and compile the ROCm libraries, unless this has been done. Raises CalledProcessError if it fails."""
         subprocess.run([HERE / "install.sh", folder], check=True)
         return cls(folder.resolve(), _launcher(folder.resolve(), made))
 
@@ -37,37 +37,37 @@ class Rocm:
         return self.folder / "root/usr/lib/x86_64-linux-gnu"
 
     def versions(self) -> dict[str, str]:
-        """Return Debian's versions of the unpacked packages."""
+        """Return the versions of the unpacked Debian packages: {package: version}."""
         with open(self.folder / "versions", encoding="utf-8") as file:
             return dict(line.split() for line in file)
 
     def others(self) -> str:
-        """Return the packages whose version differs from ``VERSIONS``, as text; "" if all versions are equal.
+        """Return which packages have another version than the tests were written for, as text. Returns "" if none has.
 
-        They differ once Debian has newer packages.
+        This happens when Debian gets newer packages.
         """
         found = self.versions()
         other = [name for name, version in VERSIONS.items() if not found.get(name, "").startswith(version)]
         return ", ".join(f"{name} {found.get(name, 'unknown')} instead of {VERSIONS[name]}" for name in other)
 
     def driver(self, name: str, environment: Mapping[str, str]) -> Driver:
-        """Start a program of ``drivers/`` with these environment variables."""
+        """Start a program of the folder ``drivers`` with the ROCm libraries and these environment variables."""
         return Driver([str(self.launcher), str(HERE / "drivers" / f"{name}.py")], self.environment(environment))
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Return this process's environment without the libraries' settings, plus ``more``."""
+        """Return this process's environment with the variables in ``more``, but without settings of the libraries."""
         prefixes = ("HIPBLASLT_", "ROCBLAS_", "MIOPEN_", "TENSILE_", "VGPU_")
         return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)} | dict(more)
 
 
 class CrashError(Exception):
-    """Raised if the library crashed the process that should answer."""
+    """Raised if the library crashed the child process that should answer a question."""
 
 
 class Driver:
-    """A process that reads questions and writes answers, each a JSON value on one line.
+    """A process that calls the real library. It reads questions and writes answers, each as a JSON value on one line.
 
-    Used as a context manager, it kills the process on exit.
+    As a context manager, it kills the process at the end.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -82,10 +82,10 @@ class Driver:
         self._process.communicate()
 
     def ask(self, question: object) -> Any:
-        """Ask a question and return the answer.
+        """Send a question to the process and return its answer.
 
-        Raises CrashError if the library ended the child process that should answer (``forked.py``). Raises RuntimeError
-        if the whole process ends.
+        Raises CrashError if the library crashed the child process that should answer (see ``forked.py``). Raises
+        RuntimeError if the process itself ended.
         """
         assert self._process.stdin
         assert self._process.stdout
@@ -100,9 +100,9 @@ class Driver:
 
 
 def _launcher(folder: Path, made: Path) -> Path:
-    """Write a ``python3`` script that starts this interpreter with the libraries, and return its path.
+    """Write a script ``python3`` that starts this interpreter with the ROCm libraries. Returns the script's path.
 
-    The script lies beside a link to this environment's packages. Python programs that it starts use the script, too.
+    Beside the script is a link to this environment's packages. Python programs that the script starts use it, too.
     """
     libraries = folder / "root/usr/lib/x86_64-linux-gnu"
     script = made / "bin/python3"

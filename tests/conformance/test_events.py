@@ -1,4 +1,4 @@
-"""Test of the replay's clock on a virtual GPU: two events of the HIP runtime, and a kernel that holds the GPU."""
+"""Test of how logparse measures short kernels, on a virtual GPU: with two events, while a kernel holds the GPU."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.conformance.rocm import Rocm
 
 
 def test_a_kernel_shorter_than_its_launch_is_timed_behind_the_hold(rocm: Rocm, tmp_path: Path) -> None:
-    """A kernel that is shorter than its launch is timed correctly if the GPU is held until all launches are queued.
+    """A kernel that is shorter than its launch is measured correctly if the GPU is held until all launches are queued.
 
-    Without a hold the GPU waits for the host, which needs 2 µs per launch. The clock then refuses the time.
+    Otherwise the GPU waits for the host, which needs 2 µs per launch. The time is then refused.
     """
     loop = Loop(rocm, tmp_path)
     loop.plant([(1, "short_kernel")])

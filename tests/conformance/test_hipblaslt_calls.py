@@ -1,7 +1,7 @@
-"""Tests of calls of any kind to hipBLASLt: logged, written to a tuning file, and run again with the file.
+"""Tests with random calls of hipBLASLt, which are logged, written to a tuning file, and run again with the file.
 
-Random products with epilogues, auxiliary matrices, scales, paddings, batches and workspaces are run and logged. Each
-key gets a solution that the heuristic offered for a call of that key. A new process then runs all calls again.
+The calls have epilogues, auxiliary matrices, scales, paddings, batches and workspaces. For each row of the file, a
+kernel is taken that the library offered for a call of this row. A new process then runs all calls again.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ COMPUTE_F32, COMPUTE_I32 = 2, 9
 EPILOGUE, BIAS, BIAS_TYPE, AUX, AUX_LD, POINTER_MODE, A_MODE, B_MODE = 2, 3, 4, 10, 11, 13, 31, 32
 SCALES = {"a": 5, "b": 6, "c": 7, "d": 8}
 EPILOGUES = [1, 1, 1, 2, 4, 6, 32, 36, 65536, 65540, 131072]
-"""Values of hipblasLtEpilogue_t without an auxiliary matrix."""
+"""Values of hipblasLtEpilogue_t (work after a matrix product, such as a bias) without an auxiliary matrix."""
 KEPT = [130, 160, 164, 192, 208, 256, 512]
-"""Values of hipblasLtEpilogue_t with an auxiliary matrix or a bias gradient.
+"""Values of hipblasLtEpilogue_t (work after a matrix product) with an auxiliary matrix or a bias gradient.
 
 They are RELU_AUX, GELU_AUX, GELU_AUX_BIAS, DGELU, DGELU_BGRAD, BGRADA, BGRADB.
 """
@@ -51,7 +51,7 @@ TYPES = {
 
 
 def call(chance: random.Random, arch: str) -> dict[str, Any]:
-    """Return a random call in the form that ``drivers/hipblaslt_calls.py`` takes."""
+    """Return a random matrix product in the form that ``drivers/hipblaslt_calls.py`` takes."""
     types = chance.choice(TYPES[arch])
     integers = types[0] == I8
     sizes = {"m": chance.choice([17, 32, 64]), "n": chance.choice([1, 32, 33]), "k": chance.choice([32, 40, 64, 1024])}
@@ -88,19 +88,19 @@ def call(chance: random.Random, arch: str) -> dict[str, Any]:
 
 
 def without_workspace(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call with the same key in the tuning file that is another problem and offers no workspace.
+    """Return a similar call that has the same key in a tuning file, but gives the library no workspace.
 
-    It differs in its leading dimensions.
+    It has other leading dimensions, so it is another matrix product.
     """
     return {**call, "pads": [x + 16 for x in call["pads"]], "workspace": 0}
 
 
 @dataclass(frozen=True)
 class Ran:
-    """Calls that ran, by number.
+    """The results of calls that ran, by the number of the call.
 
-    ``problems`` has each problem as the log's line names it. ``needs`` has the offered solutions with the workspace
-    that each needs (bytes).
+    ``problems`` has the matrix products as the log names them. ``needs`` has the kernels that the library offered, with
+    the workspace in bytes that each needs.
     """
 
     problems: Mapping[int, GemmProblem]
@@ -129,9 +129,10 @@ def run(rocm: Rocm, folder: Path, calls: Sequence[object], most: int, settings: 
 
 @pytest.mark.parametrize(("arch", "device"), [("gfx90a", "gfx90a:sramecc+:xnack-"), ("gfx1201", "gfx1201")])
 def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: str, device: str) -> None:
-    """A call gets its row from the file if ``coverage`` reports a hit, and no other call gets a row.
+    """The library uses a row of the file for a call exactly if ``logparse coverage`` says that the call has a row.
 
-    The test uses the whole toolkit. As a control, one run has the file's path in a variable of another name.
+    All of logparse is used to write the file. As a control, one run does not get the file, because its path is in a
+    variable of another name.
     """
     calls = [call(random.Random(number), arch) for number in range(sized(300, 6_000))]
     calls += [without_workspace(x) for x in calls[: len(calls) // 3] if x["workspace"]]
@@ -216,19 +217,22 @@ ASKED = [
     for types in ([F16] * 4, [BF16] * 4, [F32] * 4, [F16, F16, F32, F32], [I8] * 4)
     for compute in (0, 2, 4, 5, 6, 9)
 ]
-"""Combinations of types and values of hipblasComputeType_t to try.
+"""Combinations of data types and compute types (hipblasComputeType_t) to try.
 
-The values are 16F, 32F, 32F_FAST_16F, 32F_FAST_16BF, 32F_FAST_TF32, 32I.
+The compute types are 16F, 32F, 32F_FAST_16F, 32F_FAST_16BF, 32F_FAST_TF32, 32I.
 """
 ONLY_TRACE = {("f16_r", "f32_f16_r"), ("bf16_r", "f32_bf16_r")}
-"""Types of A and compute types whose true compute type only a Trace line states.
+"""Combinations of data type and compute type for which only hipBLASLt's Trace lines state the true compute type.
 
-A bench line states f32_r for them, but the library looks up the call's own types.
+The library's bench lines state f32_r instead, but the library looks for a row with the true type.
 """
 
 
 def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Path) -> None:
-    """The library uses a row written from a call's Trace line, but not a row from a bench line with another key."""
+    """The library uses a row that was written from a Trace line, because this line states the true compute type.
+
+    It does not use a row from a bench line with another compute type.
+    """
     some = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20, "scale": F32}
     calls = [some | {"types": types, "compute": compute} for types, compute in ASKED]
     device = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}
@@ -257,7 +261,7 @@ def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Pa
 
 
 def test_a_product_without_an_algorithm_asks_no_file(rocm: Rocm, tmp_path: Path) -> None:
-    """If hipblasLtMatmul is called without an algorithm, the library does not use the tuning file.
+    """If a program calls hipblasLtMatmul without an algorithm, the library ignores the tuning file.
 
     It then chooses by itself.
     """

@@ -1,4 +1,7 @@
-"""Tests of hipBLASLt's tuning files, generated and edited ones: the real library and logparse take the same rows."""
+"""Tests that logparse finds the same rows of a hipBLASLt tuning file as the real library.
+
+The files are generated at random and then edited.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ from tests.conftest import sized
 
 ARCH = "gfx90a:sramecc+:xnack-"
 TARGET = {"hipblaslt_revision": ""}
-"""Target without an arch. The library does not check the arch, while logparse's reader refuses rows of another arch."""
+"""Facts about the library build, without the GPU's architecture.
+
+The real library does not check the architecture, but logparse refuses rows for another one.
+"""
 GIT = "Git Version: "
 DATA = {"f32_r": 0, "f64_r": 1, "f16_r": 2, "i8_r": 3, "i32_r": 10, "bf16_r": 14}
 COMPUTES = {"f32_r": (2, 0), "f32_f16_r": (4, 0), "xf32_r": (6, 0), "f64_r": (7, 1), "i32_r": (9, 10)}
@@ -87,7 +93,7 @@ def asked(call: GemmProblem) -> list[object]:
 
 
 def entry(call: GemmProblem, index: int, columns: Sequence[str]) -> list[str]:
-    """Return the lines of one entry of a tuning file, as hipblaslt-bench writes them with these columns."""
+    """Return the lines of one row of a tuning file with these columns, as hipblaslt-bench writes them."""
     cells = dict.fromkeys(columns, "0") | {
         "transA": str(call.trans_a),
         "transB": str(call.trans_b),
@@ -105,7 +111,7 @@ def entry(call: GemmProblem, index: int, columns: Sequence[str]) -> list[str]:
 
 
 def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequence[int]]) -> str:
-    """Return a random tuning file. Some entries share a key, and some have indices of other calls."""
+    """Return a random tuning file. Some rows are for the same product, and some have kernels of other products."""
     random_ = random.Random(seed)
     lines = [GIT]
     columns = random_.choice((TUNING_COLUMNS, NEEDED, WIDE))
@@ -127,9 +133,9 @@ def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]])
 
 
 def row_of_object(target: Mapping[str, str], call: GemmProblem) -> GemmProblem:
-    """Return the problem whose row serves the call if it is made through the C++ object.
+    """Return the product whose row serves this call, if the call is made through hipBLASLt's C++ class.
 
-    If no row serves it, return the call.
+    Returns the call itself if no row serves it.
     """
     compute = (object_key(call, target) or NO_ROW).rpartition(",")[2]
     return call if compute == NO_ROW else replace(call, compute_type=compute)
@@ -137,9 +143,9 @@ def row_of_object(target: Mapping[str, str], call: GemmProblem) -> GemmProblem:
 
 @pytest.mark.parametrize("through", ["functions", "object"])
 def test_hipblaslt_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path, through: str) -> None:
-    """The real library takes the rows that logparse's reader predicts, through the C functions and the C++ object.
+    """The real library uses the rows that logparse predicts, whether C functions or the C++ class are called.
 
-    Calls through the object have other keys.
+    Calls through the C++ class use other rows.
     """
     every = calls()
     path = tmp_path / "tuning.txt"

@@ -1,6 +1,6 @@
-"""Tests of logs that the real hipBLASLt writes: logparse's readers find the right calls in them.
+"""Tests that logparse finds the right calls in logs of the real hipBLASLt.
 
-They vary the settings, the number of threads, and how the process ends.
+They vary the log settings, the number of threads, and the way in which the process ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MACHINE = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}
 
 
 def job(rocm: Rocm, folder: Path, threads: int, end: str, **settings: str) -> bytes:
-    """Run a job with ``threads`` threads and return its standard error. Its log files lie in the folder."""
+    """Run a job with ``threads`` threads and return its standard error. Its log files are in ``folder``."""
     path = {"HIPBLASLT_LOG_FILE": str(folder / "hipblaslt_%i.log")}
     words = [json.dumps(x) for x in (CALLS[:threads], TIMES, end)]
     command = [str(rocm.launcher), str(HERE / "drivers/hipblaslt_threads.py"), *words]
@@ -31,7 +31,7 @@ def job(rocm: Rocm, folder: Path, threads: int, end: str, **settings: str) -> by
 
 
 def counts(store: Store, folder: Path) -> dict[str, int]:
-    """Return the number of calls per log category in the job's log, as ingest reads it."""
+    """Read the job's log and return the number of calls of each log category: {category: number}."""
     (path,) = folder.glob("hipblaslt_*.log")
     ingest([str(path)], store, run="job")
     calls = store.frames()["calls"]
@@ -42,17 +42,20 @@ def counts(store: Store, folder: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("end", ["exit", "kill"])
 def test_bench_lines_outlive_the_process(rocm: Rocm, store: Store, tmp_path: Path, end: str) -> None:
-    """If a process is killed, its bench lines are in the log, but its profile records are lost."""
+    """If a process is killed, the bench lines of its calls are in the log, but its profile lines are lost.
+
+    hipBLASLt writes the profile when the process exits.
+    """
     job(rocm, tmp_path, 1, end, HIPBLASLT_LOG_MASK="0x60")
     assert counts(store, tmp_path) == {"bench": TIMES} | ({"profile": TIMES} if end == "exit" else {})
 
 
 def test_of_all_categories_in_four_threads_the_profile_counts(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """If several threads log several categories together, only the profile is complete.
+    """If several threads log several categories at once, only the profile has every call.
 
-    Each category alone is complete. Bench lines, trace lines and API lines come from source files of the library with a
-    lock each, and go into one buffer. Together they are lost, torn, or written twice (under mask 31 in some 15 % of the
-    runs). The profile is written at the end.
+    Each category alone is complete. Bench, trace and API lines come from different source files of the library, each
+    with a lock of its own, but go into one buffer. So lines of several categories may be lost, torn, or written twice
+    (under mask 31 in some 15 % of the runs). The profile is written at the end.
     """
     lines = Counter(alone(rocm, tmp_path, "32").splitlines())
     assert list(lines.values()) == [TIMES] * 4
@@ -71,7 +74,7 @@ def test_of_all_categories_in_four_threads_the_profile_counts(rocm: Rocm, store:
 
 
 def alone(rocm: Rocm, folder: Path, mask: str) -> bytes:
-    """Return the log that four threads write with this mask, in its own folder."""
+    """Return the log that four threads write with this log mask alone."""
     folder = folder / mask
     folder.mkdir()
     job(rocm, folder, 4, "exit", HIPBLASLT_LOG_MASK=mask)
@@ -89,7 +92,7 @@ def test_an_empty_level_switches_the_log_off(rocm: Rocm, tmp_path: Path) -> None
 
 
 def test_a_log_that_cannot_be_written_costs_the_job(rocm: Rocm, tmp_path: Path) -> None:
-    """If the disk is full, the library's log makes products fail, and the process aborts at its end.
+    """If the disk is full, writing the log makes hipBLASLt's matrix products fail, and the process aborts at its end.
 
     If the log file cannot be created, the library writes to standard error instead.
     """

@@ -1,6 +1,7 @@
-"""The whole loop with the real hipBLASLt: a job, its log, a replay, the tuning file, the job again, and the proof.
+"""Test of all of logparse with the real hipBLASLt: from a job's log to the proof that a file made the job faster.
 
-The test chooses the times of the kernels, so the right result is known. Each product has about a dozen solutions.
+The virtual GPU gives each kernel the time that the test chooses, so the right result is known. Each matrix product has
+about a dozen kernels.
 """
 
 from __future__ import annotations
@@ -30,21 +31,25 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def solutions(loop: Loop) -> dict[int, str]:
-    """Return the library's solutions, its own choice first, with words that only the solution's own kernel contains."""
+    """Return the kernels that the library offers for a product: {index: part of the kernel's name}.
+
+    The library's own choice is first. The part of the name occurs in no other kernel's name.
+    """
     lines = loop.run(*loop.job("hipblaslt_job", CALL, 1, 20)).splitlines()
     return {index: launches[0] for index, launches in map(json.loads, lines)}
 
 
 def before(loop: Loop) -> None:
-    """Run the job under ``capture``, then a replay with the real library's solutions."""
+    """Run the job under ``logparse capture``, then measure the real library's kernels with ``logparse replay``."""
     loop.capture("before", loop.job("hipblaslt_job", CALL, CALLS))
     loop.replay("hipblaslt")
 
 
 def test_the_planted_best_is_found_written_used_and_verified(loop: Loop) -> None:
-    """The fastest right solution is found, written to a file, used by the job and verified.
+    """logparse finds the fastest correct kernel and writes it to a file, and verifies that the job uses it.
 
-    This is so even if a faster kernel computes wrong values, others hang or crash, and the clock is unsteady.
+    Another kernel is faster but computes wrong values, others hang or crash, and the clock is unsteady. This must not
+    matter.
     """
     words = solutions(loop)
     best, *faulty = loop.plant_product(words, better=True)
@@ -67,7 +72,7 @@ def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
 
 
 def test_a_call_of_a_size_between_is_served_by_the_rows_of_its_ends(loop: Loop) -> None:
-    """``recommend --ladder`` writes a row that serves a call whose size lies between two measured sizes.
+    """With ``recommend --ladder``, a row also serves a call whose size lies between two measured sizes.
 
     The call has n = 80, and the library's own choice is slow for it, too.
     """
@@ -87,9 +92,9 @@ def test_a_call_of_a_size_between_is_served_by_the_rows_of_its_ends(loop: Loop) 
 
 
 def test_the_rows_by_which_a_kernel_runs_are_named(loop: Loop) -> None:
-    """``bisect`` names both rows of a file that make the library run a kernel.
+    """``logparse bisect`` names both rows of a file that make the library run a certain kernel.
 
-    The two rows have one key. If the first row is left out, the library takes the second.
+    Both rows are for the same product. If the first one is left out, the library uses the second one.
     """
     index = list(solutions(loop))[1]
     types = {"a_type": "bf16_r", "b_type": "bf16_r", "c_type": "f32_r", "d_type": "f32_r", "compute_type": "f32_r"}

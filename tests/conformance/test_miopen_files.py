@@ -1,4 +1,7 @@
-"""Tests of MIOpen's user find-db: which solver the real library takes under generated and edited files."""
+"""Tests of MIOpen's user find-db, its file of measured solvers: logparse predicts which solver the real library uses.
+
+The files are generated at random and then edited.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ Asked = tuple[str, str, list[int], int, int, int]
 
 
 def asked() -> list[Asked]:
-    """Return the convolutions, each as (direction, type, [n, c, h, w, k, y, x], pad, stride, groups)."""
+    """Return the convolutions of the test, each as (direction, type, [n, c, h, w, k, y, x], pad, stride, groups)."""
     shapes = [([16, 32, 28, 28, 48, 1, 1], 0, 1, 1), ([16, 32, 28, 28, 48, 3, 3], 1, 1, 1)]
     shapes += [([16, 32, 28, 28, 48, 3, 3], 1, 1, 2), ([8, 64, 14, 14, 32, 1, 1], 0, 2, 1)]
     shapes += [([8, 64, 14, 14, 32, 3, 3], 0, 2, 1), ([16, 32, 14, 14, 48, 5, 5], 2, 1, 1)]
@@ -72,9 +75,9 @@ def item(solver: str, direction: str, ms: float) -> str:
 
 
 def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
-    """Return random find-db records (MIOpen's solver times) of some problems.
+    """Return random lines of a find-db (MIOpen's file of solver times) for some of the convolutions.
 
-    They have solvers that can and cannot run the problem, in any order of their times.
+    Some solvers can run the convolution and some cannot. They are in any order of their times.
     """
     random_ = random.Random(seed)
     lines = []
@@ -90,9 +93,9 @@ def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
 
 
 def expected(reading: Reading[Any], call: Problem) -> str | None:
-    """Return the name of an expected difference between MIOpen's Find and its immediate mode, or None.
+    """Return the name of a known difference between two ways in which MIOpen uses a find-db, or None.
 
-    logparse's reader follows Find, while the driver asks the immediate mode.
+    logparse predicts MIOpen's Find, but the test asks MIOpen's immediate mode.
     """
     rows = reading.by_key.get(OVERRIDE_FORMAT.key(call, TARGET) or "", ())
     whys = [breach.note.message for row in rows for breach in row.breaches]
@@ -109,23 +112,23 @@ def expected(reading: Reading[Any], call: Problem) -> str | None:
 
 
 GEMM, DIRECT = 0, 1
-"""Values of miopenConvFwdAlgorithm_t."""
+"""Numbers of the algorithms in miopenConvFwdAlgorithm_t."""
 FOUND = {
     "GemmFwdRest:-0.1,0,miopenConvolutionFwdAlgoGEMM": (DIRECT, 0.5),
     f"GemmFwdRest:0.1,{10**17},miopenConvolutionFwdAlgoGEMM": (DIRECT, 0.5),
     f"GemmFwdRest:0.1,{10**22},miopenConvolutionFwdAlgoGEMM": (DIRECT, 0.5),
     "GemmFwdRest:0.1,0,miopenConvolutionFwdAlgoDirect": (GEMM, 0.1),
 }
-"""Entries of a find-db record (MIOpen's solver times), and the algorithm and time (ms) that Find then reports.
+"""Entries of a find-db line (MIOpen's solver times), with the algorithm and the time in ms that Find then reports.
 
-The record also has the naive solver with 0.5 ms. Find runs in a hybrid mode.
+The line also has the naive solver with 0.5 ms. Find runs in a hybrid mode.
 """
 
 
 def test_find_is_as_the_expected_differences_state(rocm: Rocm, tmp_path: Path) -> None:
-    """MIOpen's Find ignores a negative time, and a workspace that no GPU has.
+    """MIOpen's Find ignores entries of a find-db with a negative time, or with more workspace than any GPU has.
 
-    It does not check an entry's algorithm.
+    It does not check the algorithm of an entry.
     """
     (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
     (tmp_path / "empty").mkdir()
@@ -156,13 +159,13 @@ NAMES = {
     FILE.upper(): False,
     FILE.replace(".ufdb", ".fusion.ufdb"): False,  # only for fusion plans
 }
-"""File names of a user find-db, each with the information whether MIOpen on this device opens it."""
+"""File names for a user find-db: {name: True if MIOpen on this GPU opens it}."""
 
 
 def test_names_that_are_opened(rocm: Rocm, tmp_path: Path) -> None:
-    """logparse's reader refuses a find-db whose name MIOpen would not open.
+    """logparse refuses a find-db whose name MIOpen would not open.
 
-    MIOpen ignores a file with any other name and prints nothing.
+    MIOpen ignores such a file without a message.
     """
     one = asked()[0]
     data = f"{key_of(call(one))}={item(NAIVE['F'], 'F', 0.5)}\n".encode()
@@ -180,9 +183,9 @@ def test_names_that_are_opened(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_the_number_in_the_name_of_an_rdna_device(rocm: Rocm, tmp_path: Path) -> None:
-    """The number in a find-db's file name is the number of compute units that HIP reports.
+    """The number in the name of a find-db file is the number of compute units that HIP reports.
 
-    For a Radeon RX 9070 XT with 64 CUs HIP reports 32, so MIOpen opens ``gfx1201_32``.
+    For a Radeon RX 9070 XT with 64 compute units HIP reports 32, so MIOpen opens ``gfx1201_32``.
     """
     one = asked()[0]
     data = f"{key_of(call(one))}={item(NAIVE['F'], 'F', 0.5)}\n".encode()
@@ -202,9 +205,9 @@ def test_the_number_in_the_name_of_an_rdna_device(rocm: Rocm, tmp_path: Path) ->
 
 
 def test_databases_of_fusions_and_batch_normalisations(rocm: Rocm, tmp_path: Path) -> None:
-    """MIOpen writes separate databases for fusions and batch normalisations, and logparse does not judge their rows.
+    """MIOpen writes other files for fusions and for batch normalisations, and logparse does not judge their lines.
 
-    The parameters of a fusion's solver are in the perf-db for convolutions, under the convolution's key.
+    But the parameters of a fusion's solver are in the same file as those for convolutions, under the convolution's key.
     """
     device, norms = "gfx906_60.HIP.3_5_1_", "batchnorm_gfx906_60.HIP.3_5_1_.udb.txt"
     settings = SETTINGS | {"VGPU_ARCH": "gfx906:sramecc+:xnack-", "VGPU_CUS": "60"}
@@ -229,13 +232,13 @@ def test_databases_of_fusions_and_batch_normalisations(rocm: Rocm, tmp_path: Pat
 
 
 MODES = [("", ""), ("1", ""), ("2", ""), ("3", ""), ("5", ""), ("5", "1"), ("5", "2"), ("3", "3")]
-"""Pairs of values of MIOPEN_FIND_MODE and MIOPEN_FIND_ENFORCE; "" leaves a variable unset."""
+"""Pairs of values for the variables MIOPEN_FIND_MODE and MIOPEN_FIND_ENFORCE. "" leaves a variable unset."""
 
 
 def test_find_modes_that_pass_over_rows(rocm: Rocm, tmp_path: Path) -> None:
-    """In some find modes MIOpen ignores the find-db's row, measures again and overwrites the row.
+    """In some modes, MIOpen ignores its file of measured solvers: it measures again and overwrites the line.
 
-    These are the mode NORMAL (1), and MIOPEN_FIND_ENFORCE from 2 on. In all other cases MIOpen uses the row.
+    These are the mode NORMAL (1), and MIOPEN_FIND_ENFORCE from 2 on. In all other modes MIOpen uses the line.
     """
     (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
     for name in ("empty", "db"):
@@ -273,9 +276,9 @@ def test_miopen_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:
         own = found(b"")
 
         def ask(data: bytes) -> list[int | str]:
-            """Return the solver's number for each convolution.
+            """Return the number of the solver that MIOpen uses for each convolution under this file.
 
-            It is "own" if solver and time equal the library's own estimate.
+            The result is "own" if solver and time are the same as without a file.
             """
             return ["own" if x is None or x == y else x[0] for x, y in zip(found(data), own, strict=True)]
 

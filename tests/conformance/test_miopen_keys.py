@@ -1,4 +1,7 @@
-"""Tests with random convolutions that logparse's key of the logged command is the key that MIOpen itself looks up."""
+"""Tests with random convolutions: the key that logparse computes from a log line must be the key that MIOpen looks up.
+
+MIOpen's databases have one line per key.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,8 @@ _KEY = re.compile(r"Looking for key (\d\S*x\S*) in ")
 def form(chance: random.Random) -> list[object]:
     """Return a random call in the form that ``drivers/miopen_keys.py`` takes.
 
-    Calls are 2-D or 3-D, in groups, transposed, channels last, with many 1s. In some calls the tensors have different
-    layouts, or gaps.
+    A call may be 2-D or 3-D, in groups, transposed or channels last. Many sizes are 1. In some calls the tensors have
+    different layouts, or gaps in memory.
     """
     axes, transposed, groups = chance.choice([2, 2, 3]), chance.random() < 0.3, chance.choice([1, 1, 2, 4])
     pad, sizes = [[chance.choice(x) for _ in range(axes)] for x in ([0, 1, 2], [1, 2, 3, 5, 7])]
@@ -45,7 +48,7 @@ def form(chance: random.Random) -> list[object]:
 
 
 def test_a_command_has_the_key_that_is_looked_up(rocm: Rocm, tmp_path: Path) -> None:
-    """The key that logparse makes from MIOpen's logged command is the key that MIOpen looks up.
+    """From the command that MIOpen logs, logparse computes the key under which MIOpen looks up the convolution.
 
     This is difficult if a size is 1, because the strides of a tensor then fit several layouts. MIOpen derives the
     layout in the command from the strides of one tensor, and the layout in the key from all three.

@@ -1,8 +1,8 @@
-"""The whole loop with the real MIOpen: Find, a slow weight gradient, a replay, a user find-db, the proof.
+"""Test of all of logparse with the real MIOpen: from a slow weight gradient to the proof that a file made it faster.
 
-MIOpen's real Find times its solvers under times that the test chooses, and writes the user find-db. By that file the
-job runs the naive solver for each weight gradient. Then other times are chosen, as if a new build had made one solver
-fast.
+The virtual GPU gives each kernel the time that the test chooses. MIOpen's search (Find) measures its solvers and writes
+its file of solver times. According to that file, the job runs a very slow solver for each weight gradient. Then other
+times are chosen, as if a new build had made one solver fast. logparse must find this solver and write it to a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AS_FOUND = [
     *((1, helper) for helper in ("Im2d2Col", "Col2Im", "SubTensorOp")),
 ]
 BETTER, WRONG, CRASHING, HANGING = 32, 48, 64, 80
-"""Output channels of four layers. The fastest solver of each layer behaves in another way."""
+"""Numbers of output channels of four layers. For each layer the fastest solver has another fault or none."""
 NAIVE, GEMM = "ConvDirectNaiveConvWrw", "GemmWrwUniversal"
 
 
@@ -39,12 +39,12 @@ def call(direction: str, channels: int) -> list[object]:
 
 
 def product(channels: int) -> str:
-    """Return words that identify the matrix product kernel of the GEMM solver for a layer's weight gradient."""
+    """Return the beginning of the name of the kernel that MIOpen's GEMM solver runs for a layer's weight gradient."""
     return f"Cijk_Alik_Bljk m=144 n={channels}"
 
 
 def fastest(path: Path) -> dict[str, str]:
-    """Return the fastest solver of each weight gradient in a find-db: {output channels: solver}."""
+    """Return the fastest solver of each weight gradient in a MIOpen file: {output channels: solver}."""
     found = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         key, _, items = line.partition("=")
@@ -63,9 +63,9 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def before(loop: Loop, calls: list[list[object]]) -> str:
-    """Run the real Find, then the job with Find's results, both as the run ``before``.
+    """Run MIOpen's search, then the job with its results, and store both as the run ``before``.
 
-    Returns the user find-db's path.
+    Returns the path of the file in which MIOpen wrote the solver times.
     """
     loop.plant(AS_FOUND)
     loop.run(*loop.job("miopen_job", calls, 0))
@@ -76,16 +76,16 @@ def before(loop: Loop, calls: list[list[object]]) -> str:
 
 
 def flagged(loop: Loop) -> set[str]:
-    """Return the problems that the analyzer slow-wrw lists with a saving, without any replay."""
+    """Return the convolutions for which the analyzer ``slow-wrw`` states a saving before any kernel was measured."""
     loop.logparse("recommend", "--out", "before a replay")
     rows = loop.rows("select problem from findings where analyzer = 'slow-wrw' and saving_us > 0")
     return {row["problem"] for row in rows}
 
 
 def test_a_slow_backward_weight_is_found_written_used_and_verified(loop: Loop) -> None:
-    """A slow weight gradient is found, and a faster solver is written to a file, used by the job and verified.
+    """logparse finds a slow weight gradient and writes a faster solver to a file, and verifies that the job uses it.
 
-    This is so even if the fastest solvers of other layers compute wrong values, crash or hang.
+    The fastest solvers of other layers compute wrong values, crash or hang. This must not matter.
     """
     calls = [call(direction, BETTER) for direction in "FBW"]
     calls += [call("W", channels) for channels in (WRONG, CRASHING, HANGING)]

@@ -1,6 +1,6 @@
-"""Tests of MIOpen's user perf-db: parameters with which the real library builds solvers.
+"""Tests of MIOpen's perf-db, its file of tuned parameters: logparse predicts the parameters that the real library uses.
 
-The files are generated and edited.
+The files are generated at random and then edited.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KINDS = {
     "B": ["BwdDataV1R1"],
     "W": ["V4R1WrW", "V4R4WrW", "WrwV4R4Xdlops", "WrwV4R4Xdlops_Padded_Gemm"],
 }
-"""Tunable solvers whose sources this build of MIOpen has, and which hiprtc compiles."""
+"""Solvers with tunable parameters that this build of MIOpen can compile."""
 SHAPES = [([128, 64, 28, 28, 64, 3, 3], 1, 1, 1), ([64, 128, 14, 14, 256, 1, 1], 0, 1, 1)]
 NUMBERS = {name: number for number, name in SOLVERS.items()}
 WORDS = Words(
@@ -51,11 +51,14 @@ WORDS = Words(
 
 Pair: TypeAlias = tuple[ConvProblem, str]
 Tried: TypeAlias = tuple[int, str]
-"""A number that identifies a (convolution, solver) pair, and a text of parameters for it."""
+"""Parameters that were tried: the number of a pair (convolution, solver), and the parameters as text."""
 
 
 def shipped(rocm: Rocm) -> dict[str, list[str]]:
-    """Return the parameters of each solver in MIOpen's own perf-db of this GPU. They need not fit a problem."""
+    """Return parameters of each solver, from the perf-db that MIOpen ships for this GPU.
+
+    Some may not fit a convolution.
+    """
     item = re.compile(rf"({PREFIX}\w+):([-0-9,]+)")
     found: dict[str, dict[str, None]] = {PREFIX + name: {} for names in KINDS.values() for name in names}
     with open(rocm.folder / "root/usr/share/miopen/db/gfx90a68.db.txt", encoding="utf-8") as file:
@@ -66,7 +69,10 @@ def shipped(rocm: Rocm) -> dict[str, list[str]]:
 
 
 def generated(seed: int, pairs: Sequence[Pair], texts: Mapping[str, Sequence[str]]) -> str:
-    """Return random perf-db records of some problems, each with parameters of some solvers in any order."""
+    """Return a random perf-db.
+
+    It has lines for some convolutions, each with parameters of some solvers in any order.
+    """
     random_ = random.Random(seed)
     records: dict[str, list[str]] = {}
     for problem, solver in random_.sample(pairs, random_.randrange(3, len(pairs))):
@@ -77,7 +83,10 @@ def generated(seed: int, pairs: Sequence[Pair], texts: Mapping[str, Sequence[str
 
 
 def plain(pairs: Sequence[Pair], given: Mapping[int, str]) -> bytes:
-    """Return a well-formed perf-db file with these parameters of (convolution, solver) pairs."""
+    """Return a correct perf-db that has exactly these parameters.
+
+    The keys of ``given`` are numbers of pairs (convolution, solver).
+    """
     records: dict[str, list[str]] = {}
     for number, parameters in given.items():
         problem, solver = pairs[number]
@@ -86,14 +95,14 @@ def plain(pairs: Sequence[Pair], given: Mapping[int, str]) -> bytes:
 
 
 def parameters_of(reading: Reading[Any], pair: Pair) -> str | None:
-    """Return the parameters that logparse's reader finds for a pair. Return None if it finds no row."""
+    """Return the parameters that logparse finds in a perf-db for a pair (convolution, solver), or None."""
     problem, solver = pair
     row = look_up(OVERRIDE_FORMAT, reading, problem, has=lambda solution: solution.id == solver).row
     return None if row is None else row.text.partition(":")[2]
 
 
 def ends(reading: Reading[Any], pairs: Sequence[Pair]) -> bool:
-    """Tell whether logparse's reader warns that one of the pairs may crash the process."""
+    """Tell whether logparse warns that parameters for one of the pairs (convolution, solver) may crash the process."""
     for problem, solver in pairs:
         for row in reading.by_key.get(str(perf_key_of(problem)), ()):
             crashes = any(breach.note.rule == "crash" for breach in row.breaches)
@@ -105,7 +114,7 @@ def ends(reading: Reading[Any], pairs: Sequence[Pair]) -> bool:
 def built(
     ask: Callable[[bytes], Sequence[str | None]], pairs: Sequence[Pair], tried: set[Tried]
 ) -> dict[Tried, str | None]:
-    """Return what the library builds with each text of parameters, each alone in a well-formed file."""
+    """Return what the real library compiles for each tried set of parameters, if a correct file has nothing else."""
     found: dict[Tried, str | None] = {}
     queues = [sorted(text for number, text in tried if number == at) for at in range(len(pairs))]
     while any(queues):

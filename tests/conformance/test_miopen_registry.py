@@ -1,4 +1,4 @@
-"""Tests of logparse's list of MIOpen's solvers against the real library: numbers, names and algorithms."""
+"""Test that logparse's list of MIOpen's solvers (numbers, names and algorithms) is the same as the real library's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from logparse.libraries.miopen.solvers import ID_OF_CODE, SOLVERS, is_registered
 from tests.conformance.rocm import Rocm
 
 CONVOLUTION = 1
-"""The value of ``miopen::solver::Primitive::Convolution``."""
+"""The number by which MIOpen marks a solver for convolutions (``miopen::solver::Primitive::Convolution``)."""
 
 
 def test_every_solver_of_the_library_has_its_number_and_algorithm(rocm: Rocm) -> None:

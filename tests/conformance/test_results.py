@@ -1,7 +1,7 @@
-"""Tests that a replay accepts the results of real libraries' solutions: epilogues, scales, groups, 3-D convolutions.
+"""Tests that logparse accepts the results of real kernels, with epilogues, scales, groups and 3-D convolutions.
 
-The virtual GPU computes the kernels, so each result is compared with the reference as on a GPU. This includes the
-matrix and the vector that an epilogue writes besides D.
+The virtual GPU really computes the kernels, so each result is compared with a reference as on a GPU. The matrix and the
+vector that some kernels write besides D are checked, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.conformance.rocm import Rocm
 
 GFX90A = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-", "VGPU_CUS": "104"}
 GFX1201 = {"VGPU_ARCH": "gfx1201", "VGPU_CUS": "64"}
-"""The only GPU in Debian's build whose matrix units take 8-bit floats."""
+"""The only GPU in Debian's build of the libraries whose matrix units can multiply 8-bit floats."""
 KEPT: Mapping[str, Any] = {"aux": True, "aux_type": "f16_r"}
 SUMS: Mapping[str, Any] = {"gradient": True, "bias": True, "bias_type": "f32_r"}
 EPILOGUES: Mapping[str, Mapping[str, Any]] = {
@@ -55,9 +55,9 @@ DEEP = [
     for direction, first, last in [("F", "4-6-14-12", "8-6-14-12"), *((x, "8-6-14-12", "4-6-14-12") for x in "BW")]
     for filter_, pad in (("3x3x3", "1x1x1"), ("1x1x1", "0x0x0"))
 ]
-"""Directions and beginnings of MIOpen's keys of 3-D convolutions.
+"""Directions of 3-D convolutions, and the beginnings of the keys by which MIOpen names them.
 
-A key's first tensor is the image or, in the backward directions, the output.
+The first tensor of a key is the image or, in the backward directions, the output.
 """
 
 
@@ -68,7 +68,7 @@ def product(kind: str = "f16_r", trans: str = "NN", **fields: Any) -> GemmProble
 
 
 def judged(loop: Loop, backend: str, problems: Sequence[Problem], most: int) -> list[list[tuple[float, str]]]:
-    """Return, per problem, the error of each of the library's first solutions and a text that names its fault."""
+    """Return for each product the results of the library's first kernels: (relative error, text that names a fault)."""
     lines = loop.run(*loop.job("checks", backend, [x.text for x in problems], most)).splitlines()
     return [json.loads(line) for line in lines]
 
@@ -80,7 +80,7 @@ def all_right(loop: Loop, backend: str, problems: Sequence[Problem], most: int) 
 
 
 def logged(folder: Path, problems: Sequence[Problem]) -> None:
-    """Check that each of the bench, trace and profile logs has exactly these problems."""
+    """Check that each kind of log (bench, trace and profile) has exactly these matrix products."""
     (path,) = folder.glob("hipblaslt_*.log")
     found: dict[str, list[Problem]] = {"bench": [], "trace": [], "profile": []}
     for line in dict.fromkeys(path.read_text(encoding="utf-8").splitlines()):
@@ -93,7 +93,7 @@ def logged(folder: Path, problems: Sequence[Problem]) -> None:
 
 
 def test_epilogues_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """Products with every epilogue give right results, and three kinds of logs state the right epilogues."""
+    """Products with every kind of epilogue (such as bias and GELU) give right results, and all logs name it."""
     problems = [product(**fields) for fields in EPILOGUES.values()]
     assert [x.epilogue for x in problems] == list(EPILOGUES)
     written = {"HIPBLASLT_LOG_MASK": "98", "HIPBLASLT_LOG_FILE": str(tmp_path / "hipblaslt_%i.log")}
@@ -102,9 +102,9 @@ def test_epilogues_are_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_a_vector_of_alphas_is_right(rocm: Rocm, tmp_path: Path) -> None:
-    """Products with a vector of alphas give right results, also with a bias and if K is split.
+    """Products with a vector of alphas give right results, also with a bias, and also if the sum along K is split.
 
-    The vector multiplies each row of D by its own factor. The factor is applied before C is added.
+    The vector multiplies each row of D by a factor of its own, before C is added.
     """
     plain: Mapping[str, Any] = {"scale_alpha_vector": True, "beta": "nonzero"}
     bias: Mapping[str, Any] = {"bias": True, "bias_type": "f16_r", "activation": "relu"}
@@ -115,7 +115,7 @@ def test_a_vector_of_alphas_is_right(rocm: Rocm, tmp_path: Path) -> None:
 def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
     """Products of 8-bit floats with scales give right results.
 
-    Some solutions split the sum of 4,096 products over K, and scale the partial sums.
+    Some kernels split the sum of 4,096 products along K, and scale the partial sums.
     """
     problems = [product("f8_r", "TN", **fields) for fields in SCALED]
     written = {"HIPBLASLT_LOG_MASK": "98", "HIPBLASLT_LOG_FILE": str(tmp_path / "hipblaslt_%i.log")}
@@ -124,9 +124,9 @@ def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """3-D convolutions give right results.
+    """3-D convolutions give right results with MIOpen's GEMM solvers and its naive solvers.
 
-    MIOpen's GEMM solvers (with 3-D columns of the image, or without columns) and its naive solvers are tested.
+    Some GEMM solvers copy the image into 3-D columns first, and others do not.
     """
     folders = {f"MIOPEN_{name}": str(tmp_path) for name in ("SYSTEM_DB_PATH", "USER_DB_PATH", "CUSTOM_CACHE_DIR")}
     problems = [problem_from_key(f"{key}-0-NCDHW-FP16-{direction}") for direction, key in DEEP]
@@ -143,7 +143,7 @@ def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
 def test_a_wrong_kernel_is_found(
     rocm: Rocm, tmp_path: Path, several: Sequence[Mapping[str, Any]], kernel: str, fault: str
 ) -> None:
-    """A kernel that computes wrong values is found, even if it spoils only the results that are written besides D."""
+    """A kernel that computes wrong values is noticed, even if only the results besides D are wrong."""
     problems = [product(**fields) for fields in several]
     loop = Loop(rocm, tmp_path, GFX90A | {"VGPU_WRONG": kernel})
     for ((_, text),) in judged(loop, "hipblaslt", problems, 1):

@@ -1,7 +1,7 @@
-"""Tests of rocBLAS's override files: the real library launches the kernels that logparse's reader predicts.
+"""Tests that logparse finds the same rows of a rocBLAS override file as the real library.
 
-The files are generated and edited. All calls have β = 0, because the library compares the value of β, which logparse's
-problems do not contain.
+The files are generated at random and then edited. All calls have β = 0: the library compares the value of β, but
+logparse only knows whether β is 0.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TYPES = [
     *(("f32_r", "f32_r", "f32_r"), ("f64_r", "f64_r", "f64_r"), ("i8_r", "i32_r", "i32_r")),
 ]
 SHAPES = [(96, 64, 128, 1, 0), (64, 96, 128, 1, 0), (96, 64, 128, 1, 8), (96, 64, 128, 3, 0)]
-"""Sizes of products: m, n, k, batch, and how much larger the leading dimensions are than the smallest possible ones."""
+"""Sizes of matrix products: m, n, k, batch, and by how much the leading dimensions exceed their least values."""
 TRANSPOSES = [("N", "N"), ("T", "N"), ("N", "T")]
 WORDS = Words(
     separator=",",
@@ -79,16 +79,16 @@ def asked(call: GemmProblem) -> list[object]:
 
 
 def row(call: GemmProblem, index: int, strides: bool) -> str:
-    """Return a row as rocblas-gemm-tune writes it. ``index`` is the index in the library Tensile."""
+    """Return a row of an override file as rocblas-gemm-tune writes it. ``index`` is the kernel's number in Tensile."""
     sizes = [call.trans_a, call.trans_b, call.m, call.n, call.batch_count, call.k, 1, 0, call.lda, call.ldb, call.ldc]
     more = [call.stride_a, call.stride_b, call.stride_c] if strides else []
     return ",".join(map(str, [*sizes, *more, call.a_type, call.d_type, call.compute_type, index]))
 
 
 def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequence[int]]) -> str:
-    """Return a random override file (solutions to use instead of the library's choice) with rows for some calls.
+    """Return a random override file (a choice of kernels) with rows for some of the calls.
 
-    Some rows share a key, some have indices of other calls, and rows of batched calls may have strides.
+    Some rows are for the same call, some have kernels of other calls, and rows of batched calls may have strides.
     """
     random_ = random.Random(seed)
     lines = [HEADING] if random_.random() < 0.8 else []
@@ -102,7 +102,10 @@ def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequenc
 
 
 def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]]) -> bytes:
-    """Return a file with these solutions in reverse order, because rocBLAS tries the last row first."""
+    """Return an override file with these kernels: {call number: kernels}.
+
+    The kernels are written in reverse order, because rocBLAS tries the last row first.
+    """
     rows = [row(calls[n], -int(x.id) - RESERVED, False) for n, found in given.items() for x in reversed(found)]
     return "\n".join([HEADING, *rows, ""]).encode()
 
@@ -136,9 +139,10 @@ def test_rocblas_launches_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> N
 
 
 def test_both_functions_of_a_product_take_what_is_written(rocm: Rocm, tmp_path: Path) -> None:
-    """Both functions that can compute a product use the rows that are written for them, and ``coverage`` predicts this.
+    """Both functions of rocBLAS that can compute a product use the rows that were written for them.
 
-    ``rocblas_sgemm``, ``_hgemm`` and ``_dgemm`` find other rows than ``rocblas_gemm_ex``.
+    ``rocblas_sgemm``, ``_hgemm`` and ``_dgemm`` find other rows than ``rocblas_gemm_ex``. ``logparse coverage`` must
+    know this.
     """
     every = [x for x in calls() if x.batch_count == 1 and x.a_type == x.compute_type]
     path = tmp_path / "override.csv"
@@ -169,7 +173,7 @@ def test_both_functions_of_a_product_take_what_is_written(rocm: Rocm, tmp_path: 
 
 
 def kernel(launches: str | None) -> str | None:
-    """Return the name of the first launched kernel, without its arguments, which differ between functions."""
+    """Return the name of the first kernel that ran, without its arguments, which differ between functions."""
     return launches.split()[0] if launches else None
 
 

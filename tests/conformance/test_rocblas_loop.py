@@ -1,6 +1,6 @@
-"""The whole loop with the real rocBLAS: a job, its bench log, a replay, the override file, the job again.
+"""Test of all of logparse with the real rocBLAS: from a job's log to the proof that the job uses the written file.
 
-The test chooses the times of the kernels. The product has 68 solutions.
+The virtual GPU gives each kernel the time that the test chooses. The matrix product has 68 kernels.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def solutions(loop: Loop) -> dict[int, str]:
-    """Return the kernel name of each solution: the library's own choice (0), and solutions with their own kernel."""
+    """Return the kernels that the library offers for the product: {number: name}. Number 0 is the library's own choice.
+
+    Numbers that share a kernel with another one are left out.
+    """
     lines = loop.run(*loop.job("rocblas_job", CALL, 0)).splitlines()
     names = {index: launches[0].split()[0] for index, launches in map(json.loads, lines)}
     all_names = list(names.values())
@@ -38,9 +41,9 @@ def solutions(loop: Loop) -> dict[int, str]:
 
 
 def with_kernels(loop: Loop, run: str, sourced: str = "true") -> None:
-    """Run the job once more with Tensile's log, and add the log to the run.
+    """Run the job again with Tensile's log switched on, and read this log into the same run.
 
-    Only Tensile's lines name the launched kernels. rocBLAS's logs do not.
+    Only Tensile's log names the kernels that ran. rocBLAS's own logs do not.
     """
     loop.settings["TENSILE_DB"] = "0x40"
     (loop.folder / f"kernels of {run}").write_text(loop.run(*loop.job("rocblas_job", CALL, 2), sourced=sourced))
@@ -54,9 +57,10 @@ def before(loop: Loop) -> None:
 
 
 def test_the_planted_best_is_found_written_and_used(loop: Loop) -> None:
-    """The fastest right solution is found, written to a file and used by the job.
+    """logparse finds the fastest correct kernel and writes it to a file, and the job uses it.
 
-    This is so even if a faster kernel computes wrong values, others hang or crash, and the clock is unsteady.
+    Another kernel is faster but computes wrong values, others hang or crash, and the clock is unsteady. This must not
+    matter.
     """
     names = solutions(loop)
     best, *faulty = loop.plant_product(names, better=True)

@@ -1,4 +1,4 @@
-"""Tests of logs of the real rocBLAS and MIOpen into which several threads or processes write."""
+"""Tests of logs into which several threads or processes of the real rocBLAS and MIOpen write at the same time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ FIND = MACHINE | {
     "MIOPEN_DEBUG_GCN_ASM_KERNELS": "0",
     "MIOPEN_DEBUG_CONV_WINOGRAD": "0",
 }
-"""Settings for Debian's MIOpen, which lacks the sources of its assembler and Winograd solvers."""
+"""Settings for Debian's MIOpen.
+
+They switch its assembler and Winograd solvers off, because their sources are missing.
+"""
 
 
 def start(rocm: Rocm, log: Path, settings: dict[str, str], driver: str, *words: object) -> subprocess.Popen[bytes]:
@@ -40,9 +43,9 @@ def read(log: Path, store: Store) -> Store:
 
 
 def test_rocblas_writes_each_call_once(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """If four threads log together, each kind of rocBLAS log that logparse reads has each call exactly once.
+    """If four threads write into one rocBLAS log, logparse finds each call exactly once in each kind of line.
 
-    The threads write bench, profile and trace lines to standard error.
+    The kinds are bench, profile and trace lines.
     """
     log = tmp_path / "stderr"
     settings = MACHINE | {"ROCBLAS_LAYER": "7", "ROCBLAS_USE_HIPBLASLT": "0"}
@@ -71,9 +74,9 @@ def test_a_file_that_rocblas_cannot_open_costs_the_job(rocm: Rocm, tmp_path: Pat
 
 @pytest.mark.parametrize("named", [False, True], ids=["no thread is named", "each line names its thread"])
 def test_times_of_miopen_stay_with_their_problem(rocm: Rocm, tmp_path: Path, named: bool) -> None:
-    """If two processes run MIOpen's Find into one log, no time is given to a problem of the other process.
+    """If two processes run MIOpen's Find into one log, no time is taken for a convolution of the other process.
 
-    If a line does not name its thread, its time may be left out.
+    A time may be left out if its line does not name its thread.
     """
 
     def found(*groups: list[int]) -> set[tuple[object, ...]]:
@@ -97,9 +100,9 @@ def test_times_of_miopen_stay_with_their_problem(rocm: Rocm, tmp_path: Path, nam
 
 
 def test_processes_share_a_user_find_db(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """If four processes run MIOpen's Find at the same time, their common user find-db has every record once.
+    """If four processes run MIOpen's Find at the same time, their common file of solver times has every line once.
 
-    They have one convolution in common. A lock that a killed process left behind does not change this.
+    All of them run one convolution, and each has two more. A lock that a killed process left behind does not matter.
     """
     folder = tmp_path / "db"
     lock = folder / "miopen-lockfiles" / "gfx942130.HIP.3_5_1_.ufdb.txt.lock.fslock"

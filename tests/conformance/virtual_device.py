@@ -1,8 +1,8 @@
-"""Use the virtual GPU (``virtual_gpu/``) as a device of the replay, with the replay's backends.
+"""Let logparse measure kernels on the virtual GPU (``virtual_gpu/``), a library that imitates a GPU on the CPU.
 
 Libraries launch kernels on the virtual GPU through functions of the HIP runtime. Operands are in the host's memory.
-Torch is not built for this device. So streams and events use the HIP functions as well, in place of the parts of
-``torch.cuda`` that a measurement needs.
+Torch is not built for this GPU. So streams and events use functions of HIP, instead of the parts of ``torch.cuda`` that
+a measurement needs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ONE = _Dim3(1, 1, 1)
 
 
 class Event:
-    """Replacement for ``torch.cuda.Event`` that uses HIP's functions, on the only stream."""
+    """Stand-in for ``torch.cuda.Event`` that uses HIP's functions. There is only one stream."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime, self._event = runtime, ctypes.c_void_p()
@@ -46,14 +46,17 @@ class Event:
         self._runtime.ask("hipEventRecord", self._event, self._runtime.stream)
 
     def query(self) -> bool:
-        """Return True if the device has reached the event."""
+        """Return True if the GPU has reached the event.
+
+        Raises RuntimeError for any other status than ready or not ready.
+        """
         status = self._runtime.hip.hipEventQuery(self._event)
         if status not in (0, _NOT_READY):
             raise RuntimeError(f"hipEventQuery returned {status}")
         return bool(status == 0)
 
     def synchronize(self) -> None:
-        """Wait until the device has reached the event."""
+        """Wait until the GPU has reached the event."""
         self._runtime.ask("hipEventSynchronize", self._event)
 
     def elapsed_time(self, end: Event) -> float:
@@ -84,14 +87,17 @@ class Runtime:
             raise RuntimeError(f"{function} returned {status}")
 
     def sleep(self, cycles: int) -> None:
-        """Keep the device busy with a kernel that spins for this many cycles, as ``torch.cuda._sleep`` does."""
+        """Keep the GPU busy for this many cycles with a kernel that does nothing, as ``torch.cuda._sleep`` does."""
         count = ctypes.c_int64(cycles)
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(count))
         self.ask("hipLaunchKernel", self._spin, ONE, ONE, arguments, ctypes.c_size_t(0), self.stream)
 
 
 class VirtualDevice(TorchDevice):
-    """Device that has its operands on torch's CPU, and its streams, events and facts on the virtual GPU."""
+    """A device for measurements.
+
+    Its operands are in torch's CPU memory, its streams and events are on the virtual GPU.
+    """
 
     def __init__(self, name: str) -> None:
         self.process = ctypes.CDLL(None)
@@ -120,7 +126,7 @@ class VirtualDevice(TorchDevice):
 
 
 def _over_virtual_gpu(kind: BackendType) -> BackendType:
-    """Return the backend with the virtual GPU as its device. Its ``open`` must be called in a separate process."""
+    """Return a variant of a measuring library that uses the virtual GPU. It must be opened in a process of its own."""
 
     def opened(place: Place) -> Backend:
         device_backend.torch_device = cache(VirtualDevice)

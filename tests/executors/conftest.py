@@ -1,4 +1,4 @@
-"""Fixture of an executor on the Ray cluster that the tests share."""
+"""Fixture that lets a test do its work on the Ray cluster which all tests share."""
 
 from __future__ import annotations
 

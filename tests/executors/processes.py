@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def processes(words: bytes, *, ours: bool = True) -> list[int]:
-    """Return the ids of processes with these words in their command line.
+    """Return the ids of processes that have these words in their command line.
 
-    If ``ours`` is true, return only descendants of this process, because other tests run at the same time.
+    If ``ours`` is true, only descendants of this process are returned, because other tests run at the same time.
     """
     found, parents = [], {}
     for process in Path("/proc").glob("[0-9]*"):

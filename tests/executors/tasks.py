@@ -1,4 +1,4 @@
-"""Functions that worker processes run in the tests. Most of them write a file, so that a test knows that they ran."""
+"""Functions that tests run in other processes. Most of them write a file, so that the test knows that they ran."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logparse.executors.executor import Resources, report
 
 
 def plenty(item: object) -> Resources:
-    """Return resources so large that an executor starts several processes for the work."""
+    """Return such a large need of resources for a task that several processes are started."""
     return Resources(weight=1e9)
 
 
@@ -27,7 +27,7 @@ def fail_odd(number: int) -> int:
 
 
 def die_once(path: str) -> str:
-    """Kill the process at the first try, as the system does if it lacks memory."""
+    """Kill this process at the first try of the task, as the system does if it runs out of memory."""
     mark = Path(path)
     if mark.name.startswith("mortal") and not mark.exists():
         mark.touch()
@@ -42,7 +42,7 @@ def die(number: int) -> int:
 
 
 def stay(path: str) -> None:
-    """Run until killed. The file has the process id."""
+    """Run until killed. The process id is written to the file ``path``."""
     Path(path + ".part").write_text(str(os.getpid()))
     os.replace(path + ".part", path)
     while True:

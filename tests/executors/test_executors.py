@@ -1,6 +1,6 @@
-"""Tests that both executors (local processes and Ray) behave alike.
+"""Tests that work is done in the same way by local processes and by a Ray cluster.
 
-* They return a result as soon as its task ends.
+* A result is returned as soon as its task ends.
 * A task that fails stops no other task.
 * A task whose process died is tried again.
 * No process or file is left behind.
@@ -113,9 +113,9 @@ def test_leaving_early_ends_what_runs(executor: Executor, tmp_path: Path) -> Non
 
 
 def test_the_main_module_is_run_again_only_for_what_it_defines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's script is run again in a worker process only if the task's function is defined in it.
+    """A new process runs the user's script again only if the script defines the function that the process must call.
 
-    A script without ``if __name__ == "__main__"`` must not start over in each process of a replay.
+    Many scripts lack ``if __name__ == "__main__"``. They must not start over in each process that measures kernels.
     """
     script, ran, main = tmp_path / "script.py", tmp_path / "ran", ModuleType("__main__")
     main.__file__ = str(script)

@@ -1,4 +1,4 @@
-"""Tests of ingest on a Ray cluster: the views are the same as without Ray, whichever process dies meanwhile."""
+"""Tests of reading logs on a Ray cluster: the result is the same as without Ray, whichever process dies meanwhile."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, o
 
 
 def _kill_one(but: list[int]) -> list[int]:
-    """Kill a process of Ray that runs a task of logparse (SIGKILL), and return its id. ``but`` has ids to spare."""
+    """Kill one of Ray's processes that work for logparse, except for those in ``but``. Returns its id in a list."""
     for pid in processes(b"ray::_run"):
         if pid not in but:
             os.kill(pid, signal.SIGKILL)
@@ -84,9 +84,9 @@ def _kill_one(but: list[int]) -> list[int]:
 
 
 def committed(path: Path) -> int:
-    """Return the number of files that are completely ingested.
+    """Return the number of log files that have been read completely.
 
-    A file's data are written before the file is marked as committed.
+    The data of a file are written first, and then the file is marked as complete.
     """
     with contextlib.suppress(StoreError):
         return len(open_store(path).sources())
@@ -96,9 +96,10 @@ def committed(path: Path) -> int:
 def test_what_no_node_is_left_for_is_named_and_the_repeat_completes(
     tmp_path: Path, on_ray: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no node has enough cores for a task, the ingest names the file and ends. A repeat ingests the file.
+    """If no node of the cluster has enough cores to read a file, ``ingest`` names the file and ends.
 
-    Ray keeps such a task for ever. The ingest once waited for it.
+    Ray would keep the task for ever, and an earlier version waited for it. If ``ingest`` is run again, it reads the
+    file.
     """
     monkeypatch.setattr("logparse.executors.ray._NODE_SECONDS", 0.5)
     for number in range(3):
@@ -132,7 +133,7 @@ def test_what_no_node_is_left_for_is_named_and_the_repeat_completes(
 
 
 class _Ray:
-    """The module ray, with a made-up list of nodes."""
+    """The module ``ray`` with a made-up list of nodes."""
 
     def __init__(self, ray: Any, nodes: Callable[[], object]) -> None:
         self._ray, self.nodes = ray, nodes
@@ -144,9 +145,9 @@ class _Ray:
 @pytest.mark.nightly
 @pytest.mark.skipif(bool(os.environ.get("RAY_ADDRESS")), reason="a cluster of its own is killed")
 def test_a_node_that_dies_leaves_its_files_to_another(tmp_path: Path) -> None:
-    """If a node of the cluster dies, another node ingests its files. Without another node, these files fail.
+    """If a node of the cluster dies, another node reads its log files. If there is no other node, these files fail.
 
-    The test runs in a separate process, because a process can be connected to only one cluster.
+    The test runs in a process of its own, because a process can be connected to only one cluster.
     """
     for number in range(8):
         (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(1, 4000)))
@@ -220,9 +221,9 @@ def test_logs_and_store_in_a_bucket(s3: Any, options: str, on_ray: Executor) -> 
 def test_a_killed_driver_leaves_a_whole_store_and_the_repeat_does_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the ``ingest`` command is killed, the store stays valid, and a repeat ingests the remaining files.
+    """If ``ingest`` is killed, everything that it stored remains valid, and a repeat reads the remaining files.
 
-    The command finds no cluster. So it starts one, and this cluster ends when the command is killed.
+    The command finds no cluster, so it starts one. This cluster ends when the command is killed.
     """
     files, problems = 40, 400
     for number in range(files):

@@ -1,7 +1,4 @@
-"""Tests of ``--engine ray://HOST:PORT``, which uses a cluster through Ray's client port.
-
-A program outside of the cluster connects in this way.
-"""
+"""Tests of ``--engine ray://HOST:PORT``, by which a program outside of a Ray cluster connects to it."""
 
 from __future__ import annotations
 
@@ -33,9 +30,9 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Open a client port of the tests' Ray cluster and return its address.
+    """Start a server for Ray's client port on the tests' cluster, and return its address.
 
-    ``ray start --head`` opens such a port at 10001. This port is another one, which nothing else uses.
+    ``ray start --head`` would open port 10001. Here a port is taken that nothing else uses.
     """
     import ray
 
@@ -78,9 +75,9 @@ def test_the_command_ingests_through_a_client(address: str, tmp_path: Path) -> N
 
 @pytest.mark.nightly
 def test_the_contract_holds_through_a_client(address: str) -> None:
-    """The tests in ``CONTRACT`` also pass through Ray's client port.
+    """The tests in ``CONTRACT`` also pass if the program connects to the cluster through Ray's client port.
 
-    They cover results, failures, deaths, cancelled tasks, ranges, and the actors of a replay.
+    They cover results, failures, dying processes, cancelled tasks, reading parts of files, and measuring kernels.
     """
     options = ["-q", "-n0", "-p", "no:cacheprovider", "-k", "not local", "-x"]
     command = [sys.executable, "-m", "pytest", *options, *CONTRACT]

@@ -1,12 +1,12 @@
-"""Fuzz the readers of log lines with coverage guidance. Run by hand for hours, or by a test with a limit.
+"""Feed random text to the readers of log lines (fuzzing), by hand for hours or from a test with a limit.
 
     python -m tests.fuzz.fuzz_lines hipblaslt-log -max_total_time=300
     python -m tests.fuzz.fuzz_lines stream -runs=100000 -max_len=8192
 
-The first word is a format of lines or blocks, or ``stream``. ``stream`` gives the input to all formats at once, as
-ingest does, after it has counted distinct lines. It checks that no line is lost. The other words are libFuzzer's
-options. Fuzzing starts with real lines of the samples and a dictionary of the grammars' marks. Exit code 0 means that
-nothing raised an error.
+The first word is a log format that consists of lines or blocks, or ``stream``. ``stream`` counts equal lines first and
+then gives the text to all formats, as ``ingest`` does, and checks that no line is lost. The other words are options of
+libFuzzer, which looks for text that reaches new code. It begins with real lines of the samples, and with the words of
+the log formats. Exit code 0 means that nothing raised an error.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def block(format: BlockFormat) -> Target:
 
 
 def stream(data: bytes) -> None:
-    """Check that no line is lost, and that the native counter, if it is built, gives the same as the Python counter."""
+    """Check that no line of the text is lost, and that the counter in C gives the same result as the counter in Python.
+
+    If the counter in C is not built, both times the counter in Python is used.
+    """
     seen = []
     for native in ("1", "0"):
         os.environ["LOGPARSE_NATIVE"] = native
@@ -72,7 +75,7 @@ def stream(data: bytes) -> None:
 
 
 def corpus(name: str, folder: Path) -> None:
-    """Write the real log text with which libFuzzer begins."""
+    """Write the real log text with which libFuzzer begins to files in ``folder``."""
     found = seeds()
     texts = found[name] if name in found else [seed for format in FORMATS for seed in found[format.name]]
     if name not in found:
@@ -82,7 +85,7 @@ def corpus(name: str, folder: Path) -> None:
 
 
 def dictionary(path: Path) -> None:
-    """Write strange pieces of text as a dictionary in libFuzzer's format: every byte in hex."""
+    """Write strange pieces of text to a file in the format of a libFuzzer dictionary: every byte in hex."""
     words = [f'p{n}="{"".join(f"{chr(92)}x{byte:02x}" for byte in piece)}"' for n, piece in enumerate(PIECES)]
     path.write_text("\n".join(words) + "\n")
 

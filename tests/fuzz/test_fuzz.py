@@ -1,6 +1,6 @@
-"""Coverage-guided fuzzing: a short run over all readers of lines, and in ``make nightly`` a longer run for each reader.
+"""Short tests that feed random text to the readers of log lines (fuzzing).
 
-Runs of hours are started by hand (see ``fuzz_lines``).
+``make nightly`` has a longer run for each reader. Runs of hours are started by hand (see ``fuzz_lines``).
 """
 
 from __future__ import annotations

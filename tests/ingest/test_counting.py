@@ -1,6 +1,6 @@
-"""Tests that the native counter and the Python counter of distinct lines give the same result for any bytes.
+"""Tests that the counter of equal lines in C and the one in Python give the same result for any bytes.
 
-The result does not depend on how a stream was cut into blocks.
+The result must not depend on how a stream is cut into blocks.
 """
 
 from __future__ import annotations
@@ -66,9 +66,11 @@ Taken = tuple[list[object], dict[tuple[bytes, bytes, bytes, bytes], int]]
 
 
 def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
-    """Count the lines of a text in blocks. Return the counter's result for each block, and the counted lines.
+    """Count the equal lines of a text, in blocks of ``size`` bytes.
 
-    The counts have a form that does not depend on how the counter numbers its lines.
+    Returns the result of each block, and the counted lines.
+
+    Both are in a form that does not depend on how the counter numbers its lines.
     """
     counter = new_counter(*MARKERS, native=is_native)
     said: list[object] = [counter.count(block, at) for block, at in blocks(io.BytesIO(data), size=size)]
@@ -118,7 +120,7 @@ def test_they_do_on_long_lines(head: bytes, length: int) -> None:
 
 @given(st.lists(PIECES, max_size=12).map(b"".join).map(lambda text: text.replace(b"\n", b"")))
 def test_a_line_is_cut_where_its_reader_would_split_it(line: bytes) -> None:
-    """A torn line is cut where a whole record begins in it, and both parts are read as if they came alone."""
+    """If a whole log line begins within a torn one, the line is cut there, and both parts are read separately."""
     reader = LineReader(STREAMS, native=False)
     counter = reader._counters[0]
     assert isinstance(counter, PlainCounter)
@@ -162,9 +164,10 @@ def test_a_counter_forgets_what_it_gave(is_native: bool) -> None:
 def test_ranges_of_a_file_are_counted_as_blocks_of_it(
     data: bytes, held: int, size: int, piece: int, known: int
 ) -> None:
-    """A file that is counted in ranges gives the same result as a file that is counted in blocks.
+    """Several threads that each count a part of a file get the same result as one that counts the whole file in blocks.
 
-    This is so for any ranges, piece sizes, bytes that were read before, and for any small limit on memory.
+    This must be true for any parts, any sizes of pieces, any bytes that were read before, and any small limit of
+    memory.
     """
     start = data.find(b"\n", known) + 1
     with tempfile.TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
@@ -196,7 +199,7 @@ def test_a_file_that_became_shorter_is_an_error() -> None:
 
 @given(st.text(alphabet="0x1aFgX =\n", max_size=60).map(str.encode))
 def test_a_mask_is_stable(text: bytes) -> None:
-    """Masking the addresses in a masked line changes nothing, and no mask makes a line longer."""
+    """Replacing addresses by a mask never makes a line longer. Doing it again changes nothing."""
     once = masked(text)
     assert len(once) <= len(text)
     if b"0x@" in once:
@@ -207,7 +210,7 @@ def test_a_mask_is_stable(text: bytes) -> None:
 
 
 def real_lines() -> bytes:
-    """Return some lines of every sample and real file, whole and damaged, with application output between them."""
+    """Return some lines of every sample and real log, whole and damaged, with an application's output between them."""
     folders = [SAMPLES, *([CORPUS] if CORPUS.is_dir() else [])]
     out: list[bytes] = []
     paths = (p for folder in folders for p in sorted(folder.rglob("*")) if p.is_file())
@@ -273,9 +276,10 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_block_readers_follow_in_order(threads: int) -> None:
-    """A reader of tables gets the lines in order, because the rows of a table have no marker.
+    """If a log contains a table, the reader of tables gets the lines in order.
 
-    Here the rows lie in different blocks, with foreign lines after the table's end.
+    The rows of a table have no mark of their own. Here they lie in different blocks of the file, with other lines after
+    the end of the table.
     """
     row = b"N,N,320,588,1,4096,1,0,320,6144,320,f32_r,f32_r,f32_r,3788\n"
     text = b"nobody\n" + (HEADING.encode() + b"\n" + row * 50 + b"\n" + b"nobody\n" * 50) * 20

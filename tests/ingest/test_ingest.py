@@ -1,6 +1,6 @@
-"""Tests of ingest: how it recognises a file, files that grow, and how often calls are counted.
+"""Tests of reading logs: how a log is recognised that was read before or has grown, and how often calls are counted.
 
-An ingest that is killed neither loses nor doubles anything.
+If ``ingest`` is killed, no row is lost or there twice.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def test_a_grown_log_gives_what_one_reading_of_it_gives(
 def test_a_last_line_longer_than_a_piece_is_known_again(
     store: Store, tmp_path: Path, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file is recognised again even if its last line is long and has no line end.
+    """A log that was read before is recognised even if its last line is long and has no line end.
 
-    A counter hashes whole lines, but the hash of a file must cover all bytes.
+    The lines are counted as whole lines, but the log's hash must include all bytes.
     """
     monkeypatch.setattr("logparse.ingest.worker._RANGED_BYTES", 0)
     for module in ("lines", "input_file"):
@@ -163,10 +163,10 @@ def test_a_changed_prefix_is_a_new_source(store: Store, tmp_path: Path) -> None:
 
 
 def test_workload_takes_one_category_and_no_tool(store: Store, tmp_path: Path) -> None:
-    """A call that is logged in several categories is counted once.
+    """A call that is logged several times in different forms is counted once.
 
-    With HIPBLASLT_LOG_MASK=255 hipBLASLt logs each call in several categories. Lines that a benchmark tool logged are
-    not counted as calls of the job.
+    With HIPBLASLT_LOG_MASK=255 hipBLASLt logs each call in several categories. Lines from a benchmark tool are not
+    counted as calls of the job.
     """
     log = tmp_path / "mixed_1.log"
     tool = BENCH.format(m=64, i=65) + "--rotating 512 --cold_iters 2 --iters 10 "
@@ -231,7 +231,10 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 
 
 def noise(count: int) -> str:
-    """Return lines that do not compress, so that a cut of a compressed file falls in the middle of them."""
+    """Return lines of random text that does not compress.
+
+    If a compressed file of them is cut, the cut lies in the middle of the lines.
+    """
     return "".join(f"{random.Random(number).getrandbits(2000):x}\n" for number in range(count))
 
 
@@ -270,9 +273,9 @@ def test_of_a_cut_table_the_whole_rows_stay(store: Store, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
 def test_a_damaged_archive_fails_alone(store: Store, tmp_path: Path, kind: str) -> None:
-    """If a compressed file is damaged, only this file fails.
+    """If one compressed log is damaged, only this log fails.
 
-    If an archive's checksum is wrong, its decompressed bytes may be wrong.
+    Its checksum is wrong, so the decompressed text may be wrong, too.
     """
     data = bytearray(PACKED[kind](noise(50).encode() + bench(*range(1, 64)).encode()))
     data[len(data) // 2] ^= 0xFF
@@ -414,9 +417,9 @@ def test_workers_and_one_process_give_the_same_views(tmp_path: Path, monkeypatch
 @pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to see the peak")
 def test_memory_is_bounded_when_every_line_is_distinct(tmp_path: Path) -> None:
-    """Ingest needs little memory even if every line of a log is different.
+    """Reading a log needs little memory even if every line is different.
 
-    200,000 distinct messages and 10,000 distinct calls need more memory than the limit, if all are kept at once.
+    The log has 200,000 different messages and 10,000 different calls. Kept all at once, they would exceed the limit.
     """
     with (tmp_path / "distinct.log").open("w") as log:
         for number in range(200_000):
@@ -440,7 +443,7 @@ def test_memory_is_bounded_when_every_line_is_distinct(tmp_path: Path) -> None:
 
 
 def below(pid: str) -> list[str]:
-    """Return the ids of all descendants of a process."""
+    """Return the process ids of all children, grandchildren and so on of a process."""
     with suppress(OSError):
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [*children, *(x for child in children for x in below(child))]
@@ -625,9 +628,9 @@ def test_unreadable_parts_of_the_disk_are_reported(store: Store, tmp_path: Path)
 
 @needs_corpus
 def test_conservation_on_every_file_of_the_corpus(store: Store) -> None:
-    """Every real file is ingested without an error, and each of its lines is counted once.
+    """Every real file of the tests' collection is read without an error, and each of its lines is counted once.
 
-    The samples are tested in ``tests/test_goldens.py``.
+    ``tests/test_goldens.py`` tests the samples.
     """
     files = [path for path in CORPUS.rglob("*") if path.is_file() and path.stat().st_size < sized(200_000, 1 << 40)]
     results = ingest(list(map(str, files)), store, jobs=1)

@@ -1,4 +1,4 @@
-"""Tests of the hashes of files, by which ingest recognises a known file."""
+"""Tests of the hashes by which ``ingest`` recognises a file that it has read before."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_the_hash_of_a_file_from_those_of_its_pieces(tmp_path: Path) -> None:
 
 
 def test_the_real_piece_is_what_stores_hold() -> None:
-    """The size of the pieces that are hashed must not change.
+    """Files are hashed in pieces of 4 MiB. This size must never change.
 
-    With another size every large file of existing stores would look new.
+    Otherwise all large files that were read by earlier versions would look new.
     """
     assert PIECE_BYTES == 4 << 20

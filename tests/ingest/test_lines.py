@@ -1,4 +1,7 @@
-"""Tests of the fast path of ingest: masked text, counted lines, torn lines. No line is lost."""
+"""Tests of how ``ingest`` reads lines fast: it replaces addresses by a mask, counts equal lines, and splits torn lines.
+
+No line may be lost.
+"""
 
 from __future__ import annotations
 
@@ -105,10 +108,10 @@ COLOURED += ["tunableop/tunableop_verbose.log", "hipblaslt/profile_4242.log", "m
 @pytest.mark.parametrize("native", ["0", "1"])
 @pytest.mark.parametrize("sample", COLOURED)
 def test_lines_in_colour_are_read_as_without(sample: str, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines with colour codes are read as lines without them.
+    """Log lines with colour codes are read like lines without them.
 
-    Lines that a terminal, ``script`` or ``kubectl`` recorded may contain such codes. No such line may be rejected,
-    split or taken for another program's line.
+    Such codes are in logs that a terminal, ``script`` or ``kubectl`` recorded. They must not make a line rejected,
+    split or ignored.
     """
     monkeypatch.setenv("LOGPARSE_NATIVE", native)
     lines = (SAMPLES / sample).read_bytes().splitlines()
@@ -130,7 +133,7 @@ def test_lines_in_colour_are_read_as_without(sample: str, native: str, monkeypat
     ],
 )
 def test_a_colour_inside_a_record_is_one_line(line: bytes, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A colour code in the middle of a record does not split the line.
+    """A colour code in the middle of a log line does not split the line into two.
 
     ``read_lines`` checks that each line is counted once.
     """

@@ -1,6 +1,6 @@
-"""Tests of impossible numbers in the files of every format.
+"""Tests of logs with impossible numbers, in every format.
 
-Each line is still counted, every subcommand still answers.
+Each line is still counted, and every subcommand still answers.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ IN_RANGE = {
     "gemm_problems": " and ".join(f"({x} is null or {x} > 0)" for x in ("m", "n", "k", "batch_count")),
     "conv_problems": " and ".join(f"({x} is null or {x} > 0)" for x in ("n", "c", "h", "w", "k", "groups")),
 }
-"""For each view, an SQL condition that each of its rows must fulfil."""
+"""For each SQL view, a condition that all of its rows must meet."""
 
 
 def mutants(names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of sample files of the given formats, with some numbers replaced."""
+    """Yield the names and contents of samples in the named log formats, in which some numbers are impossible."""
     random = Random(49)
     done = set()
     for format in names:
@@ -48,9 +48,9 @@ def mutants(names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def answers(store: Store, folder: Path) -> None:
-    """Check that the subcommands with which users begin give an answer.
+    """Check that the most common subcommands give an answer for this store (Parquet folder).
 
-    A subcommand without a result may end with exit code 1, but never with an exception.
+    They may say that there is no result (exit code 1), but must not raise an exception.
     """
     for words in (("top",), ("top", "--by", "time"), ("status",), ("recommend", "--out", str(folder / "overrides"))):
         out = run(*words, "--store", store.url)
@@ -76,9 +76,9 @@ def test_every_number_may_be_wrong(tmp_path: Path, names: Sequence[str]) -> None
 @pytest.mark.parametrize("name", ["traces/job.trace.json", "graph/decode.trace.json"])
 @pytest.mark.parametrize("member", ["dur", "ts"])
 def test_all_times_of_a_trace_may_be_wrong(tmp_path: Path, name: str, member: str) -> None:
-    """If all kernels of a job take no time or an impossible time, every subcommand still answers.
+    """If all kernels in a trace take no time or an impossible time, every subcommand still answers.
 
-    A division by zero once raised an error.
+    In an earlier version, a division by zero raised an error.
     """
     for number in NUMBERS[:-1] if NIGHTLY else (b"0", b"-2.5", b"9223372036854775808"):
         trace = json.loads((SAMPLES / name).read_bytes())

@@ -1,4 +1,4 @@
-"""Tests that an ingest of a folder leaves out the files that logparse wrote, unless somebody changed them."""
+"""Tests that ``ingest`` of a folder leaves out files that logparse itself wrote, unless somebody changed them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_overrides_do_not_count_as_measurements_of_the_next_run(tmp_path: Path, 
 def test_what_its_library_changed_is_read(tmp_path: Path, store: Store, change: str) -> None:
     """A file that logparse wrote is read if its contents have changed since.
 
-    For example, MIOpen adds results to the find-db that it uses. If such a file was only renamed, it is still left out.
+    For example, MIOpen adds results to its file of solver times. If a file was only renamed, it is still left out.
     """
     [made] = write([Emission("tunableop_results0.csv", RESULTS.read_bytes(), Shell())], tmp_path)
     if change == "rows":
@@ -57,9 +57,9 @@ def test_what_its_library_changed_is_read(tmp_path: Path, store: Store, change: 
 
 
 def test_an_answer_in_a_file_is_no_log(tmp_path: Path, store: Store) -> None:
-    """An answer that was saved to a file (``recommend -o``) is not read as a log.
+    """An answer of logparse that was saved to a file (``-o``) is not read as a log.
 
-    Its table of problems and calls was once read as a table of the user.
+    In an earlier version, a table of matrix products and calls was read as if it were the user's.
     """
     ingest([str(LOG)], store, run="r")
     table = pa.Table.from_pandas(store.query("select problem, calls from workload"))

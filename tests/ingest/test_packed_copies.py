@@ -1,6 +1,6 @@
-"""Tests that only one file is counted if a file lies beside its compressed copy (such as .gz).
+"""Tests that a log and its compressed copy in the same folder (``a.log`` and ``a.log.gz``) are counted only once.
 
-A compressed file with other contents is read as a separate file.
+A compressed file with other contents is read as a log of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tests of the process id of a log.
+"""Tests of how logparse finds the id of the process that wrote a log.
 
-It comes from the file's name or from the user, unless the log itself states it.
+If the log itself does not state it, it comes from the file's name or from the user.
 """
 
 from __future__ import annotations

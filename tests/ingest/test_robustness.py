@@ -1,6 +1,6 @@
-"""Tests with damaged text of every format, full disks, and files that vanish or cannot be read.
+"""Tests that reading logs never fails as a whole and never loses a line.
 
-In all these cases ingest raises no error and loses no line.
+The logs have damaged text of every format, the disk is full, or files vanish or cannot be read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def by_name(format: Format) -> str:
 
 
 def sound(outcome: Outcome, length: int) -> None:
-    """Check that a reader's result for a line has a valid kind and valid places."""
+    """Check that the result of reading a line is of a known kind, and that its positions lie within the line."""
     assert outcome.unit in UNITS
     assert outcome.lines >= 0
     for record in outcome.records:
@@ -120,9 +120,9 @@ def _read(format: FileFormat, name: str, data: bytes) -> int:
 
 @pytest.mark.parametrize("format", FORMATS, ids=by_name)
 def test_damaged_text_is_ingested_and_conserved(format: Format) -> None:
-    """Damaged text of any format is ingested without an error, and each line is counted once.
+    """Damaged text of any log format is read without an error, and each line is counted once.
 
-    The test runs the whole ingest, because results with unusual numbers must also fit the store's columns.
+    The text also goes all the way into the store (Parquet folder), because unusual numbers must fit its columns.
     """
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(f"{folder}/store", create=True)
@@ -155,7 +155,7 @@ FOUND = [
         "├──found better instance id=1. -0.00.562336ms. Default min 1 max 1 mean 1 std 1\n",
     )
 ]
-"""Texts that once raised errors when the readers were fuzzed by hand."""
+"""Texts that raised errors in earlier versions. They were found by feeding random text to the readers."""
 
 
 @pytest.mark.parametrize(("name", "text"), FOUND)
@@ -190,7 +190,7 @@ def test_a_long_line_with_records_in_it_is_read(store: Store, tmp_path: Path) ->
 
 
 class Failing(pafs.FileSystemHandler):  # type: ignore[misc]
-    """Replacement for this machine's file system. The disk is full after the given number of writes."""
+    """Stand-in for this machine's file system. The disk is full after the given number of writes."""
 
     def __init__(self, writes: int) -> None:
         self.disk = pafs.LocalFileSystem()
@@ -292,9 +292,9 @@ def command(*words: str) -> list[str]:
 
 
 def test_a_file_that_the_disk_has_no_room_for_fails_alone(tmp_path: Path) -> None:
-    """If the disk has no room for a file's data, only this file fails.
+    """If the disk has no room for the data of one log, only this log fails.
 
-    A limit on the size of written files simulates a full disk, because the kernel then refuses the write.
+    A limit on the size of files simulates the full disk, because the system then refuses the write.
     """
     (tmp_path / "a_small.log").write_text(bench(1))
     (tmp_path / "b_large.log").write_text(bench(*range(1, 20_000)))
@@ -358,7 +358,7 @@ def test_a_file_whose_bytes_cannot_be_read_fails_alone(store: Store, tmp_path: P
 
 @contextlib.contextmanager
 def _open_folder() -> Iterator[Path]:
-    """Make a folder that other users may enter. pytest's own folders are closed to them."""
+    """Make a temporary folder that other users may enter, unlike pytest's own folders."""
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o777)
         yield Path(name)

@@ -1,4 +1,4 @@
-"""Tests of the order in which ingest reads files: each file once, large files first, even if tasks fail."""
+"""Tests of the order in which ``ingest`` reads files: large ones first, and each exactly once even if reading fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from logparse.ingest.schedule import MANY, SMALL_BYTES, Ingested, JointTask, Sch
 
 
 def read(task: Task | JointTask) -> Ingested | Several:
-    """Return the results of a worker that reads every file of the task without an error."""
+    """Return the result of reading all files of a task without an error, as a worker process would return it."""
     if isinstance(task, Task):
         return Ingested(task.path, "new")
     return Several(tuple(Ingested(one.path, "new") for one in task), pa.table({}))

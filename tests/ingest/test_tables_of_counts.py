@@ -1,6 +1,6 @@
-"""Tests of tables that ``sort | uniq -c`` makes from a log, in which the number before a line is the line's count.
+"""Tests of tables that ``sort | uniq -c`` makes from a log. The number before a line is then its count.
 
-In a log itself a number before a line is not a count.
+In an ordinary log, a number before a line is no count.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def records(read: Read) -> Counter[tuple[str, str]]:
 
 
 def uniq(data: bytes, times: int) -> bytes:
-    """Return the table that ``sort | uniq -c`` writes if each line came ``times`` times."""
+    """Return the table that ``sort | uniq -c`` would write if each line of the log came ``times`` times as often."""
     counts = Counter(line for line in data.split(b"\n") if line.strip())
     return b"".join(b"%7d %s\n" % (count * times, line) for line, count in sorted(counts.items()))
 
@@ -95,8 +95,8 @@ def test_without_a_count_a_typed_line_is_the_tools(store: Store, tmp_path: Path)
 def test_digits_of_a_torn_line_are_no_count(store: Store, tmp_path: Path, digits: str) -> None:
     """Digits at the beginning of a torn line are not taken for a count.
 
-    Threads of hipBLASLt tear lines of the log, for example within ``data=33554432``. The digits that remain at the
-    beginning of a line look like a count.
+    If several threads of hipBLASLt write at once, a line may be torn, for example within ``data=33554432``. The next
+    line then begins with some digits of this number.
     """
     text = f"{TYPED}\n{digits} {TYPED}\n{TYPED}\n"
     assert calls(store, tmp_path, text) == [(3, False)]
@@ -110,9 +110,9 @@ def test_a_thread_before_miopens_prefix_is_no_count(store: Store, tmp_path: Path
 
 @pytest.mark.parametrize("form", ["{:6}\t{}\n", "{}\t{}\n", "{:7} {}\n"])
 def test_line_numbers_are_no_counts(store: Store, tmp_path: Path, form: str) -> None:
-    """Line numbers are not taken for counts.
+    """Line numbers before the lines of a log are not taken for counts.
 
-    ``cat -n`` (which also counts blank lines), ``nl``, and lines copied from ``less -N`` number lines.
+    They are written by ``cat -n`` (which also counts blank lines) and ``nl``, or were copied from ``less -N``.
     """
     lines = ["of 3 lines, two empty", "", "", TYPED, LOGGED, TYPED, TYPED, LOGGED]
     text = "".join(form.format(number, line) for number, line in enumerate(lines, start=98))
@@ -120,7 +120,7 @@ def test_line_numbers_are_no_counts(store: Store, tmp_path: Path, form: str) -> 
 
 
 def test_counts_in_ascending_order_are_counts(store: Store, tmp_path: Path) -> None:
-    """Counts that rise by one from line to line are not taken for line numbers.
+    """Counts of 1, 2, 3 and so on are not taken for line numbers.
 
     ``sort | uniq -c | sort -n`` of a small log may give such counts.
     """

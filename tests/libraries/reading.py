@@ -1,4 +1,4 @@
-"""Helpers that read files and streams without a store, and check rules that every result must obey."""
+"""Helper functions that read logs without storing them, and check rules that every result must obey."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 def places_of(read: Read, entry: Distinct) -> dict[Place, int]:
-    """Return how often a repeated log line occurred at each place: {place: count}.
+    """Return how often a repeated log line occurred at each time and in each process or thread: {place: count}.
 
-    A place is the clock text and the third bracket of the line.
+    A place is the text of the clock and the third bracket of the line.
     """
     out: dict[Place, int] = {}
     for number, count in zip(entry.numbers.tolist(), entry.counts.tolist(), strict=True):
@@ -33,7 +33,7 @@ def places_of(read: Read, entry: Distinct) -> dict[Place, int]:
 
 @dataclass
 class Memory:
-    """An input file in memory. It makes a temporary copy if a format needs a path."""
+    """An input file whose content is in memory. If a reader needs a path, it writes a temporary copy."""
 
     data: bytes
     name: str = "sample"
@@ -71,16 +71,19 @@ def head(source: Memory) -> Head:
 
 
 def outcomes(format: FileFormat, source: Source | bytes | Path) -> list[Outcome]:
-    """Read a whole file with this format and return the results. A compressed file is opened as ingest opens it."""
+    """Read a whole file with one format, and return the results.
+
+    A compressed file is decompressed, as in ``ingest``.
+    """
     if isinstance(source, bytes):
         source = Memory(source)
     return list(format.read(InputFile(str(source)) if isinstance(source, Path) else source))
 
 
 def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list[Record]]:
-    """Read lines with a format's reader. Return the result of each line, and the results at the end.
+    """Read lines with one format as ``ingest`` does. Returns a result per line, and the records that come at the end.
 
-    A line that the reader does not take gives None. The reader gets the lines as ingest gives them.
+    A line that the format does not read has the result None.
     """
     reader = format.begin()
     taken = [
@@ -91,9 +94,10 @@ def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list
 
 
 def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -> tuple[list[Record], Counter[str]]:
-    """Read text with these formats. Return all records, and the number of lines of each kind.
+    """Read a log with these formats. Returns all records, and how many lines of each kind there are.
 
-    Records of blocks of lines come first. If a line occurs several times, it is counted as often as it occurs.
+    Records from blocks of several lines come first. The records of a line that occurs several times are repeated as
+    often.
     """
     data = data.encode() if isinstance(data, str) else data
     reader = LineReader(formats, head=data)
@@ -109,9 +113,9 @@ def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -
 
 
 def units_of(read: Read) -> Counter[str]:
-    """Count lines (and torn pieces) by kind, for example "measurement" or "reject".
+    """Return how many lines (and parts of torn lines) of each kind there are, for example {"measurement": 3}.
 
-    In ingest these counts add up to ``lines + splits``.
+    Together they are ``lines + splits``.
     """
     units = Counter({"foreign": read.foreign, "blank": read.blank})
     for line in read.claimed:
@@ -122,7 +126,7 @@ def units_of(read: Read) -> Counter[str]:
 
 
 def check_conservation(store: Store) -> None:
-    """Check that every line of every source, and every piece of a torn line, is counted exactly once."""
+    """Check that every line of every log, and every part of a torn line, was counted exactly once."""
     for row in store.sources().itertuples():
         assert row.lines + row.splits == sum(getattr(row, f"{unit}_lines") for unit in UNITS), row.path
 
@@ -151,7 +155,7 @@ def totals(found: Iterable[Outcome]) -> dict[tuple[str, str], tuple[int, float]]
 
 
 class Drip(io.RawIOBase):
-    """A stream whose reads return only a few bytes each."""
+    """A stream from which each read returns only a few bytes."""
 
     def __init__(self, data: bytes, size: int) -> None:
         self._inner, self._size = io.BytesIO(data), size

@@ -1,4 +1,7 @@
-"""Tests of aiter's tables: headers of all versions, the conversion to column-major problems, and states of rows."""
+"""Tests of reading and writing aiter's tables of tuned kernels, with the headers of all versions.
+
+aiter's matrices are row-major, so they are converted to column-major matrix products.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +133,7 @@ TARGET = {"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}
 
 
 def overrides(name: str) -> list[Override]:
-    """Return every measured row of a table as an override, with the kernel's name from the row."""
+    """Return every measured row of a table as a row for an override file, with the name of its kernel."""
     found = read(name)
     kernels = {r.solution: r.kernel_name for r in found if isinstance(r, SolutionName)}
     return [
@@ -143,9 +146,9 @@ def overrides(name: str) -> list[Override]:
 
 
 def test_text_to_object_to_text() -> None:
-    """An aiter table that is read and written again has the same columns.
+    """If an aiter table is read and written again, all its columns have the same values.
 
-    The exceptions are err_ratio, tflops and bw, which are computed.
+    The columns err_ratio, tflops and bw are exceptions, because they are computed.
     """
     lines = (FOLDER / "aiter_bf16_tuned_gemm.csv").read_text().splitlines()
     wanted = [line.split(",")[:15] for line in (lines[1], lines[2])]

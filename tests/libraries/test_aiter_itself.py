@@ -1,8 +1,8 @@
-"""Tests of logparse's reader and writer of aiter's tables and log lines, compared with aiter's own code from PyPI.
+"""Tests that compare how logparse reads and writes aiter's tables and log lines with aiter's own code.
 
-``make test`` fetches the wheel, or ``AITER_WHEEL`` names it. aiter itself needs ROCm and a GPU to be imported. So its
-modules that write and read files run unchanged, and the rest is replaced: the GPU's facts, the kernels and their timing
-(the times are invented here), the compiled padding of M (no padding), and the base package.
+``make test`` downloads aiter's wheel from PyPI, or ``AITER_WHEEL`` names one. Importing aiter needs ROCm and a GPU. So
+its modules that read and write files run unchanged, and the rest is replaced: the facts about the GPU, the kernels and
+their times (which are made up), the compiled code that rounds M up (it is not rounded), and the base package.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SHAPES = [
 
 
 class Aiter:
-    """aiter's modules by name, and the lines that they log."""
+    """The modules of aiter by name, and the lines that they log."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._patch, self._folder, self.lines = patch, folder, list[str]()
@@ -136,9 +136,9 @@ def _without_device(function: Any) -> Any:
 
 
 class Timed:
-    """Replacement for ``Gemm`` of aiter's package gradlib, which runs on a GPU.
+    """Stand-in for the class ``Gemm`` of aiter's package gradlib, which would run kernels on a GPU.
 
-    It has two right solutions, and a faster one with wrong values.
+    It has two right kernels, and a faster one that computes wrong values.
     """
 
     def __init__(self, *shape: object, indtype: object, outdtype: object, scaleAB: bool, **_: object) -> None:  # noqa: N803
@@ -152,7 +152,7 @@ class Timed:
         ]
 
     def cleanup(self) -> None:
-        """Do nothing, because the replacement uses no resource."""
+        """Do nothing, because this stand-in has nothing to free."""
 
 
 @pytest.fixture

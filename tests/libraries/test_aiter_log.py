@@ -1,4 +1,7 @@
-"""Tests of aiter's lines in a server's log: real and invented lines, processes, shapes to tune, damage."""
+"""Tests of reading aiter's lines in the log of a server: real and made-up ones, several processes, and damaged lines.
+
+They also check the list of shapes to tune.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +55,9 @@ def test_calls_are_those_of_the_process_that_the_line_names(store: Store) -> Non
 
 
 def test_a_call_links_to_the_row_that_serves_it(store: Store) -> None:
-    """The shape in aiter's log and the shape in its tuned table are the same problem.
+    """A shape in aiter's log is recognised as the same matrix product as the row in aiter's table that is used for it.
 
-    Fields that only the log or only the table states may differ.
+    Properties that only the log or only the table states may differ.
     """
     table = SAMPLES / "tables" / "aiter_bf16_tuned_gemm.csv"
     (row, *_) = [line.split(",") for line in table.read_text().splitlines()[1:]]
@@ -91,9 +94,9 @@ BF16 = "shape is M:{}, N:2, K:3 dtype='torch.bfloat16'"
 
 
 def test_every_shape_is_written_whatever_its_line_states() -> None:
-    """All shapes that aiter found in no tuned table are written for the tuner.
+    """Every shape for which aiter found no tuned row is written to a file for the tuner.
 
-    There are two files if only some log lines state a type, because a tuner reads one set of columns per file.
+    If only some log lines state a data type, there are two files, because a tuner reads one set of columns per file.
     """
     miss = MISS.format("a8w8_tuned_gemm.csv")
     lines = [f"shape is M:1, N:2, K:3{miss}", f"shape is M:1, N:2, K:3, q_dtype_w:torch.int8{miss}", "no lookup"]

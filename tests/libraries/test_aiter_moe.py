@@ -1,4 +1,4 @@
-"""Tests of aiter's fused MoE: tuned tables, and the table of shapes that a server ran without a tuned row."""
+"""Tests of reading aiter's tables of fused-MoE kernels, and its table of shapes without a tuned row."""
 
 from __future__ import annotations
 

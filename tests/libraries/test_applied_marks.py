@@ -1,6 +1,6 @@
-"""Tests of the files in which a job's processes record the actions that they applied.
+"""Tests of reading the files in which the processes of a job record which changes they applied.
 
-They become facts, and damaged files are rejected.
+Damaged files are rejected.
 """
 
 from __future__ import annotations

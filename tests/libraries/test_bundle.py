@@ -1,6 +1,6 @@
-"""Tests of bundles, which bring the measurements of one machine to another.
+"""Tests of bundles: files with the kernel times of one machine for use on another one.
 
-A bundle contains nothing private, and every measurement arrives unchanged.
+A bundle contains nothing private, and every time arrives unchanged.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ def test_what_is_none_is_a_counted_reject(change: dict[str, object]) -> None:
 
 
 def test_a_damaged_text_that_reads_as_a_problem_is_a_reject() -> None:
-    """A damaged problem text in a bundle is rejected, even if it still reads as a problem.
+    """If the text of a matrix product in a bundle is damaged, it is rejected, even if it still looks like a valid text.
 
-    For example, a cut text may have a number in place of a type. This once ended the ingest.
+    For example, a text that was cut may have a number where a type belongs. In an earlier version this ended the whole
+    ``ingest``.
     """
     text = gemm(64).text
     cut = text[: text.index("compute=") + 8] + "on=?,0" + text[text.index(" aux=") :]

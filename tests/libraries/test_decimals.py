@@ -1,4 +1,4 @@
-"""Tests that decimal texts of times become microseconds with a single rounding."""
+"""Tests of reading times as decimal numbers: they are converted to microseconds and rounded only once."""
 
 from __future__ import annotations
 

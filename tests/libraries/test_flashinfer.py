@@ -1,6 +1,6 @@
-"""Tests of the files in which FlashInfer keeps its chosen tactics (kernel variants).
+"""Tests of reading the files in which FlashInfer keeps the kernel variants ("tactics") that it chose.
 
-They check problem and choice in a key, choices that change between two tuning runs, and damage.
+They check which matrix product an entry is for, choices that differ between two tuning runs, and damage.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def test_what_is_no_json_is_one_reject() -> None:
 
 
 def test_two_tunes_are_compared_by_their_choices(store: Store, tmp_path: Path) -> None:
-    """If two tuning runs chose different runners for a problem, ``diff`` reports a changed choice.
+    """If two tuning runs of FlashInfer chose different kernels for a product, ``logparse diff`` reports this.
 
-    The runner is part of the file's key, so the keys differ.
+    The name of the kernel's runner is part of the key in the file, so the keys differ.
     """
     for run, (runner, tactic) in {"a": ("CutlassFp4GemmRunner", 4), "b": ("CudnnFp4GemmRunner", 5)}.items():
         path = tmp_path / f"{run}.json"

@@ -1,6 +1,6 @@
-"""Tests of files of known tools that logparse does not read.
+"""Tests of files from known tools that logparse cannot read.
 
-A message names the tool and says what to capture instead.
+A message names the tool and says what to record instead.
 """
 
 from __future__ import annotations

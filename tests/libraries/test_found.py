@@ -1,4 +1,4 @@
-"""Tests that the objects in each library's package (formats, for example) are found without a list that names them."""
+"""Tests that log formats and other parts of a library's package are found by themselves, without a list of names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the results of trials of actions in a job become facts and can be read back.
+"""Tests that the results of trying changes in a running job can be stored and read back.
 
 Damaged results are rejected.
 """

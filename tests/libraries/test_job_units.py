@@ -1,6 +1,6 @@
-"""Tests of units_PID.json, in which an observed process lists its steps.
+"""Tests of reading ``units_PID.json``, in which logparse's code in a user's job lists the steps of the process.
 
-Counts and times of the steps become facts. Damaged files are rejected.
+Damaged files are rejected.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Rules that every file format must obey.
+"""Tests of rules that every log format must obey.
 
-Names are spelled in one way, and only lines with a record are counted as measured.
+For example, names are spelled in one way, and a line is counted as a measurement only if it gives one.
 """
 
 from __future__ import annotations
@@ -41,13 +41,15 @@ def test_an_unknown_name_is_refused() -> None:
 
 TABLES = [x for x in FORMATS if isinstance(x, FileFormat)]
 COUNTED: Mapping[str, set[type]] = {"measurement": {Measurement, Kernel}, "call": {Call}}
-"""For a kind of line, the types of records that such a line must give."""
+"""For each kind of line, the types of records of which it must give at least one."""
 
 
 def test_a_line_of_a_table_counts_as_measured_or_called_where_it_gives_a_record() -> None:
-    """Only table lines with a measurement or a call are counted as such, not headers and notes.
+    """A line of a table is counted as a measurement or a call only if it gives one.
 
-    ``ingest`` and ``status`` print these counts.
+    Headers and notes are not counted so.
+
+    ``ingest`` and ``status`` print these numbers.
     """
     counted = set()
     for path in SAMPLE_FILES:

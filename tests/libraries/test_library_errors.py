@@ -1,4 +1,7 @@
-"""Tests of messages that rocBLAS, hipBLASLt and MIOpen print by themselves: samples, real lines, prose, and remarks."""
+"""Tests of messages, such as errors, that rocBLAS, hipBLASLt and MIOpen print without being asked.
+
+Ordinary sentences in a log must not be taken for such messages. The tests also check the remarks on messages.
+"""
 
 from __future__ import annotations
 

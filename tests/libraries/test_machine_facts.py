@@ -1,4 +1,7 @@
-"""Tests that facts.json can be written and read back. Damaged files are rejected."""
+"""Tests of ``facts.json``, the file with facts about a machine. It can be written and read back.
+
+Damaged files are rejected.
+"""
 
 from __future__ import annotations
 
@@ -68,10 +71,10 @@ def test_other_json_is_left_alone(data: bytes) -> None:
 
 
 def test_the_cus_of_an_rdna_device_are_counted_as_hip_does() -> None:
-    """The stored number of compute units is HIP's number, even if the file has the larger number of rocminfo.
+    """The stored number of compute units is counted as HIP does, even if the file has the number that rocminfo prints.
 
-    HIP counts pairs of CUs on RDNA, rocminfo counts CUs. A file that was written by hand, or by an older version on a
-    machine without PyTorch, has rocminfo's number.
+    On RDNA HIP counts pairs of compute units, so its number is half as large. A file has rocminfo's number if it was
+    written by hand, or by an older version on a machine without PyTorch.
     """
     for data, count in (
         (b'{"cu_count": "64", "arch": "gfx1201"}', "32"),

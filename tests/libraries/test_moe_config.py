@@ -1,4 +1,4 @@
-"""Tests of fused-MoE tables and of log lines about them: real tables, invented tables, damage."""
+"""Tests of reading tables of fused-MoE kernels, and log lines about them: real ones, made-up ones, and damaged ones."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def test_lines_that_users_posted() -> None:
 
 
 def test_tables_and_lines_of_flydsl() -> None:
-    """Tables of FlyDSL, vLLM's other backend for fused MoE, and the log lines about them are read.
+    """Tables of FlyDSL, another backend of vLLM for fused MoE, are read, and so are the log lines about them.
 
-    A table that the server did use was once reported as missing.
+    In an earlier version, such a table was reported as missing although the server used it.
     """
     name = "E=384,N=256,device_name=AMD_Instinct_MI350X,dtype=int4_w4a16,backend=flydsl"
     used = f"INFO [fused_flydsl_moe.py:99] Using tuned FlyDSL MoE config from /vllm/configs/{name}.json"

@@ -1,7 +1,7 @@
-"""Tests of the statements that each format makes about its times and its files.
+"""Tests of the statements that each log format makes about the times in its files.
 
-A format states whether its times may be compared, whether they won a search, and whether its files are logs of the job.
-A store keeps these statements. So no analyzer has a list of formats.
+It states whether the times may be compared with others, whether they are the fastest ones of a search, and whether its
+files are logs of the job. The statements are stored with the times, so that no analyzer needs a list of formats.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def read_row(row: Row) -> Iterator[Record]:
 
 
 def stating(origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make ``ingest`` know only one made-up format, which makes the given statement about its times."""
+    """Replace all log formats by a made-up one, which makes the given statement about its times."""
     columns = ("kernel", "m", "n", "k", "us")
     format = TableFormat(name="mytuner", about="times", columns=columns, begin=each_row(read_row), origins=(origin,))
     monkeypatch.setattr(worker, "FORMATS", (format,))
@@ -89,9 +89,9 @@ def stating(origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_times_of_a_new_format_are_compared_if_it_states_that_they_are_evidence(
     evidence: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Times of a new format are compared with others if the format states that they may be.
+    """Times of a new log format are compared with other times if the format states that they may be.
 
-    No code has a list of formats. So a new format needs no entry anywhere.
+    No other code needs to know the new format.
     """
     stating(Origin("mytuner", evidence), monkeypatch)
     (tmp_path / "times.csv").write_text(TABLE)

@@ -1,4 +1,4 @@
-"""Tests that regular expressions are compiled only at their first use."""
+"""Tests that regular expressions are compiled when they are first used, not when the program starts."""
 
 from __future__ import annotations
 

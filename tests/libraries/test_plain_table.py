@@ -1,4 +1,4 @@
-"""Tests of the plain CSV table of times that a user may write by hand."""
+"""Tests of reading a plain CSV table of times, which a user may write by hand."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_is_in_the_cells_is_what_is_read(problem: GemmProblem, time_us: flo
 
 
 def test_the_machine_of_a_file() -> None:
-    """All rows of a file must come from one machine. A row of another machine is rejected."""
+    """All rows of a table must come from one machine. A row that names another machine is rejected."""
     found = read(
         "m,n,k,a_type,solution,time_us,arch,cu_count,hipblaslt_version\n"
         "8,8,8,f16_r,hipblaslt:1,5.0,gfx942,304.0,1201\n"
@@ -138,10 +138,9 @@ def test_the_example_of_the_docstring_is_recommended(store: Store, tmp_path: Pat
 
 
 def test_published_measurements_give_their_own_gain(store: Store, tmp_path: Path) -> None:
-    """The gain that logparse computes from a published table equals the gain that follows from the table's numbers.
+    """The gain that logparse computes from a table of times equals the gain that follows directly from its numbers.
 
-    The table has 338 shapes, with the times of four solutions and the number of calls per shape. The gain is weighted
-    by calls.
+    The table has 338 matrix products, with the times of four kernels and the number of calls for each.
     """
     draw = random.Random(7)
     lines, before, after = ["m,n,k,a_type,solution,time_us,calls,arch,cu_count"], 0.0, 0.0

@@ -1,6 +1,6 @@
-"""Tests of logs in which a launcher marks each line with its rank.
+"""Tests of logs in which a launcher such as torchrun puts the rank before each line.
 
-The lines are read as if each rank had its own log.
+The lines are read as if each rank had a log of its own.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ FORMATS: dict[str, tuple[BlockFormat, Path]] = {
 
 
 def read(format: BlockFormat, lines: list[str]) -> tuple[Counter[str], Counter[str]]:
-    """Read lines with a format. Return the number of lines of each kind, and the number of each record.
+    """Read lines as ``ingest`` does, with one log format.
 
-    The reader gets the lines as ingest gives them.
+    Returns how many lines of each kind and how often each record occurs.
     """
     reader = format.begin()
     units: Counter[str] = Counter()
@@ -97,7 +97,10 @@ def test_a_clock_alone_takes_no_word_of_the_line(text: str) -> None:
 
 @given(st.lists(st.integers(0, 3), min_size=20, max_size=600), st.sampled_from(MARKS))
 def test_ranks_in_one_stream_are_read_apart(order: list[int], mark: str) -> None:
-    """Four ranks that tune the same keys give four times the records of one rank, however their lines are mixed."""
+    """If four ranks tune the same matrix products, their common log gives four times the records of one rank.
+
+    It does not matter how the lines of the ranks are mixed.
+    """
     left = {rank: iter(VERBOSE) for rank in range(4)}
     mixed = [f"{mark.format(rank)}{line}" for rank in order if (line := next(left[rank], None)) is not None]
     mixed += [f"{mark.format(rank)}{line}" for rank in range(4) for line in left[rank]]
@@ -162,9 +165,11 @@ def test_the_process_of_a_record_line_is_its_worker(format: LineFormat, line: st
 
 @pytest.mark.parametrize("mark", MARKS)
 def test_tables_of_two_ranks_line_by_line(mark: str) -> None:
-    """Tables of two ranks whose lines alternate are read correctly. Each table has its own header.
+    """If the lines of two ranks' tables alternate in a log, both tables are read correctly.
 
-    The place of a damaged row is counted from the end of the rank's mark.
+    Each table has its own header.
+
+    The position of a damaged row is counted from the end of the mark that names the rank.
     """
     lines = (SAMPLES / "tables" / "rocblas.log").read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("transA,"))

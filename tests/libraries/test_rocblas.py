@@ -1,4 +1,4 @@
-"""Tests of rocBLAS's logs and of its override file."""
+"""Tests of reading rocBLAS's logs, and of reading and writing its override file (the user's choice of kernels)."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def test_strided_batched_with_one_precision() -> None:
 
 @pytest.mark.parametrize("end", [" --atomics_allowed", " --atomics_not_allowed", " "])
 def test_the_mode_of_atomics_ends_a_line_without_a_value(end: str) -> None:
-    """A log line that ends with an option without a value is read.
+    """A rocBLAS log line may end with an option that has no value, ``--atomics_allowed``.
 
-    If PyTorch allows atomics, rocBLAS 4 and later end the line with ``--atomics_allowed``.
+    rocBLAS 4 and later write it if PyTorch allows atomic operations.
     """
     assert call(LOG[0] + end) == call(LOG[0])
 
@@ -157,9 +157,9 @@ SINGLE = (
 
 
 def test_a_product_that_two_functions_compute_has_a_row_for_each() -> None:
-    """A product that two rocBLAS functions can compute gets an override row for each function.
+    """If two functions of rocBLAS can compute a matrix product, logparse writes an override row for each of them.
 
-    rocBLAS 5.2 finds both rows: ``tests/conformance/test_rocblas_files.py``.
+    ``tests/conformance/test_rocblas_files.py`` shows that rocBLAS 5.2 finds both rows.
     """
     call, message = rocblas.read_bench(SINGLE).records
     assert isinstance(call, Call)
@@ -234,9 +234,10 @@ def test_the_real_library_logs_the_same_calls_in_both() -> None:
 
 @pytest.mark.parametrize("count", ["9" * 5001, "-1", "\N{ARABIC-INDIC DIGIT THREE}", "x"])
 def test_a_count_of_calls_that_is_none_is_a_reject(count: str) -> None:
-    """A profile line whose number of calls is not a valid number is rejected.
+    """A line of rocBLAS's profile log is rejected if its number of calls is no valid number.
 
-    Python's ``int`` raises an error for thousands of digits. Such a number of calls once ended a file's ingest.
+    It may have thousands of digits, for which Python's ``int`` raises an error. In an earlier version this ended the
+    reading of the whole file.
     """
     line = f'{{ rocblas_function: "rocblas_dgemv", M: 1, N: 1, call_count: {count} }}'
     assert rocblas.read_profile(line).unit == "reject"

@@ -1,4 +1,4 @@
-"""Tests that the sample logs equal the output of their scripts. The scripts do not use logparse's own writers."""
+"""Tests that the sample logs are exactly what their scripts write. The scripts use nothing of logparse."""
 
 from __future__ import annotations
 

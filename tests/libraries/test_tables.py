@@ -1,6 +1,6 @@
-"""Tests of file formats that are tables.
+"""Tests of log formats that are tables: every line is counted once.
 
-Every line is counted once, and a rejected line states its place and reason.
+A rejected line states its position and the reason.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ FORMAT = TableFormat(
 
 
 def read(text: str, format: TableFormat = FORMAT) -> tuple[dict[str, int], list[Record], list[tuple[int, int, str]]]:
-    """Read a table. Return the number of lines of each kind, the records, and the rejects.
+    """Read a table. Returns how many lines of each kind there are, the records, and the rejects.
 
-    A reject is (place, length, reason).
+    A reject is (position, length, reason).
     """
     units, records, rejects = Counter[str](), list[Record](), list[tuple[int, int, str]]()
     for outcome in format.read(Memory(text.encode(), "x.csv")):

@@ -1,6 +1,6 @@
-"""Tests of the launches that Tensile prints with their arguments.
+"""Tests of reading the lines that the library Tensile prints about each launch of a kernel.
 
-They show which kernel each matrix product of rocBLAS ran.
+Only they show which kernel each matrix product of rocBLAS ran.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def test_each_product_is_a_call_with_its_kernel() -> None:
 
 
 def test_the_call_has_the_key_of_its_row_in_an_override_file() -> None:
-    """A launch that Tensile prints has the key of the call's row in an override file.
+    """From a launch that Tensile prints, logparse finds the row of an override file that would be used for the call.
 
-    Tensile prints the whole problem. This includes the output's strides if K is split and another kernel adds the
-    slices.
+    Tensile prints all properties of the matrix product. They include the strides of the output if K is split and
+    another kernel adds up the parts.
     """
     one, _, split, _ = calls()
     assert rocblas.key(one.problem, TARGET) == "T,T,96,64,1,128,1,0,128,64,96,bf16_r,bf16_r,f32_r"

@@ -1,4 +1,4 @@
-"""Read all contents of a store, for tests that compare two stores."""
+"""Read all contents of a store (Parquet folder), for tests that compare two stores."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from logparse.store import Store
 from logparse.store.schema import RECORDED, VIEWS
 
 OF_THE_MOMENT = ("ingested_at", "seconds")
-"""Columns that differ between two ingests of the same files."""
+"""Columns that differ if the same files are read twice, for example times of reading."""
 
 
 def contents(store: Store, but: Collection[str] = (), views: Iterable[str] = VIEWS) -> dict[str, list[str]]:
-    """Return each view's columns and sorted rows as text, without the columns ``but``.
+    """Return the rows of each SQL view as sorted texts, after a text with the names of its columns.
 
-    Sorting DataFrames by all of their columns would take three times as long.
+    The columns in ``but`` are left out. Sorting DataFrames by all columns would take three times as long.
     """
     out = {}
     with store.reading() as con:
@@ -30,9 +30,9 @@ def contents(store: Store, but: Collection[str] = (), views: Iterable[str] = VIE
 
 
 def unrecord(store: Store) -> None:
-    """Rewrite a local store's files as an earlier version of logparse wrote them.
+    """Rewrite the files of a local store (Parquet folder) as an earlier version of logparse wrote them.
 
-    They then do not record their parts and digests.
+    They then lack the lists and checksums of their Parquet files.
     """
     for path in Path(store.url).glob("sources/**/*.parquet"):
         pq.write_table(pq.ParquetFile(path).read().drop_columns([RECORDED]).replace_schema_metadata(), path)

@@ -1,4 +1,4 @@
-"""Tests that columns which the store makes without pandas equal the columns that Arrow makes from DataFrames."""
+"""Tests that columns which logparse builds without pandas equal the columns that Arrow builds from a DataFrame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that compaction (merging small files of a store) changes the files, but no row of any view."""
+"""Tests that compaction, which merges the small files of a store (Parquet folder), changes no row of any SQL view."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def three_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def wanted(three_runs: Store) -> dict[str, list[str]]:
-    """Return the contents of a store that nothing has changed yet."""
+    """Return the contents of a store (Parquet folder) before anything has changed it: {view: rows as text}."""
     return contents(three_runs)
 
 
@@ -48,7 +48,7 @@ def files(store: Store) -> Iterator[Path]:
 
 
 def age(store: Store, seconds: float = 7200) -> None:
-    """Change the store's files as if all of them had been written ``seconds`` ago."""
+    """Change the times of the store's files as if all had been written ``seconds`` ago."""
     then = time.time() - seconds
     for path in files(store):
         os.utime(path, (then, then))
@@ -83,9 +83,10 @@ def test_what_comes_later_is_merged_with_what_is_there(store: Store, tmp_path: P
 
 
 def test_compacted_without_readers_any_reader_sums_what_counts(store: Store, wanted: dict[str, list[str]]) -> None:
-    """After a compaction that waits for no reader, any program may sum all rows of a table's files.
+    """After a compaction, any program may add up the rows of all Parquet files of a table and get the right number.
 
-    The files have no row of a forgotten run, and no row twice. This is so even after `forget`.
+    No row of a deleted run (``forget``) is left, and no row is there twice. This is only true for a compaction that
+    does not wait for programs which still read the old files.
     """
     tables = ("calls/*/*", "messages/*/*", "measurements/*", "facts/*", "kernels/*", "rejects/*")
 
@@ -194,9 +195,9 @@ def test_the_verb_reports_what_it_did(
 def test_what_is_forgotten_at_the_last_moment_stays_forgotten(
     store: Store, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """A run that is forgotten during the last moments of a compaction stays forgotten.
+    """A run that is deleted (``forget``) during the last moments of a compaction stays deleted.
 
-    The `forget` comes after the compaction's last check for forgotten runs, before or after it writes its manifest.
+    It is deleted after the compaction has looked for deleted runs the last time, before or after it writes its result.
     """
     put = Manifest.put
 

@@ -1,6 +1,7 @@
-"""Tests of damaged files of a store.
+"""Tests of a store (Parquet folder) with damaged files.
 
-`check` finds the damage, no answer silently lacks or changes rows, and the named remedy works.
+``logparse check`` finds the damage, no answer lacks or changes rows without a message, and the advice in the message
+works.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ Contents = dict[str, list[str]]
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
-    """Return three stores with the same contents. Tests must not change them.
+    """Return three stores (Parquet folders) with the same contents: {kind: store}. Tests must not change them.
 
-    In the first store each ingested file has separate Parquet files. In the second store the ingested files share
-    Parquet files. The third store is compacted.
+    In the first store each log has Parquet files of its own. In the second one several logs share Parquet files. In the
+    third one the files were merged.
     """
     folder, out = tmp_path_factory.mktemp("stores"), {}
     for kind in KINDS:
@@ -69,7 +70,7 @@ def store(request: pytest.FixtureRequest, stores: dict[str, Store], tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def wanted(stores: dict[str, Store]) -> Contents:
-    """Return the right rows of each view."""
+    """Return the right contents of each SQL view."""
     return contents(stores["single"], OF_THE_MOMENT)
 
 
@@ -89,7 +90,7 @@ COMMITS = ("sources", "compactions")
 
 
 def answers(store: Store) -> Contents:
-    """Return the rows of all views that can be read. Every error must name the remedy."""
+    """Return the rows of all SQL views that can be read. Checks that every error says what to do."""
     out = Contents()
     for view in VIEWS:
         try:
@@ -241,9 +242,9 @@ def test_rewrites_keep_or_renew_the_records(stores: dict[str, Store], tmp_path: 
 
 
 def test_pages_are_verified_where_a_store_is_elsewhere(stores: dict[str, Store], tmp_path: Path) -> None:
-    """In a remote store a flipped bit is found if it lies in a page of data that is read.
+    """If a store (Parquet folder) is on another machine, a changed bit is noticed when its part of a file is read.
 
-    Parquet files of a remote store are not read as a whole.
+    Parquet files of such a store are not read as a whole.
     """
     copy = copied(stores["single"], tmp_path)
     store = Store(copy.url, pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()), "copy")
@@ -356,11 +357,11 @@ def test_a_deleted_list_of_what_was_forgotten_is_found_and_restored(store: Store
 
 
 def test_a_list_of_what_was_forgotten_is_missed_as_long_as_it_matters() -> None:
-    """`check` reports a missing list of forgotten files only as long as the list matters.
+    """``logparse check`` reports a missing list of deleted files only as long as the list matters.
 
-    * It reports recent lists, because a compaction may be running.
-    * It reports old lists if the store still has files that they name.
-    * It does not report other lists, because they may have been deleted as no longer needed.
+    * A recent list matters, because a compaction (merging of files) may be running.
+    * An old list matters if files that it names still exist.
+    * Any other list may have been removed, because it was no longer needed.
     """
     old, recent = Forgotten("a.json", ("1", "2"), 0.0), Forgotten("b.json", ("3",), time.time())
     known = Inventory(files=frozenset({"i"}), forgotten=frozenset({old, recent}))
@@ -391,9 +392,9 @@ def test_deleted_findings_are_found(store: Store) -> None:
 
 
 def test_a_deleted_inventory_is_a_remark(store: Store, wanted: Contents) -> None:
-    """A missing inventory (list of a store's files) is a remark, not an error.
+    """If an inventory (a list of a store's files) is missing, this is only a remark and no error.
 
-    No answer depends on an inventory, and a killed ingest leaves a store without one.
+    No answer needs it, and an ``ingest`` that was killed leaves none.
     """
     for file in Path(store.url).glob("sources/inventory-*"):
         file.unlink()
@@ -430,9 +431,9 @@ def test_rewrites_by_others_alarm_nobody(stores: dict[str, Store], tmp_path: Pat
 
 
 def test_a_row_file_that_came_again_is_not_missing() -> None:
-    """A file that was forgotten and ingested again is not reported as missing.
+    """If a log was deleted from the store and read again, its entry is not reported as missing.
 
-    It has the same row file (the file's entry in the store), written by another ingest.
+    The new entry is in a file of the same name, but another ``ingest`` wrote it.
     """
     first, second = (ListedRow("sources/a/b.parquet", attempt, "r", "/log") for attempt in ("1", "2"))
     known, manifest = Inventory(rows=frozenset({first, second})), Manifest(told=(Forgotten("f.json", ("1",), 0.0),))

@@ -1,6 +1,6 @@
-"""Tests of many small logs whose data share Parquet files, which a compaction then merges. This changes no answer.
+"""Tests of many small logs whose data share Parquet files, and of compaction, which merges these files.
 
-At no moment is a row lost or doubled.
+Neither changes any answer. At no moment is a row lost or there twice.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def unmerged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep every ingest from compacting the store."""
+    """Keep ``ingest`` from merging the files of the store (Parquet folder) afterwards."""
     monkeypatch.setattr(Store, "unmerged_small", lambda *_: 0)
 
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder of logs that share problems. Tests must not change them.
+    """Return a folder of logs that have some matrix products in common. Tests must not change it.
 
-    The last line of one log has no line end yet, and one file is of an unknown format.
+    The last line of one log has no line end yet, and one file has an unknown format.
     """
     folder = tmp_path_factory.mktemp("logs")
     for number in range(FILES):
@@ -71,7 +71,7 @@ def assert_same(store: Store, wanted: dict[str, list[str]]) -> None:
 
 @pytest.fixture(scope="module")
 def wanted(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Return the contents of a store in which each ingested log has separate Parquet files."""
+    """Return the contents of a store (Parquet folder) in which each log has Parquet files of its own."""
     single = open_store(tmp_path_factory.mktemp("single") / "store", create=True)
     for log in sorted(logs.iterdir()):
         ingest([str(log)], single)
@@ -84,10 +84,7 @@ def parts(store: Store) -> set[Path]:
 
 
 def test_every_sample_is_alike(samples: Store, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All views are equal, whether logs have separate Parquet files, shared ones, or merged ones.
-
-    So all answers are equal, too.
-    """
+    """All SQL views are the same, whether logs have Parquet files of their own, or shared or merged ones."""
     with monkeypatch.context() as patch:
         patch.setattr(Store, "unmerged_small", lambda *_: 0)
         ingest([str(SAMPLES)], store, run="samples")
@@ -222,7 +219,10 @@ def test_a_file_that_fails_fails_alone(logs: Path, tmp_path: Path, store: Store)
 
 
 def interrupt(patch: pytest.MonkeyPatch, at: int, what: Callable[[], object]) -> None:
-    """Call ``what`` before an ingest commits its file number ``at``. The ingest commits one file at a time."""
+    """Call ``what`` just before ``ingest`` marks the file number ``at`` as complete.
+
+    It completes one file at a time.
+    """
     put, count, ended = Place.put_row, iter(range(1000)), False
 
     def interrupted(place: Place, *given: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Tests that a power cut at any moment leaves a valid store, with everything that was committed.
+"""Tests that a power cut at any moment leaves a valid store (Parquet folder) with everything that was completed before.
 
-The tests record all changes of the disk in order, and then replay them up to any moment. If a file was not flushed by
-then, all, some or none of its bytes are on the disk. If a folder was not flushed, its new names may be missing.
+The tests record all changes of the disk in order, and then repeat them up to some moment. If a file was not flushed to
+the disk by then, all, some or none of its bytes are there. If a folder was not flushed, new names in it may be missing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Folder:
 
 
 def applied(names: dict[str, Any], changes: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the names of a folder after some changes. A name that maps to None is removed."""
+    """Return the names in a folder after some changes. A name that maps to None was removed."""
     return {name: found for name, found in {**names, **dict(changes)}.items() if found is not None}
 
 
@@ -52,7 +52,7 @@ Change = tuple[Any, ...]
 
 
 class Disk:
-    """A simulated folder. It can write the files that are left after a power cut."""
+    """A simulated disk. It can write the files that would be left after a power cut."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -84,7 +84,7 @@ class Disk:
             self.at(folder).changes.append((name, made and made()))
 
     def left(self, into: Path, folder: Folder, cut: Cut) -> None:
-        """Write the files that the folder has after a power cut."""
+        """Write the files that would be in the folder after a power cut to the real folder ``into``."""
         into.mkdir()
         changes = [change for change in folder.changes if cut.keeps()]
         for name, found in applied(folder.flushed, changes).items():
@@ -96,7 +96,7 @@ class Disk:
 
 @dataclass
 class Cut:
-    """Amount of unflushed data that is on the disk after a power cut: all, no or some names, and no or some bytes."""
+    """How much unflushed data is left after a power cut: all, no or some names, and no or some bytes."""
 
     names: str
     rng: random.Random
@@ -110,7 +110,7 @@ class Cut:
 
 
 class Recorder:
-    """Replacement for the module ``os`` in ``logparse.location``. It records changes of the disk."""
+    """Stand-in for the module ``os`` in ``logparse.location``. It records all changes of the disk."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -175,7 +175,10 @@ def logs_in(folder: Path, *numbers: int) -> list[str]:
 
 
 def steps_of(folder: Path) -> list[Step]:
-    """Return actions on the store (ingest, compact, forget), in order. Each may be done again after a power cut."""
+    """Return the changes of a store (ingest, compact, forget) in order, as functions.
+
+    Each may be repeated after a power cut.
+    """
     for number in range(FILES):
         (folder / f"{number}.log").write_text(bench(number + 1, 40))
     every = logs_in(folder, *range(FILES))
@@ -201,7 +204,7 @@ def paths(store: Store) -> list[str]:
 
 
 def rows(store: Store) -> dict[str, list[str]]:
-    """Return the calls of each ingested file."""
+    """Return the calls of each log in the store: {path: calls as text}."""
     found = store.query(
         "select path, string_agg(problem || ' ' || count, ';' order by problem) as calls "
         "from sources left join (select source_id, problem, sum(count) as count from calls group by all) "
@@ -258,7 +261,7 @@ def test_a_cut_anywhere_leaves_what_was_committed(tmp_path: Path, monkeypatch: p
 
 
 def same_tree(recorder: Recorder, disk: Path, into: Path) -> None:
-    """Check that the recorded changes make exactly the files on the disk, so that no change was missed."""
+    """Check that the recorded changes lead to exactly the files that are on the disk, so that no change was missed."""
     replayed = Disk(str(disk))
     for change in recorder.changes:
         replayed.change(*change)

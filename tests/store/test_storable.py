@@ -1,4 +1,4 @@
-"""Tests that the store accepts a record only if it can be read back unchanged and its numbers are possible.
+"""Tests that a record is stored only if it can be read back unchanged and its numbers are possible.
 
 Every other record is rejected with a reason.
 """
@@ -124,7 +124,7 @@ def test_beside_a_record_that_cannot_be_the_others_stay() -> None:
 
 @pytest.mark.parametrize("problem", [gemm(), W, GROUPED, OPERATOR], ids=lambda x: x.kind)
 def test_each_text_field_is_asked(problem: Problem) -> None:
-    """A problem with any changed field is stored if and only if its text can be read back as the same problem."""
+    """A matrix product or convolution with a changed field is stored exactly if its text can be read back."""
     assert problem_fault(problem) is None
     if isinstance(problem, OperatorProblem):
         return

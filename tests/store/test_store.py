@@ -1,4 +1,7 @@
-"""Tests of the store: its views keep their columns, its schema has a version, and untrusted SQL can do no harm."""
+"""Tests of the store, the folder of Parquet files into which logs are read.
+
+Its SQL views keep their columns, its schema has a version, and a user's SQL can do no harm.
+"""
 
 from __future__ import annotations
 
@@ -64,9 +67,9 @@ def test_views_have_the_columns_that_were_promised(store: Store, filled: Store, 
 
 
 def test_a_store_of_an_earlier_version_names_formats_as_today(store: Store) -> None:
-    """A store of an earlier version shows the names of formats as they are spelled today.
+    """If an earlier version stored the name of a log format in an older spelling, the present spelling is shown.
 
-    The files of such a store spell some names with an underscore.
+    Some names had an underscore then.
     """
     row = Commit(attempt="a", source_id="s", run="r", path="/x", format="rocblas_bench+rocblas_tune", content_hash="h",
                  start=0, end=1, bytes=1, lines=1)  # fmt: skip
@@ -147,10 +150,10 @@ def test_an_unknown_run_names_those_there_are(filled: Store) -> None:
 
 
 def test_a_run_of_unknown_files_is_not_the_latest(store: Store, tmp_path: Path) -> None:
-    """A run that has only files of unknown formats does not become the latest run.
+    """A run that has only files of unknown formats does not become the latest run, which subcommands use by default.
 
-    `ingest .` may find only files that `recommend` wrote. Such a run once became the latest, so that subcommands no
-    longer used the real run.
+    ``ingest .`` may find only files that ``recommend`` wrote. In an earlier version, subcommands then used this empty
+    run instead of the real one.
     """
     (tmp_path / "report.md").write_text("# Report\n")
     (tmp_path / "empty.log").touch()
@@ -203,8 +206,8 @@ ATTACKS = [
 def test_sql_cannot_write_read_files_or_change_settings(filled: Store, tmp_path: Path, attack: str) -> None:
     """A user's SQL cannot write files, read other files or change settings.
 
-    The test runs the code of a query's child process in this process, to save the start of a process. Two attacks run
-    in a real child process, in the next test.
+    Normally a child process runs the SQL. This test runs the child's code in its own process, to save time. The next
+    test tries two attacks in a real child process.
     """
     frame = attack  # noqa: F841 - a Python name that a replacement scan would find
     sent: list[tuple[str, object]] = []
@@ -266,9 +269,9 @@ def _row(attempt: Attempt, path: str) -> Commit:
 
 
 def test_an_ingest_at_work_keeps_its_parts(store: Store) -> None:
-    """The first files that a running ingest has written stay as long as it writes, even if others clean up or forget.
+    """Files that a running ``ingest`` has written are kept, even if other programs clean up or delete runs.
 
-    An ingest may run for hours.
+    An ``ingest`` may run for hours.
     """
     working, done = store.attempt(), store.attempt()
     for attempt in (working, done):
@@ -293,10 +296,10 @@ def test_a_commit_reports_what_was_swept_away(store: Store) -> None:
 
 
 def test_a_store_that_stays_open_sees_what_others_commit_and_forget(store: Store) -> None:
-    """An open store notices if another process forgets a file and ingests it again.
+    """An open store notices if another process deletes a log's data and reads the log again.
 
-    It reads each row file (the file's entry in the store) once. After the second ingest the row file has the same name
-    as before.
+    This is difficult, because the store keeps its entry for a log in a file that it reads only once, and the new entry
+    has the same file name.
     """
     log, other = SAMPLES / "hipblaslt" / "trace_4242.log", open_store(store.url)
     seen = []
@@ -322,9 +325,10 @@ def test_findings_of_an_earlier_version_are_read(store: Store) -> None:
 def test_a_part_of_an_earlier_version_lacks_columns_that_are_unknown(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a store's file of an earlier version lacks a column, the column's values are unknown.
+    """If a Parquet file of an earlier version lacks a column, all values of the column are unknown.
 
-    A new version may add a column and keep the schema version. New words in texts of problems came in this way.
+    A new version may add a column without changing the version of the schema. It did so when the texts of matrix
+    products got new fields.
     """
     ingest([str(SAMPLES / "hipblaslt" / "bench_output.txt")], store, run="before")
     monkeypatch.setitem(SCHEMAS, "gemms", SCHEMAS["gemms"].append(pa.field("later", pa.string())))

@@ -1,6 +1,6 @@
-"""Tests of older stores with problems that this version cannot read.
+"""Tests of stores (Parquet folders) of older versions, with matrix products that this version cannot read.
 
-Subcommands answer without these problems, and state how many rows they left out.
+Subcommands answer without them, and say how many rows they left out.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TABLE = "m,n,k,a_type,solution,time_us,calls\n64,8,8,bf16 r,a:1,3.5,7\n32,8,8,bf
 
 @pytest.fixture
 def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """Return a store as earlier versions wrote it.
+    """Return a store (Parquet folder) as earlier versions wrote it.
 
-    They stored every record, and no entry states that the records can be read back.
+    They stored every record, without checking that it can be read back.
     """
     store = open_store(tmp_path / "older", create=True)
     (tmp_path / "files").mkdir()

@@ -1,8 +1,8 @@
-"""Check the results of the real library's solutions as a replay does.
+"""Check the results of the real library's kernels as ``logparse replay`` does.
 
-``checks.py BACKEND PROBLEMS MOST`` checks the first MOST solutions of each problem (PROBLEMS: a JSON list of texts). It
-prints a JSON value per problem, with the relative error of each solution and a text that says what is wrong with its
-results (empty: nothing).
+``checks.py BACKEND PROBLEMS MOST`` checks the first MOST kernels of each matrix product or convolution (PROBLEMS: a
+JSON list of their texts). It prints a JSON value for each product, with the relative error of each kernel and a text
+that says what is wrong with its results (empty: nothing).
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Measure a kernel on the virtual GPU as the replay does, with and without holding the GPU first.
+"""Measure a kernel on the virtual GPU as ``logparse replay`` does, with and without holding the GPU first.
 
-The hold is a kernel that keeps the GPU busy until all launches are queued. ``events.py KERNEL COUNT`` prints the mean
-time of COUNT launches (µs) behind a hold. Then it prints the result of the same launches without a hold.
+To hold the GPU, a kernel keeps it busy until all launches are queued. ``events.py KERNEL COUNT`` prints the mean time
+of COUNT launches in µs after such a hold. Then it prints the result of the same launches without a hold.
 """
 
 import ctypes

@@ -1,4 +1,7 @@
-"""Get an answer from a child process. Libraries read some files once per process, so each child reads them anew."""
+"""Get an answer from a child process.
+
+The real libraries read some files only once per process, so each answer needs a new process.
+"""
 
 import json
 import os
@@ -8,7 +11,7 @@ import traceback
 def forked(answer):
     """Run ``answer`` in a child process and return its result.
 
-    If the child ends without a result, return ``{"ended": its exit status}``. A negative status is a signal.
+    If the child ends without a result, returns ``{"ended": its exit status}``. A negative status is a signal.
     """
     read, write = os.pipe()
     child = os.fork()

@@ -8,10 +8,9 @@ TRANS_A, TRANS_B, WORKSPACE, BATCH_COUNT, BATCH_STRIDE = 0, 1, 1, 0, 1
 RESULT_BYTES, WORKSPACE_BYTES = 56, 32 << 20
 TYPES = "NS_8GemmTypeE18hipblasOperation_tS2_11hipDataTypeS3_S3_S3_20hipblasComputeType_t"
 GET_ALL = f"_ZN13hipblaslt_ext11getAllAlgosEPv{TYPES}RSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS6_EE"
-"""Mangled name of hipblaslt_ext::getAllAlgos.
+"""Mangled C++ name of hipblaslt_ext::getAllAlgos.
 
-The function loads the kernels of some types without reading the override file (solutions to use instead of the
-library's choice).
+This function loads the kernels for some types without reading the override file (the user's choice of kernels).
 """
 POINTERS = "PvP27hipblasLtMatmulDescOpaque_tPKvS5_P29hipblasLtMatrixLayoutOpaque_tS5_S7_S5_S5_S7_S1_S7_"
 CONSTRUCT = f"_ZN13hipblaslt_ext4GemmC1E{POINTERS}"
@@ -20,11 +19,14 @@ GET_HEURISTIC = f"_ZN13hipblaslt_ext12GemmInstance16algoGetHeuristicEiRKNS_14Gem
 PREFERENCE = "_ZN13hipblaslt_ext14GemmPreferenceC1Ev"
 SET_WORKSPACE = "_ZN13hipblaslt_ext14GemmPreference20setMaxWorkspaceBytesEm"
 OBJECT_BYTES = 1024
-"""Bytes to reserve for a C++ object. Both C++ objects here have less than 100 bytes in hipBLASLt 1.2."""
+"""Bytes to reserve for an object of a C++ class.
+
+The two classes used here need less than 100 bytes in hipBLASLt 1.2.
+"""
 
 
 class Gemm:
-    """``hipblaslt_ext::Gemm``, the C++ object that rocBLAS creates per product. Here it only asks for solutions."""
+    """``hipblaslt_ext::Gemm``, the C++ class through which rocBLAS calls hipBLASLt. Here it only lists kernels."""
 
     def __init__(self, library, described):
         self.lt = library.lt
@@ -36,9 +38,9 @@ class Gemm:
         library.lt[CONSTRUCT](*arguments)
 
     def heuristic(self, most):
-        """Return the solutions that the library's heuristic proposes.
+        """Return the kernels that the library's heuristic offers for this product, at most ``most``.
 
-        The object and the results are not freed before the process ends.
+        Neither the C++ object nor the results are freed before the process ends.
         """
         preference, found = ctypes.create_string_buffer(OBJECT_BYTES), (ctypes.c_void_p * 3)()
         self.lt[PREFERENCE](preference)
@@ -58,9 +60,9 @@ def value_of(word):
 
 
 class Library:
-    """A handle of the library, whose methods return the results of C calls as Python values.
+    """The real hipBLASLt. Its methods call C functions and return the results as Python values.
 
-    They raise RuntimeError with the status if a call fails.
+    Methods raise RuntimeError with the status if a call fails.
     """
 
     def __init__(self) -> None:
@@ -74,13 +76,13 @@ class Library:
             raise RuntimeError(f"{function} returned {status}")
 
     def load(self, call):
-        """Load all kernels for the types of the call, also kernels that do not fit its sizes."""
+        """Load all kernels for the call's types, even kernels that do not fit its sizes."""
         trans_a, trans_b, *_, types, compute, _ = call
         vector = (ctypes.c_void_p * 3)()  # an empty std::vector, whose contents are not freed before the process ends
         self.lt[GET_ALL](self.handle, 1, OPERATIONS[trans_a], OPERATIONS[trans_b], *types, compute, vector)
 
     def describe(self, call):
-        """Return the call's descriptor, layouts and preference, as the C functions take them."""
+        """Return a call's descriptor, layouts and preference, as arguments for hipBLASLt's C functions."""
         trans_a, trans_b, m, n, k, batch, types, compute, scale = call
         operation = ctypes.c_void_p()
         self.ask("hipblasLtMatmulDescCreate", ctypes.byref(operation), compute, scale)
@@ -105,9 +107,10 @@ class Library:
         return operation, *layouts, preference
 
     def found(self, described, most, through="functions"):
-        """Return the indices of the solutions that the heuristic proposes.
+        """Return the indices of the kernels that the heuristic offers for a call, at most ``most``.
 
-        It is called through the C functions or the C++ ``object``.
+        ``through`` is "functions" for the C functions, or "object" for the C++ class. Returns an empty list if the
+        library refuses the call.
         """
         try:
             results = Gemm(self, described).heuristic(most) if through == "object" else self.heuristic(described, most)
@@ -116,16 +119,20 @@ class Library:
             return []
 
     def heuristic(self, described, most):
-        """Return the results of the heuristic in the form that a product takes, with the library's own choice first."""
+        """Return the kernels that the heuristic offers, as C structures for a later call.
+
+        The library's own choice is first.
+        """
         results, count = (ctypes.c_uint8 * (RESULT_BYTES * most))(), ctypes.c_int()
         arguments = (self.handle, *described, most, results, ctypes.byref(count))
         self.ask("hipblasLtMatmulAlgoGetHeuristic", *arguments)
         return [results[at * RESULT_BYTES : (at + 1) * RESULT_BYTES] for at in range(count.value)]
 
     def run(self, call, times, most=1):
-        """Run the call ``times`` times with each of the heuristic's first ``most`` solutions.
+        """Compute a product ``times`` times with each of the first ``most`` kernels that the heuristic offers.
 
-        A job runs only the first solution. Yields the index and the launches of each solution.
+        A job uses only the first kernel, the library's own choice. Yields the index of each kernel, and what was
+        launched.
         """
         m, n, k, batch = call[2:6]
         operation, *layouts, preference = self.describe(call)

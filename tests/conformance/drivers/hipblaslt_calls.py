@@ -1,6 +1,6 @@
-"""Run products of any kind through the real hipBLASLt, one after the other.
+"""Compute matrix products of any kind with the real hipBLASLt, one after the other.
 
-The output has the solutions that the heuristic offers. The library's log names each call.
+It prints the kernels that the library's heuristic offers. The library's own log names each call.
 
 ``hipblaslt_calls.py MOST`` reads calls (JSON) from standard input. Each call is an object with these keys:
 
@@ -12,8 +12,8 @@ The output has the solutions that the heuristic offers. The library's log names 
 - ``attributes`` and ``pointers`` of the descriptor.
 - ``algorithm``: if false, the product is given no algorithm.
 
-It prints a JSON value per call: the first MOST solutions of the heuristic, each with the workspace that it needs
-(bytes). The list is empty if the call was refused.
+It prints a JSON value per call: the first MOST kernels of the heuristic, each with the workspace in bytes that it
+needs. The list is empty if the call was refused.
 """
 
 import ctypes

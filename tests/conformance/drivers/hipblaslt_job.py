@@ -1,8 +1,8 @@
-"""A job that runs products through the real hipBLASLt, as a training step does.
+"""A job that computes a matrix product with the real hipBLASLt, as a training step would do.
 
-``hipblaslt_job.py CALL TIMES [MOST]`` makes the call (JSON, as ``hipblaslt_lookup.py`` describes it) TIMES times with
-each of the heuristic's first MOST solutions (default 1: the library's own choice). It prints a JSON value per solution:
-its index and the launches of one product.
+``hipblaslt_job.py CALL TIMES [MOST]`` computes the call (JSON, as ``hipblaslt_lookup.py`` describes it) TIMES times
+with each of the first MOST kernels that the heuristic offers (default 1: the library's own choice). It prints a JSON
+value per kernel: its index, and what was launched for one product.
 """
 
 import json

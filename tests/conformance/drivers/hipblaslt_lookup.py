@@ -1,15 +1,16 @@
-"""Report which solution the real hipBLASLt takes for each call under each tuning file, by its public heuristic.
+"""Report which kernel the real hipBLASLt chooses for each call under different tuning files.
 
-The program runs in the ROCm Python (``rocm.Rocm``), where ctypes finds the real library on the virtual GPU. The library
-reads ``HIPBLASLT_TUNING_OVERRIDE_FILE`` once per process, at the first heuristic. So this process loads all kernels and
-then forks for each question, which takes milliseconds.
+It asks the library's public heuristic. The program runs in the ROCm Python (``rocm.Rocm``), where ctypes finds the real
+library on the virtual GPU. The library reads ``HIPBLASLT_TUNING_OVERRIDE_FILE`` once per process, at the first
+heuristic. So this process loads all kernels and then forks for each question, which takes milliseconds.
 
 Questions and answers are JSON values, one per line. The first question lists the calls, each as ``[trans_a, trans_b, m,
 n, k, batch, [hipDataType of a, b, c, d], compute, scale]``. Its answer is the library's version. Then:
 
-* ``["solutions", N, through]`` asks for the first N solutions of the heuristic per call, its own choice first. They are
-  requested through the C ``functions`` or the C++ ``object``.
-* ``["file", path, through]`` asks for the solution that each call gets under that tuning file (null: no solution).
+* ``["solutions", N, through]`` asks for the first N kernels that the heuristic offers per call, the library's own
+  choice
+  first. ``through`` is ``functions`` for the C functions, or ``object`` for the C++ class.
+* ``["file", path, through]`` asks for the kernel that each call gets under that tuning file (null: no kernel).
 """
 
 import ctypes

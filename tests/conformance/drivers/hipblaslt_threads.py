@@ -1,7 +1,7 @@
-"""A job that runs products through the real hipBLASLt in several threads at once.
+"""A job that computes matrix products with the real hipBLASLt in several threads at once.
 
-``hipblaslt_threads.py CALLS TIMES END`` makes each call (JSON, as ``hipblaslt_lookup.py`` describes it) TIMES times in
-its own thread. END says how the process then ends: ``"exit"`` or ``"kill"``.
+``hipblaslt_threads.py CALLS TIMES END`` starts a thread for each call (JSON, as ``hipblaslt_lookup.py`` describes it),
+which computes it TIMES times. END says how the process then ends: ``"exit"`` or ``"kill"``.
 """
 
 import json

@@ -24,15 +24,16 @@ class Solution(ctypes.Structure):
 
 
 class Found(ctypes.Structure):
-    """The C structure miopenConvAlgoPerf_t: one algorithm that MIOpen's Find has timed."""
+    """The C structure miopenConvAlgoPerf_t: one algorithm that MIOpen's Find has measured."""
 
     _fields_ = (("algorithm", ctypes.c_int), ("time", ctypes.c_float), ("memory", ctypes.c_size_t))
 
 
 class Convolution:
-    """A convolution: the word for its direction in MIOpen's function names, its descriptors, and its tensors' bytes.
+    """A convolution for MIOpen's C functions: its descriptors, and the sizes of its tensors in bytes.
 
-    The descriptors are in the order of the functions' arguments.
+    It also has the word for the direction in the names of MIOpen's functions. The descriptors are in the order of the
+    functions' arguments.
     """
 
     def __init__(self, library, call):
@@ -50,23 +51,20 @@ class Convolution:
         self.convolution, self.tensors, self.names, self.find_names = convolution, made, immediate, find
 
     def described(self, names=None):
-        """Return the descriptors of two tensors, of the convolution, and of the third tensor.
-
-        This is the order of arguments in MIOpen's functions.
-        """
+        """Return the descriptors in the order of MIOpen's arguments: two tensors, the convolution, the third tensor."""
         first, second, last = (self.tensors[name] for name in names or self.names)
         return first, second, self.convolution, last
 
     def with_memory(self, memory, names):
-        """Return the arguments of ``described``, with each tensor's memory after its descriptor."""
+        """Return the arguments of a function that runs the convolution: each tensor's descriptor and memory."""
         first, second, last = ((self.tensors[name], memory[name]) for name in names)
         return *first, *second, self.convolution, *last
 
 
 class Library:
-    """A handle of the library, whose methods return the results of C calls as Python values.
+    """The real MIOpen. Its methods call C functions and return the results as Python values.
 
-    They raise RuntimeError with the status if a call fails.
+    Methods raise RuntimeError with the status if a call fails.
     """
 
     def __init__(self):
@@ -96,7 +94,7 @@ class Library:
         return tensor
 
     def solutions(self, one, most=MOST):
-        """Return the solvers that MIOpen's immediate mode proposes, the library's own choice first."""
+        """Return the solvers that MIOpen's immediate mode offers for a convolution, the library's own choice first."""
         found, count = (Solution * most)(), ctypes.c_size_t()
         arguments = (self.handle, *one.described(), ctypes.c_size_t(most), ctypes.byref(count), found)
         if self.miopen[f"miopenConvolution{one.word}GetSolution"](*arguments):
@@ -104,9 +102,9 @@ class Library:
         return found[: count.value]
 
     def run(self, one, times):
-        """Compile the first proposed solver and run it ``times`` times, as PyTorch does without ``benchmark``.
+        """Run a convolution ``times`` times with MIOpen's own choice of solver, as PyTorch does without ``benchmark``.
 
-        Returns its number and its launches.
+        Returns the solver's number and the kernels that were launched.
         """
         (first, *_) = self.solutions(one)
         solver = ctypes.c_uint64(first.solver)
@@ -119,9 +117,9 @@ class Library:
         return first.solver, self.launched().decode().splitlines()
 
     def find(self, one):
-        """Time all solvers, as PyTorch does with ``benchmark``. This writes the user find-db (MIOpen's solver times).
+        """Let MIOpen measure all solvers of a convolution (Find), as PyTorch does with ``benchmark``.
 
-        Returns the algorithm and the time (ms) of each solver.
+        MIOpen then writes its file of solver times. Returns the algorithm and the time in ms of each result.
         """
         memory, results, count = self.memory(one), (Found * MOST)(), ctypes.c_int()
         counted = (MOST, ctypes.byref(count), results, memory["workspace"], ctypes.c_size_t(WORKSPACE_BYTES), False)
@@ -130,7 +128,7 @@ class Library:
         return [(x.algorithm, x.time) for x in results[: count.value]]
 
     def memory(self, one):
-        """Return memory for the convolution's tensors, and a workspace."""
+        """Return memory for the convolution's tensors and for a workspace: {name: pointer}."""
         sizes = one.bytes | {"workspace": WORKSPACE_BYTES}
         buffers = {name: (ctypes.c_uint8 * size)() for name, size in sizes.items()}
         return {name: ctypes.c_void_p(ctypes.addressof(x)) for name, x in buffers.items()} | {"held": buffers}

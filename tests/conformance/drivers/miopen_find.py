@@ -1,7 +1,7 @@
-"""Report the results of the real MIOpen's Find for a convolution under each user find-db.
+"""Report what the real MIOpen's Find returns for a convolution under different user find-dbs (files of solver times).
 
-The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. MIOpen reads its databases once per process, so
-the process forks for each question.
+The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. MIOpen reads its files once per process, so this
+process forks for each question.
 
 Questions and answers are JSON values, one per line. The first question is the convolution, as ``miopen.py`` describes
 it. Its answer is the library's version. Then ``["folder", path, settings]`` asks for the algorithm and the time (ms) of

@@ -1,7 +1,7 @@
-"""Run a fusion plan or a batch normalisation through the real MIOpen, which writes a separate database for each.
+"""Run a fusion or a batch normalisation with the real MIOpen, so that it writes its database files for them.
 
-``miopen_fusion.py plan`` compiles a convolution and a batch normalisation at inference as one plan. ``miopen_fusion.py
-norm`` runs the forward batch normalisation of a training step.
+* ``miopen_fusion.py plan`` compiles a convolution and a batch normalisation for inference as one fusion plan.
+* ``miopen_fusion.py norm`` runs the forward batch normalisation of a training step.
 """
 
 import ctypes

@@ -1,9 +1,15 @@
-"""Run convolutions of any form through the real MIOpen's immediate mode, whose log has the key and command of each.
+"""Run random convolutions with the real MIOpen's immediate mode, so that its log has the key and the command of each.
 
-Standard input has the calls (JSON), each ``[direction, type, layouts, gaps, transposed, groups, n, c, k, sizes, filter,
-pad, stride, dilation]``. The last five have an entry per axis. ``layouts`` and ``gaps`` have an entry each for image,
-weights and output. A gap is the number of the inner axis at which a tensor is twice as wide in memory (0: no gap). On
-standard error a line ``CALL number`` precedes the log of each call. If the library refuses a call, its status follows.
+Standard input is a JSON list of calls. A call is ``[direction, type, layouts, gaps, transposed, groups, n, c, k, sizes,
+filter, pad, stride, dilation]``:
+
+* The last five have a number for each axis.
+* ``layouts`` and ``gaps`` have an entry each for image, weights and output. A gap is the number of the inner axis at
+  which
+  a tensor is twice as wide in memory (0: no gap).
+
+On standard error, a line ``CALL number`` precedes the log of each call. If the library refuses a call, its status
+follows.
 """
 
 import ctypes
@@ -23,7 +29,7 @@ class Run:
         self.ask = self.library.ask
 
     def tensor(self, kind, layout, gap, sizes):
-        """Make a tensor. Return its descriptor and its memory."""
+        """Create a tensor in this layout, and return its MIOpen descriptor and its memory."""
         axes = list(range(len(sizes)))
         strides, stride = [0] * len(sizes), 1
         for inner, axis in enumerate(reversed([0, *axes[2:], 1] if layout.endswith("C") else axes), 1):

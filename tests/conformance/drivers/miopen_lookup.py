@@ -1,7 +1,7 @@
-"""Report which solver the real MIOpen takes for each convolution under each user find-db, by its immediate mode.
+"""Report which solver the real MIOpen uses for each convolution under different user find-dbs (files of solver times).
 
-The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. MIOpen reads its databases once per process, so
-the process forks for each question.
+It asks MIOpen's immediate mode. The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. MIOpen reads
+its files once per process, so this process forks for each question.
 
 Questions and answers are JSON values, one per line. The first question lists the convolutions, as ``miopen.py``
 describes them. Its answer is the library's version. Then ``["folder", path]`` sets MIOPEN_USER_DB_PATH and asks for the

@@ -1,8 +1,8 @@
-"""Report the parameters with which the real MIOpen builds solvers under each user perf-db.
+"""Report which parameters the real MIOpen uses for its solvers under different perf-dbs (files of tuned parameters).
 
-The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. Its hiprtc states the options of each
-compilation, and a solver's parameters are among them. MIOpen reads its databases once per process, so the process forks
-for each question.
+The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. The virtual GPU's compiler (hiprtc) states the
+options of each compilation, and the parameters are among them. MIOpen reads its files once per process, so this process
+forks for each question.
 
 Questions and answers are JSON values, one per line. The first question lists pairs of a convolution, as ``miopen.py``
 describes it, and a solver's number. Its answer is the library's version. Then ``["folder", path]`` sets

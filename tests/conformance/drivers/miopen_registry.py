@@ -1,9 +1,9 @@
-"""Report the real MIOpen's registry of solvers: number, name, primitive and algorithm of each solver.
+"""Report the solvers that the real MIOpen knows: number, name, primitive and algorithm of each.
 
-The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. The registry has no C interface, so the exported
-methods of ``miopen::solver::Id`` are called by their mangled names. The only question is the largest number to ask for,
-as JSON. The answer lists ``[number, name, primitive, algorithm]``. The algorithm is -1 if the primitive is no
-convolution.
+The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. There is no C function for this, so the exported
+methods of the C++ class ``miopen::solver::Id`` are called by their mangled names. The only question is the largest
+number to ask for, as JSON. The answer lists ``[number, name, primitive, algorithm]``. The algorithm is -1 if the
+primitive is no convolution.
 """
 
 import ctypes

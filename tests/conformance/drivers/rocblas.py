@@ -57,7 +57,7 @@ class Library:
         return sorted(found)  # sorted, because the library lists them in no order
 
     def run_plain(self, call):
-        """Run a single product through ``rocblas_hgemm``, ``_sgemm`` or ``_dgemm``, and return its launches."""
+        """Compute one product through ``rocblas_hgemm``, ``_sgemm`` or ``_dgemm``, and return what was launched."""
         _, *sizes, a, a_type, lda, b, _, ldb, beta, c, c_type, ldc, _, _, _, _ = self.arguments(call)
         del a_type, c_type
         letter = {"f16_r": "h", "f32_r": "s", "f64_r": "d"}[call[9]]

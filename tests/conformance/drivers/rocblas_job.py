@@ -1,8 +1,12 @@
-"""A job that runs products through the real rocBLAS, as a training step does.
+"""A job that computes a matrix product with the real rocBLAS, as a training step would do.
 
-``rocblas_job.py CALL TIMES`` makes the call (JSON, as ``rocblas.py`` describes it) TIMES times with the library's own
-choice. ``rocblas_job.py CALL 0`` makes it once with the library's own choice (index 0), and then once with each
-solution that the library lists. It prints a JSON value per solution: its index and the launches of one product.
+* ``rocblas_job.py CALL TIMES`` computes it TIMES times with the kernel that the library chooses.
+* ``rocblas_job.py CALL 0`` computes it once with the library's choice (index 0), and then once with each kernel that
+  the
+  library lists.
+
+CALL is JSON, as ``rocblas.py`` describes it. For each kernel the job prints a JSON value: the kernel's index, and what
+was launched for one product.
 """
 
 import json

@@ -1,18 +1,19 @@
-"""Report which kernels the real rocBLAS launches for each call under each override file, by ``rocblas_gemm_ex``.
+"""Report which kernels the real rocBLAS launches for each call under different override files.
 
-The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU, which names the launched kernels. rocBLAS reads
-``ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH`` once per process, together with its kernels. So the process forks for each
-question.
+The calls are made through ``rocblas_gemm_ex``. The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU,
+which names the launched kernels. rocBLAS reads ``ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH`` once per process, together with
+its kernels. So this process forks for each question.
 
 Questions and answers are JSON values, one per line. The first question lists the calls, each as ``[trans_a, trans_b, m,
 n, k, batch, [lda, ldb, ldc], [stride_a, stride_b, stride_c], beta, a_type, d_type, compute_type]``. Its answer is the
 library's version. Then:
 
-* ``["solutions"]`` asks for the indices that the library lists per call.
-* ``["launched", [[call, index], …]]`` asks for the launches of each solution (0: the library's choice; the answer null
-  means that the solution is refused).
-* ``["file", path]`` asks for the launches of each call under that override file.
-* ``["plain", path]`` asks for the launches of each call through ``rocblas_sgemm``, ``_hgemm`` or ``_dgemm``, under that
+* ``["solutions"]`` asks for the indices of the kernels that the library lists per call.
+* ``["launched", [[call, index], …]]`` asks what is launched for each index (0: the library's choice; the answer null
+  means that the library refuses this kernel).
+* ``["file", path]`` asks what is launched for each call under that override file.
+* ``["plain", path]`` asks what is launched for each call through ``rocblas_sgemm``, ``_hgemm`` or ``_dgemm``, under
+  that
   file.
 """
 

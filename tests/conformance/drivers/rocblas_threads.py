@@ -1,6 +1,7 @@
-"""A job that runs products through the real rocBLAS in several threads at once.
+"""A job that computes matrix products with the real rocBLAS in several threads at once.
 
-``rocblas_threads.py CALLS TIMES`` makes each call (JSON, as ``rocblas.py`` describes it) TIMES times in its own thread.
+``rocblas_threads.py CALLS TIMES`` starts a thread for each call (JSON, as ``rocblas.py`` describes it), which computes
+it TIMES times.
 """
 
 import json

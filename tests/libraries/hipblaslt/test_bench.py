@@ -1,4 +1,7 @@
-"""Tests of hipblaslt-bench command lines: lines of every version, typed lines, torn lines, and written commands."""
+"""Tests of hipblaslt-bench commands, which hipBLASLt logs for each call: of all versions, typed by hand, torn in a log.
+
+They also test the commands that logparse writes itself.
+"""
 
 from __future__ import annotations
 
@@ -274,9 +277,9 @@ def test_command_of_every_sample_reads_back(path: Path) -> None:
 
 
 def test_scales_of_c_and_d_have_a_value_for_the_tool() -> None:
-    """A written command gives ``--scaleD`` a value, although the library logs the flag without one.
+    """A command that logparse writes has a value after ``--scaleD``, although the library logs this option without one.
 
-    hipblaslt-bench of ROCm 7.2.4 fails at a bare ``--scaleD``: "Invalid value for --scaleD".
+    Otherwise hipblaslt-bench of ROCm 7.2.4 fails: "Invalid value for --scaleD".
     """
     one = sample("bench_rotating.log")[0].problem
     assert isinstance(one, GemmProblem)
@@ -300,9 +303,9 @@ def test_options_of_adaptive_timing_cost_no_call(more: str) -> None:
 
 @pytest.mark.parametrize("kind", ["f4_r", "f6_r", "bf6_r"])
 def test_a_type_that_only_runs_in_blocks_is_not_unscaled(kind: str) -> None:
-    """If a type needs block scales but the log states no scale, the scale is unknown, and a remark says so.
+    """If a data type needs scales per block but the log states none, the scales are unknown, and a remark says so.
 
-    Builds of 2026 log no scale for such types. The command that is written for the tool has a scale.
+    Builds of 2026 log no scale for such types. The command that logparse writes has one.
     """
     line = texts.bench(Launch()).replace("--a_type bf16_r --b_type bf16_r", f"--a_type {kind} --b_type {kind}")
     read, message = bench.read(line).records

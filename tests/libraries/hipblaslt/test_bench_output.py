@@ -1,4 +1,4 @@
-"""Tests of hipblaslt-bench's standard output: real files, Winner blocks, facts, old column sets, damage."""
+"""Tests of reading what hipblaslt-bench prints: real files, blocks about the fastest kernel, older columns, damage."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.libraries.hipblaslt.texts import SAMPLES
 
 
 def read(lines: Iterable[str]) -> tuple[Counter[str], list[Record]]:
-    """Read some lines, and return how many lines of each kind there are, and their records.
+    """Read some lines. Returns how many lines of each kind there are, and their records.
 
-    The reader gets the same lines as in ingest: lines with a marker, and all lines while the reader reads a table.
+    As in ``ingest``, the reader gets only lines with certain words, and all lines while it reads a table.
     """
     format, reader = bench_output.FORMAT, bench_output.FORMAT.begin()
     units, out = Counter[str](), list[Record]()

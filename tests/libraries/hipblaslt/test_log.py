@@ -1,6 +1,6 @@
-"""Tests of lines with hipBLASLt's prefix: Trace lines, messages, torn lines, and how cuBLASLt's lines differ.
+"""Tests of log lines that begin with hipBLASLt's prefix: Trace lines, messages and torn lines.
 
-Each Trace line is compared with the bench line of the same call.
+Each Trace line is compared with the bench line of the same call. cuBLASLt's lines look similar and must be told apart.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ UNSTATED += ("compute_input_a_type", "compute_input_b_type", "sm_count")
 
 
 def check_trace(launch: Launch) -> None:
-    """Check that a Trace line gives the same problem as the bench line, except for the fields that it does not print.
+    """Check that a Trace line gives the same matrix product as the bench line of the call.
 
-    These fields are unknown, and the two problems are linked.
+    Properties that a Trace line does not print are unknown. logparse must still see that both may be the same product.
     """
     trace, whole = problem(log.read, texts.trace(launch)), problem(bench.read, texts.bench(launch))
     assert {getattr(trace, x) for x in UNSTATED} == {None}

@@ -1,6 +1,6 @@
-"""Tests of hipBLASLt's profile records: real, grouped, extended, broken and damaged ones.
+"""Tests of reading hipBLASLt's profile lines: real ones, grouped products, more details, and damaged lines.
 
-The real records are compared with bench lines, which an independent writer makes from them.
+Each real line is compared with the bench line of the same call, which the test makes from it without logparse.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def records(name: str) -> list[str]:
 
 
 def as_bench(record: str) -> str:
-    """Write a profile record as the bench line of the same call.
+    """Return the bench line of the call that a profile line describes.
 
-    The function works on strings, without logparse's readers.
+    The function works on strings and uses nothing of logparse.
     """
     pairs = dict(re.findall(r"(\w+): ([^,} ]+)", record))
     words = [f"-{x.lower()} {pairs[x]}" for x in "MNK"]
@@ -76,7 +76,7 @@ def test_pytorch_signatures_are_not_ours() -> None:
 
 
 def stated(text: str) -> str:
-    """Return the text of a problem with the fields for the scale of D and for swizzles added, all off."""
+    """Return a product's text in which the scale of D and the swizzles are stated as absent instead of unknown."""
     return text.replace("scale=-,-,-,?", "scale=-,-,-,-").replace("swizzle=?,?", "swizzle=-,-")
 
 

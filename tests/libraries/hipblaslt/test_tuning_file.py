@@ -1,6 +1,6 @@
-"""Tests of hipBLASLt's tuning files.
+"""Tests of reading and writing hipBLASLt's tuning files, in both of their layouts.
 
-Both layouts are read and written, keys equal the library's keys, and some rows must not be written.
+The keys must equal the library's own keys, and some rows must not be written.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def overrides(data: bytes) -> list[Override]:
 
 
 def same_but_rounding(one: bytes, other: bytes) -> None:
-    """Check that two tuning files are equal cell by cell, except for rounding.
+    """Check that two tuning files have the same values, except for small differences in Gflops and GB/s.
 
-    Gflops and GB/s may differ a little, because they come from a time of six digits.
+    These two are computed from a time that was rounded to six digits.
     """
     for a, b in zip(one.decode().split("\n"), other.decode().split("\n"), strict=True):
         x, y = a.split(","), b.split(",")
@@ -117,9 +117,9 @@ def gemm() -> GemmProblem:
 
 
 def test_c_type_is_ds_where_beta_is_zero() -> None:
-    """If β = 0, a row has the type of D as the type of C, also for types of 8 bits.
+    """If β = 0, so that C is not read, logparse writes the type of D as the type of C, also for 8-bit types.
 
-    The library has no solution for another type of C (``tests/conformance/test_hipblaslt_calls.py``).
+    The library has no kernel for another type of C (``tests/conformance/test_hipblaslt_calls.py``).
     """
     for d_type in ("bf16_r", "f8_fnuz_r", "i8_r"):
         whole = replace(gemm(), c_type=d_type, d_type=d_type)
@@ -137,9 +137,9 @@ def test_what_6_4_would_drop() -> None:
 
 
 def test_a_call_of_16_bit_compute_type_is_looked_up_as_it_runs() -> None:
-    """A call that asks for a 16-bit compute type is looked up under f32_r, with which it runs.
+    """A call that asks for a 16-bit compute type needs a row with f32_r, because hipBLASLt computes it in f32_r.
 
-    A Trace line states the compute type that the program asked for. A bench line of the same call states f32_r.
+    A Trace line states the type that the program asked for. A bench line of the same call states f32_r.
     """
     asked = replace(gemm(), compute_type="f16_r")
     assert tuning_file.key(asked, NEW) == tuning_file.key(gemm(), NEW) == tuning_file.key(asked, {})

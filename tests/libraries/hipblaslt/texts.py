@@ -1,6 +1,6 @@
-"""Write log lines as hipBLASLt does. The code follows the library's grammar and shares nothing with logparse's readers.
+"""Write log lines as hipBLASLt does, without any code of logparse.
 
-Tests read the lines and compare the result with the call from which the lines were written.
+Tests read the lines and compare the result with the call from which they were written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SAMPLES = conftest.SAMPLES / "hipblaslt"
 
 
 class Launch(NamedTuple):
-    """One matrix product, described by arguments of the API: transpositions, sizes, types and the epilogue's name."""
+    """A matrix product as arguments of hipBLASLt: transpositions, sizes, types and the name of the epilogue."""
 
     ta: str = "T"
     tb: str = "N"
@@ -60,16 +60,16 @@ COMPUTES = {"f32_r": "COMPUTE_32F", "xf32_r": "COMPUTE_32XF", "f64_r": "COMPUTE_
 
 
 def _layouts(x: Launch) -> list[tuple[int, int, int]]:
-    """Return rows, columns and leading dimension of the matrices A, B, C and D."""
+    """Return the rows, columns and leading dimension of each of the matrices A, B, C and D."""
     a = (x.m, x.k) if x.ta == "N" else (x.k, x.m)
     b = (x.k, x.n) if x.tb == "N" else (x.n, x.k)
     return [(*a, a[0]), (*b, b[0]), (x.m, x.n, x.m), (x.m, x.n, x.m)]
 
 
 def trace(x: Launch) -> str:
-    """Return the Trace line that hipBLASLt logs for a matrix product.
+    """Return the Trace line that hipBLASLt logs for a matrix product, after the first treatment by logparse.
 
-    It is as ingest passes it on: without clock and process, with masked addresses.
+    The time and the process id at the beginning of the line are cut off, and addresses are replaced by ``0x@``.
     """
     types = (x.a, x.a, x.d, x.d)
     words = []
@@ -86,7 +86,7 @@ def trace(x: Launch) -> str:
 
 
 def bench(x: Launch) -> str:
-    """Return the hipblaslt-bench line that the library logs for a matrix product, in the form of ROCm 7.0."""
+    """Return the line with a hipblaslt-bench command that hipBLASLt of ROCm 7.0 logs for a matrix product."""
     activation, source, use_e, gradient = FLAGS[x.epilogue]
     words = [f"hipblaslt-bench --api_method c -m {x.m} -n {x.n} -k {x.k}"]
     words += [f"--ld{name} {ld}" for name, (_, _, ld) in zip("abcd", _layouts(x), strict=True)]

@@ -1,4 +1,4 @@
-"""Read the lines of a log with the readers of MIOpen's formats."""
+"""Read the lines of a log with all of logparse's readers of MIOpen's logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of MIOpenDriver command lines: every prefix and flag, damaged lines, and lines that are written again."""
+"""Tests of reading and writing MIOpenDriver commands, which MIOpen logs for each convolution.
+
+Damaged lines are rejected.
+"""
 
 from __future__ import annotations
 
@@ -76,9 +79,10 @@ def test_long_flags_and_the_drivers_defaults() -> None:
 
 
 def test_a_command_without_the_drivers_name() -> None:
-    """A MIOpenDriver command is read even if it lacks the program's name and begins with, for example, ``convfp16``.
+    """A MIOpenDriver command is also read if the program's name is missing.
 
-    Lists of iree-org/iree-turbine have such commands. If other words come first, the line belongs to another program.
+    It then begins with, for example, ``convfp16``. iree-org/iree-turbine has lists of such commands. If other words
+    come first, the line belongs to another program.
     """
     line = "convfp16 " + ARGS
     assert read(f"{line}\n") == read(f"MIOpenDriver {line}\n")
@@ -93,9 +97,10 @@ VOLUME = (
 
 
 def test_a_command_without_the_drivers_name_has_the_dimensions_of_its_layouts_and_runs_forward() -> None:
-    """A command without the driver's name runs only forward, and its layouts state its number of dimensions.
+    """A command without the program's name runs forward only, and is 2-D or 3-D according to its memory layouts.
 
-    Such commands come from iree-turbine. MIOpen's own driver refuses such layouts, and it runs all directions.
+    Such commands come from iree-turbine. In a full command, MIOpen's own driver refuses such layouts and runs all
+    directions.
     """
     (call,) = driver.read(f"convbfp16 {VOLUME}").records
     assert isinstance(call, Call)
@@ -250,7 +255,7 @@ def only(text: str) -> ConvProblem:
 
 
 def test_values_as_the_driver_takes_them() -> None:
-    """Values are read as MIOpenDriver reads them: layouts in any case, and 0 groups as one group."""
+    """Values in a command are read as MIOpenDriver reads them: layouts in small letters, and 0 groups as one group."""
     plain = only(TYPED)
     assert only(f"{TYPED} -g 0") == plain
     assert (only(f"{TYPED} --in_layout nhwc").in_layout, plain.in_layout) == ("NHWC", "NCHW")
@@ -272,9 +277,10 @@ SIZES = "MIOpenDriver convfp16 -n 2 -c 16 -H 12 -W 12 -k 8"
     ],
 )
 def test_the_key_is_the_one_that_the_library_looks_for(command: str, key: str) -> None:
-    """For a driver command, logparse makes the find-db key that MIOpen itself looks up.
+    """For each command, logparse computes the key under which MIOpen looks up the convolution in its find-db.
 
-    The keys come from MIOpenDriver of ROCm 7.2.4 (MIOpen 3.5.1) on a virtual GPU, log level 6, 2026-11-22.
+    The find-db is MIOpen's file of solver times. The expected keys were logged by MIOpenDriver of ROCm 7.2.4 (MIOpen
+    3.5.1) on a virtual GPU, log level 6, 2026-11-22.
     """
     assert key_of(only(f"{SIZES} {command}")) == key
 
@@ -332,10 +338,10 @@ def test_the_key_is_the_one_that_the_library_looks_for(command: str, key: str) -
     ],
 )
 def test_sizes_of_1_leave_the_layout_to_the_other_tensors(command: str, key: str) -> None:
-    """A tensor with sizes of 1 fits several layouts, so the other tensors decide its layout.
+    """If a tensor fits several memory layouts, because some of its sizes are 1, the other tensors decide.
 
-    Commands and keys come from MIOpen 3.5.1 (``tests/conformance/test_miopen_keys.py``). In the first four commands all
-    tensors are NHWC. In the last one the tensors have no layout in common.
+    The commands and keys come from MIOpen 3.5.1 (``tests/conformance/test_miopen_keys.py``). In the first four commands
+    all tensors are NHWC. In the last one they have no layout in common.
     """
     assert key_of(only(f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {command}")) == key
 
@@ -362,9 +368,9 @@ def test_vectors_of_channels_and_padding_modes_are_rejected(flags: str, why: str
 
 
 def test_letters_of_iree_turbine() -> None:
-    """iree-turbine's letter F for the axis of filters is understood.
+    """The letter F, by which iree-turbine names the axis of filters in a memory layout, is understood.
 
-    FHWC of the weights and NHWF of the output mean NHWC.
+    FHWC for the weights and NHWF for the output mean NHWC.
     """
     sizes = "convbfp16 -n 16 -c 32 -H 192 -W 128 -k 40 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1 -t 1"
     own = only(f"{sizes} --in_layout NHWC --fil_layout FHWC --out_layout NHWF")

@@ -1,6 +1,6 @@
-"""Tests of MIOpen's find-db files: golden records, damage, round trips of the writer, and whole shipped files.
+"""Tests of reading and writing MIOpen's find-db, its file of measured solvers, including damaged and shipped files.
 
-Readers that return columns are compared with the reader that reads one line at a time.
+The fast readers, which return columns, are compared with the reader that reads one line at a time.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ CORPUS, SAMPLES = conftest.CORPUS / "miopen", conftest.SAMPLES / "miopen"
 
 
 READERS = ("0", "1") if native_reader() else ("0",)
-"""Values of the environment variable ``LOGPARSE_NATIVE`` to test: also the native reader, if it is built."""
+"""Values of the environment variable ``LOGPARSE_NATIVE`` to test. They include the reader in C, if it is built."""
 needs_native = pytest.mark.skipif(len(READERS) == 1, reason="the native reader was not built")
 
 
 def rows_of(outcomes: list[Outcome]) -> list[dict[str, Any]]:
-    """Return the measurements as tuples, whether a reader returned columns or objects."""
+    """Return the measurements as dictionaries, whether a reader returned them as columns or as objects."""
     rows: list[dict[str, Any]] = []
     for outcome in outcomes:
         if outcome.tables:
@@ -75,9 +75,9 @@ def rejects_of(outcomes: list[Outcome]) -> list[tuple[int, int, str]]:
 
 
 def plainly(data: bytes) -> list[Outcome]:
-    """Return the results of the line-by-line reader.
+    """Return the results of the reader that reads one line at a time.
 
-    If several records have the same key, the first record is taken.
+    If several lines have the same key, only the first one is taken.
     """
     out: list[Outcome] = []
     seen: set[str] = set()
@@ -101,7 +101,7 @@ def plainly(data: bytes) -> list[Outcome]:
 
 
 def agree(data: bytes) -> list[Outcome]:
-    """Check that the columns of each reader equal the results of the line-by-line reader for this text."""
+    """Check that each fast reader gives the same results for this text as the reader that reads one line at a time."""
     return [agree_by(data, native) for native in READERS][-1]
 
 
@@ -218,9 +218,9 @@ def test_v1_v0_and_ragged_items_agree_with_the_plain_reader() -> None:
     ],
 )
 def test_items_are_what_the_library_makes_of_them(items: str, read: list[str]) -> None:
-    """The entries of a find-db record are read as libMIOpen 3.5.1 reads user files (ROCm 7.2.4).
+    """The entries of a find-db line are read as MIOpen 3.5.1 (ROCm 7.2.4) reads them from a user's file.
 
-    An entry that the library drops has a reason, and no time.
+    An entry that the library drops gets no time, but a reason.
     """
     line = f"3-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-F={items}\n".replace("@", "miopenConvolutionFwdAlgoGEMM")
     agree(line.encode())

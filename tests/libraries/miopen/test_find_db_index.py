@@ -1,6 +1,6 @@
-"""Tests of the native index of a find-db's lines.
+"""Tests of the C code that finds the lines of a find-db (MIOpen's file of solver times).
 
-It finds every line, and never treats an unusual line as a line of the usual form.
+It must find every line, and never take an unusual line for one of the usual form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ needs_native = pytest.mark.skipif(native_reader() is None, reason="the native re
 
 
 def same(data: bytes) -> Index:
-    """Return the file's index, after a check that the native and the Python reader find the same lines."""
+    """Return the positions of the lines in a file, after a check that C code and Python code find the same lines."""
     native = index_of(data)
     with patch.dict(os.environ, LOGPARSE_NATIVE="0"):
         plain = index_of(data)

@@ -1,4 +1,4 @@
-"""Tests of MIOpen's log and of MIOpenDriver's output."""
+"""Tests of reading MIOpen's log and what MIOpenDriver prints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 1 -c 16 
 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 4 -t 1 -S 0
 MIOpen(HIP): Info [ConvolutionWrwImmediate] solver_id = GemmWrwUniversal, workspace = 56448
 """
-"""Log lines of calls in immediate mode, written by MIOpen 3.5.1."""
+"""Log lines of MIOpen 3.5.1 about calls in its immediate mode, in which it chooses a solver without a search."""
 
 
 def test_a_call_of_immediate_mode_names_its_solver() -> None:
@@ -96,9 +96,9 @@ def test_threads_keep_their_finds_apart() -> None:
 
 
 def thread(height: int, ms: float) -> list[str]:
-    """Return the log of one thread at level 5, with its driver commands.
+    """Return what one thread writes to MIOpen's log at level 5, including the driver commands.
 
-    The thread runs one Find (search for solvers), two calls in immediate mode, and one call with an algorithm.
+    The thread makes one search for solvers (Find), two calls in immediate mode, and one call with an algorithm.
     """
     command = (
         f"./bin/MIOpenDriver conv -n 2 -c 16 -H {height} -W 8 -k 16 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 "
@@ -127,9 +127,9 @@ def measured(lines: list[str]) -> set[tuple[str, ...]]:
 
 @given(st.permutations([0] * 13 + [1] * 13), st.sampled_from(["", "[rank{}]: ", "[default{}]:", "(Worker pid={}) "]))
 def test_ranks_in_one_log_keep_their_problems_apart(order: list[int], mark: str) -> None:
-    """If several ranks write to one log, no rank gets the time of another rank.
+    """If several ranks write into one MIOpen log, no convolution gets the time of another rank's convolution.
 
-    If each line begins with a mark of its rank, each time gets its own problem. Without marks a time may be left out.
+    If each line begins with its rank, every time is read. Otherwise a time may be left out.
     """
     ranks = thread(8, 0.25), thread(40, 64)
     both = measured(ranks[0]) | measured(ranks[1])
@@ -142,9 +142,9 @@ def test_ranks_in_one_log_keep_their_problems_apart(order: list[int], mark: str)
 
 
 def test_what_is_left_out_is_remarked() -> None:
-    """If two searches for solvers run at once, their times are left out, because they cannot be told apart.
+    """If two searches for solvers run at once in a log, their times are left out, because they cannot be told apart.
 
-    A remark states this. After the first search has ended, the times are not given to the second one either.
+    A remark says so. Times after the end of the first search are not given to the second one either.
     """
     one, other = thread(8, 0.25), thread(40, 64)
     records, units = read("\n".join([*one[:2], *other[:2], *one[2:7], *other[2:7]]))
@@ -155,7 +155,7 @@ def test_what_is_left_out_is_remarked() -> None:
 
 @pytest.mark.parametrize("digits", [19, 5000])
 def test_a_workspace_of_too_many_digits_is_no_number(digits: int) -> None:
-    """A workspace size with too many digits is rejected without an error.
+    """A size of a workspace with too many digits is rejected without an error.
 
     Python raises an error for numbers of more than 4,300 digits.
     """

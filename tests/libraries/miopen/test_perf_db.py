@@ -1,4 +1,4 @@
-"""Tests of MIOpen's perf-db: a key that is written and read again is unchanged, and damaged rows are rejected."""
+"""Tests of reading and writing MIOpen's perf-db, its file of tuned solver parameters. Damaged rows are rejected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LINE = (
 
 
 def text_of(rows: list[Measurement]) -> str:
-    """Return the text of a perf-db file with exactly these rows, one line per key."""
+    """Return the text of a perf-db (file of tuned parameters) with exactly these rows, one line per convolution."""
     by_key: dict[str, list[str]] = {}
     for row in rows:
         by_key.setdefault(str(row.key_text), []).append(f"{row.solution.id}:{row.solution.raw}")
@@ -104,9 +104,9 @@ CK = replace(
 
 
 def test_what_is_written_beside_a_find_db() -> None:
-    """When a find-db is written, a perf-db with the tuned parameters of the same solvers is written, too.
+    """When a find-db (solver times) is written, a perf-db with tuned parameters of the same solvers is written, too.
 
-    It has the parameters of the chosen solver and of its fallback. Their key is the key of the find-db's problem.
+    It has the parameters of the chosen solver and of its fallback.
     """
     (emission,) = perf_db.write([replace(WINOGRAD, fallback=CK)], TARGET)
     assert (emission.name, emission.data.decode()) == ("gfx942130.HIP.3_4_0_abc-dirty.udb.txt", LINE + "\n")

@@ -1,4 +1,4 @@
-"""Tests of MIOpen's performance log: records, their problems, damage."""
+"""Tests of reading MIOpen's performance log, and of which convolution a line belongs to. Damaged lines are rejected."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_of_several_passes_the_solver_names_its_own_or_none() -> None:
 
 @pytest.mark.parametrize("before", [[], [f"{LOGGED}{SIZES} -F 4"], [f"{SIZES} -F 4", f"{LOGGED}{SIZES} -F 4"]])
 def test_a_record_of_a_job_names_no_problem(before: list[str]) -> None:
-    """A record in MIOpen's performance log is not joined with the problem before it.
+    """A line of MIOpen's performance log is not taken for a measurement of the convolution before it.
 
-    MIOpen prints a record only when it times the next solver. By then the job may run the next convolution.
+    MIOpen prints the line only when it measures the next solver. By then the job may run another convolution.
     """
     (row,) = read(*before, record())
     assert isinstance(row, Message)

@@ -1,6 +1,6 @@
-"""Tests that a field of a convolution stays unknown if no file states it.
+"""Tests that a property of a convolution stays unknown if no file states it.
 
-A writer that needs the field refuses the convolution, and counts the convolutions that it left out.
+If a file cannot be written without this property, the convolution is left out, and a message states how many were.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def test_all_fields_are_tried() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_a_command_states_no_unknown_field(problem: ConvProblem, name: str) -> None:
-    """If a field is unknown, no MIOpenDriver command is written, or the command does not state the field either."""
+    """If a property of a convolution is unknown, no MIOpenDriver command is written that would need it."""
     driver.command(problem)
     if problem.spatial == 2 and (name == "d" or name.endswith("_d")):
         return  # a 2-D problem has no depth
@@ -52,9 +52,9 @@ def test_a_command_states_no_unknown_field(problem: ConvProblem, name: str) -> N
 
 
 def test_what_the_driver_leaves_open_may_be_unknown() -> None:
-    """A command can be written although the type of the output is unknown, because no flag states it.
+    """A MIOpenDriver command can be written although the type of the output is unknown, because no option states it.
 
-    An int8 convolution has an output of int8, int32 or float.
+    For example, an int8 convolution may have an output of int8, int32 or float.
     """
     types = {"in_type": "INT8", "weights_type": "INT8", "out_type": None}
     assert " convint8 " in driver.command(replace(F, **types))
@@ -63,7 +63,10 @@ def test_what_the_driver_leaves_open_may_be_unknown() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_a_key_is_made_of_known_fields_alone(problem: ConvProblem, name: str) -> None:
-    """If a key does not depend on an unknown field, the key is known. If it depends on the field, it is unknown."""
+    """If MIOpen's key for a convolution contains an unknown property, the key is unknown, too.
+
+    Otherwise it is known.
+    """
     given = getattr(problem, name)
     others = [{"mode": "transposed"}.get(name, f"X{given}") if isinstance(given, str) else given + 7]
     for make in (key_of, perf_key_of):
@@ -95,10 +98,10 @@ def test_what_is_left_out_of_an_export_is_counted_with_its_reason(text: str, why
 
 
 def test_sizes_that_no_formula_gives_are_not_exported_as_others() -> None:
-    """No command is written for a convolution whose output size no command can state.
+    """No MIOpenDriver command is written for a convolution with an output size that no command can state.
 
-    SAME padding may pad one side more than the other, but a command has one number for both sides. Such a command would
-    run a convolution with another output size.
+    "SAME" padding may pad one side more than the other, but a command has one number for both sides. It would run a
+    convolution with another output size.
     """
     with pytest.raises(EmissionError, match="flags of MIOpenDriver cannot state out_h, out_w"):
         driver.command(replace(F, out_h=29, out_w=29))

@@ -1,4 +1,4 @@
-"""Tests of cuBLASLt's log: counts in a job, fields of a line, and the log of a real program."""
+"""Tests of reading cuBLASLt's log: the number of calls, the properties of a call, and the log of a real program."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def maker() -> dict[str, Any]:
 
 
 def test_every_product_is_counted(maker: dict[str, Any]) -> None:
-    """Every matrix product in a cuBLASLt log is counted, also the calls of cuBLAS's older functions.
+    """Every matrix product in a cuBLASLt log is counted, including calls of cuBLAS's older functions.
 
-    These are logged under function names that state the types.
+    Those are logged with function names that state the data types.
     """
     records, units = read(SAMPLES / "cublaslt_5150.log")
     assert sorted(counted(records).values()) == sorted(g.calls for g in maker["JOB"])

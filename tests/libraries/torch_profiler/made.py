@@ -1,4 +1,7 @@
-"""Make small traces of torch.profiler: a host thread, the kernels that it launches, and marks."""
+"""Write small traces in the form of torch.profiler, for tests.
+
+A trace has a host thread, the kernels that it launches, and marks of steps.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ PRODUCT = ((4096, 4096), (4096, 4096))
 
 
 class MadeTrace:
-    """A made-up trace of one process. Times are in µs."""
+    """A made-up torch.profiler trace of one process. Times are in µs."""
 
     def __init__(self, pid: int = 7, device: dict[str, Any] | None = None, **header: Any) -> None:
         self.events: list[dict[str, Any]] = []
@@ -30,7 +33,7 @@ class MadeTrace:
         self._pid, self._ids = pid, 0
 
     def add(self, cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> None:
-        """Add an event of the host. If ``tid`` is a stream, add an event of the GPU."""
+        """Add any event of the host. If ``tid`` is the number of a stream, the event is one of the GPU."""
         self.events.append(
             {"ph": "X", "cat": cat, "name": name, "pid": self._pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
         )
@@ -52,9 +55,10 @@ class MadeTrace:
         stream: int = 0,
         dur: float | None = None,
     ) -> float:
-        """Add an operator that launches these kernels (name, µs) one after the other.
+        """Add an operator that launches these kernels (name, µs), which run one after the other.
 
-        The first kernel runs at ``at``, by default after its launch. Returns the time when the last kernel ended.
+        The first kernel starts at ``at``, by default right after its launch. Returns the time at which the last kernel
+        ends.
         """
         self._ids += 1
         own = self._ids
@@ -75,7 +79,7 @@ class MadeTrace:
         return begun
 
     def convolution(self, ts: float, kernels: Sequence[tuple[str, float]], at: float | None = None) -> float:
-        """Add a forward convolution of MIOpen. Returns the time when its last kernel ended."""
+        """Add a forward convolution that MIOpen computes. Returns the time at which its last kernel ends."""
         values = ("", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False")
         dims = ((8, 64, 56, 56), (64, 64, 3, 3))
         return self.operator(
@@ -85,7 +89,7 @@ class MadeTrace:
     def launch(
         self, kernel: str, ts: float, us: float, *, at: float | None = None, stream: int = 0, id: int | None = None
     ) -> int:
-        """Add a kernel with its launch. Returns the correlation id that links the two."""
+        """Add a kernel and its launch. Returns the correlation id, a number that both have in common."""
         self._ids += 1
         more = {} if id is None else {"External id": id}
         self.add("cuda_runtime", "hipLaunchKernel", ts, 1.0, correlation=self._ids, **more)
@@ -100,9 +104,9 @@ class MadeTrace:
     def graph(
         self, ts: float, kernels: Sequence[tuple[str, float]], at: float | None = None, dur: float = 5.0
     ) -> float:
-        """Add the launch of a graph and its kernels. Returns the time when the last kernel ended.
+        """Add the launch of a CUDA or HIP graph, and its kernels. Returns the time at which the last kernel ends.
 
-        ``kernels`` are the kernels that the profiler recorded.
+        ``kernels`` are the kernels that the profiler recorded. It may have missed some or all of them.
         """
         self._ids += 1
         self.add("cuda_runtime", "hipGraphLaunch", ts, dur, correlation=self._ids)
@@ -113,7 +117,7 @@ class MadeTrace:
         return begun
 
     def capture(self, begin: float, end: float, kernels: Sequence[str]) -> None:
-        """Add the capture of a graph: launches whose kernels do not run."""
+        """Add the capture of a CUDA or HIP graph: launches of kernels that do not run yet."""
         self.call("hipStreamBeginCapture", begin, 1.0)
         for i, kernel in enumerate(kernels):
             self._ids += 1
@@ -126,7 +130,7 @@ class MadeTrace:
         return json.dumps({**self.header, "traceEvents": self.events})
 
     def write(self, path: Path) -> str:
-        """Write the trace, compressed if the name ends with ``.gz``. Returns the path as text."""
+        """Write the trace to a file, compressed if the name ends with ``.gz``. Returns the path as text."""
         path.parent.mkdir(parents=True, exist_ok=True)
         data = self.text.encode()
         path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)

@@ -1,4 +1,4 @@
-"""Tests of how busy the GPU was: overlapping kernels, and kernels that were launched before the trace."""
+"""Tests of how busy the GPU was, with kernels that overlap and kernels that were launched before the trace."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ NAMES = ["gemm", "ncclDevKernel_Generic"]
 
 
 def timeline(*rows: tuple[float, float], names: str = "", launched: str = "", devices: str = "") -> Timeline:
-    """Return a timeline of kernels, each given by its start and end.
+    """Return a timeline of kernels. Each row is the start and the end of a kernel.
 
-    In ``names`` the letter c marks a collective. In ``launched`` a dot marks a launch before the trace.
+    ``names`` and ``launched`` have a character for each kernel. In ``names`` a c marks a collective. In ``launched`` a
+    dot marks a kernel that was launched before the trace.
     """
     start, end = (np.array(x, dtype=np.float64) for x in zip(*rows, strict=True))
     return Timeline(

@@ -1,4 +1,4 @@
-"""Tests of finding elementwise operators that run right after a matrix product."""
+"""Tests of finding elementwise operators in a trace that run right after a matrix product, such as a bias or GELU."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PROBLEMS, ALL_STEPS = [PRODUCT, BATCHED, PARTIAL], [GELU, BIAS, OTHER, ElementWi
 
 
 def found(*rows: tuple[str, str], devices: str = "") -> list[tuple[int, list[str], list[float]]]:
-    """Return which elementwise steps the reader finds right after each matrix product in a row of kernels.
+    """Return which elementwise operators are found right after each matrix product in a series of kernels.
 
     Each kernel takes 1 µs. A row is the kernel's operator and a letter:
 
     - p, b or ?: a matrix product.
-    - g, i, r, C or t: an elementwise step (C: a copy of another size; t: a GELU by tanh).
+    - g, i, r, C or t: an elementwise operator (C: a copy of another size; t: a GELU by tanh).
     - any other letter: neither of them.
     """
     count = len(rows)
@@ -142,9 +142,10 @@ def test_the_gradient_of_a_gelu_that_is_written_out_is_a_run_of_its_steps() -> N
     ]
 
     def gradients(kinds: str, devices: str = "") -> list[tuple[int, int, list[str], float]]:
-        """Return the GELU gradients that the reader finds in a row of kernels, each 1 µs long.
+        """Return the backward passes of a GELU that are found in a series of kernels of 1 µs each.
 
-        Each kernel has its own operator, but ``+`` is one more kernel of the previous operator.
+        Each letter of ``kinds`` is a kernel with an operator of its own. ``+`` is another kernel of the operator
+        before.
         """
         count = len(kinds)
         operators = np.cumsum([x != "+" for x in kinds])

@@ -1,6 +1,7 @@
-"""Tests that the kernels of a replayed CUDA or HIP graph get the operators that were captured.
+"""Tests of traces with CUDA or HIP graphs: which operator each kernel of a launched graph belongs to.
 
-They use real traces, the sample, and replays that fit no capture.
+Only the trace of the capture shows the operators. The tests use real traces, the sample, and launches that fit no
+capture.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FOLDER = SAMPLES / "graph"
 
 @dataclass
 class Dripping(Memory):
-    """An input file whose reads return only a few bytes each."""
+    """An input file from which each read returns only a few bytes."""
 
     def open(self) -> BinaryIO:
         return drip(self.data, 5)
@@ -109,9 +110,9 @@ def trace(folder: Path, name: str, change: Any) -> None:
 
 
 def test_captures_lie_in_a_folder_of_their_own(tmp_path: Path) -> None:
-    """The trace of a capture is found in the folder ``capture_traces`` beside the job's trace.
+    """The trace of a graph's capture is also found in a folder ``capture_traces`` beside the job's trace.
 
-    vLLM 0.26, SGLang and ATOM write captures in this way.
+    vLLM 0.26, SGLang and ATOM write it there.
     """
     shutil.copy(FOLDER / "decode.trace.json", tmp_path)
     assert not calls(read(tmp_path / "decode.trace.json"))
@@ -164,9 +165,10 @@ def test_files_beside(tmp_path: Path) -> None:
 
 
 def test_replays_whose_kernels_bear_the_id_of_no_operator() -> None:
-    """If a graph is replayed within an annotation, its kernels are given to no operator.
+    """If a program launches a graph within a range that it marked, the graph's kernels are given to no operator.
 
-    Such kernels have the annotation's id, not an operator's id. Their time stays unexplained.
+    In the trace these kernels have the id of the marked range, not the id of an operator. Their time is reported as
+    unexplained.
     """
     content = json.loads((FOLDER / "decode.trace.json").read_text())
     changed = json.loads(json.dumps(content))
@@ -180,7 +182,7 @@ def test_replays_whose_kernels_bear_the_id_of_no_operator() -> None:
 
 
 def test_replays_within_an_operator_are_not_its_kernels(tmp_path: Path) -> None:
-    """If a compiled region replays a graph, the graph's kernels are given to the captured operators, not to the region.
+    """If a compiled region launches a graph, the graph's kernels belong to the captured operators, not to the region.
 
     In the trace these kernels have the id of the region.
     """
@@ -231,7 +233,7 @@ def test_the_last_kernel_of_a_large_graph_may_lack() -> None:
 
 
 def as_cuda(name: str) -> dict[str, Any]:
-    """Return the sample trace as CUDA would write it: no launch names its kernel."""
+    """Return the sample trace as it would be on NVIDIA: launches do not name their kernels."""
     text = (FOLDER / name).read_text().replace('"hipExtModuleLaunchKernel"', '"cuLaunchKernel"')
     content: dict[str, Any] = json.loads(text.replace('"hip', '"cuda').replace("Cijk_", "nvjet_"))
     for event in content["traceEvents"]:
@@ -246,7 +248,7 @@ def written(folder: Path, name: str, content: dict[str, Any]) -> Path:
 
 
 def moved(content: dict[str, Any], by: int) -> dict[str, Any]:
-    """Return a copy of the trace as if it were recorded at another time, with other ids and another batch size."""
+    """Return a copy of a trace with later times, other ids and another batch size."""
     changed: dict[str, Any] = json.loads(json.dumps(content).replace("[32, 512]", f"[{32 + by}, 512]"))
     for event in changed["traceEvents"]:
         event["ts"] += 10_000 * by
@@ -268,9 +270,10 @@ def test_cuda_replays_are_joined_by_the_order_of_their_launches(tmp_path: Path, 
 
 
 def test_launches_of_the_capture_alone_count(tmp_path: Path) -> None:
-    """Only launches during the capture belong to the captured graph, also if they come from several threads.
+    """Only launches during the capture belong to a captured graph, even if several threads launch kernels.
 
-    Another thread launches gradients. A kernel that ran, or that was launched before the capture, is not part of it.
+    Here another thread launches gradients. A kernel that really ran, or that was launched before the capture, does not
+    belong to the graph.
     """
     path = written(tmp_path, "decode.json", as_cuda("decode.trace.json"))
     content = as_cuda("capture.trace.json")
@@ -319,9 +322,9 @@ def test_marks_tell_graphs_with_as_many_kernels_apart(tmp_path: Path) -> None:
 
 
 def test_what_ran_in_the_trace_of_a_capture_is_of_no_unit(tmp_path: Path) -> None:
-    """Kernels that ran in the trace of a capture belong to no step of the job.
+    """Kernels that ran while a graph was captured are not part of any step of the job.
 
-    After the profiler starts and before the capture starts, PyTorch runs kernels for the graph's random seeds.
+    PyTorch runs such kernels before the capture begins, for the random seeds of the graph.
     """
     content = as_cuda("capture.trace.json")
     (mm,) = [x for x in content["traceEvents"] if x["args"].get("External id") == 102 and x["cat"] == "cpu_op"]
@@ -350,9 +353,10 @@ def test_what_ran_in_the_trace_of_a_capture_is_of_no_unit(tmp_path: Path) -> Non
 
 
 def test_kernels_of_replays_are_of_the_unit_that_launched_them(tmp_path: Path) -> None:
-    """A graph's kernels belong to the step that launched them, even if they begin long after its end on the host.
+    """A graph's kernels belong to the step that launched the graph, even if they run long after the step.
 
-    The profiler also writes each step as an event of the GPU. Such events must not decide.
+    The step is then over on the host. The profiler also marks each step on the GPU's timeline. These marks must not
+    decide.
     """
     replay = as_cuda("decode.trace.json")
     replay["logparse_unit_kinds"] = {"1": "graph 1", "2": "graph 2"}

@@ -1,6 +1,6 @@
-"""Tests of how PyTorch operators become matrix products and convolutions.
+"""Tests of how matrix products and convolutions are recognised from PyTorch's operators in a trace.
 
-Products are compared with rows that PyTorch's TunableOp wrote for the same calls.
+The products are compared with what PyTorch's TunableOp wrote for the same calls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def gemm(name: str, *rest: Any) -> GemmProblem:
 
 
 def row(p: GemmProblem) -> str:
-    """Return the problem in the form in which TunableOp writes the parameters of a call."""
+    """Return the part of TunableOp's text for a matrix product that states its sizes.
+
+    An example is ``tn_64_32_96_ld_96_96_64``.
+    """
     letters = f"{p.trans_a}{p.trans_b}".lower()
     batch = f"_B_{p.batch_count}" if p.batch_count != 1 else ""
     return f"{letters}_{p.m}_{p.n}_{p.k}{batch}_ld_{p.lda}_{p.ldb}_{p.ldc}"

@@ -1,4 +1,4 @@
-"""Tests of torch.profiler traces: golden records, the same result for every JSON layout, damage, and real traces."""
+"""Tests of reading torch.profiler traces: samples, damaged traces, real traces, and any layout of the JSON."""
 
 from __future__ import annotations
 
@@ -182,9 +182,9 @@ NOTES: list[object] = ["", "}", "{", {"x": "}}"}, ["}", {}]]
 
 @pytest.mark.parametrize(("name", "note"), list(zip(ODD, NOTES * 2, strict=True)))
 def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
-    """Names and notes that look like the end of an event are read correctly.
+    """Names in a trace that look like the end of an event (braces and quotes) are read correctly.
 
-    The reference is the slow way, which parses every event.
+    The fast reader is compared with the slow way, which parses every event as JSON.
     """
     text = TEXT.decode().replace('"aten::copy_"', json.dumps(name)).replace('"igemm_wrw', json.dumps(name)[:-1])
     text = text.replace('"stream":', f'"note": {json.dumps(note)}, "stream":')
@@ -204,9 +204,9 @@ def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
 )
 @pytest.mark.parametrize("kineto", [True, False])
 def test_what_strict_json_refuses_is_read_all_the_same(odd: bytes, kineto: bool) -> None:
-    """Names that strict JSON refuses do not prevent the other events from being read.
+    """A name that is not valid JSON does not keep the other events of the trace from being read.
 
-    The profiler (Kineto) writes names without escapes, for example with control characters or a single backslash.
+    The profiler (Kineto) writes names without escaping them, for example with control characters or a single backslash.
     """
     text = TEXT if kineto else json.dumps(CONTENT).encode()
     event = b'"ph": "X", "cat": "python_function", "name": "%s", "pid": 1, "tid": 1, "ts": 1, "dur": NaN' % odd
@@ -227,9 +227,10 @@ def test_a_kernel_keeps_a_name_that_strict_json_refuses() -> None:
 
 @pytest.mark.parametrize("spelled", ["kineto", "dump", "sorted"])
 def test_inputs_count_wherever_they_stand_among_the_arguments(spelled: str) -> None:
-    """An operator's inputs are read wherever they are among the event's arguments.
+    """The inputs of an operator are read in whatever order the arguments of the event are.
 
-    Triton's operators have their inputs after "Ev Idx". In Kineto's own layout these inputs were once lost.
+    Triton's operators have their inputs after "Ev Idx". In an earlier version, such inputs were lost in Kineto's own
+    layout.
     """
     event = next(x for x in CONTENT["traceEvents"] if x.get("name") == "aten::relu")
     args = {name: x for name, x in event["args"].items() if name != "Ev Idx"}
@@ -491,6 +492,6 @@ def test_top_adds_up_to_the_time_of_the_kernels(store: Store) -> None:
 
 
 def test_the_unit_of_display_is_not_that_of_the_times() -> None:
-    """Times are read as microseconds, even if the viewer shows nanoseconds or counts from a base in nanoseconds."""
+    """Times in a trace are taken as microseconds, even if the trace tells its viewer to show nanoseconds."""
     shown = CONTENT | {"displayTimeUnit": "ns", "baseTimeNanoseconds": 1759190000000000000}
     assert totals(outcomes(FORMAT, json.dumps(shown).encode())) == totals(outcomes(FORMAT, JOB))

@@ -1,4 +1,7 @@
-"""Tests of calls that first search for a solver: which kernels belong to the search and which to the call."""
+"""Tests of convolutions in a trace that first search for the fastest solver.
+
+The kernels of the search must be told from the kernels of the convolution itself.
+"""
 
 from __future__ import annotations
 

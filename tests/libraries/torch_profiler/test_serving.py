@@ -1,6 +1,6 @@
-"""Tests that custom operators of inference engines become matrix products.
+"""Tests that matrix products are recognised in traces of inference engines, which call them by operators of their own.
 
-Real traces are compared with reports of TraceLens.
+Real traces are compared with the reports that the tool TraceLens made of them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ BF16, FP8, INT8, FP32, U8 = "c10::BFloat16", "c10::Float8_e4m3fnuz", "signed cha
 
 
 def gemm(name: str, inputs: list[tuple[str, list[int]]], values: dict[int, str] | None = None) -> GemmProblem:
-    """Return the matrix product of an operator whose tensors have these types and sizes.
+    """Return the matrix product that an operator computes whose tensors have these types and sizes.
 
-    The weights (tensor ``w``) are column-major if the operator states their sizes as K×N.
+    If the operator states the sizes of the weights (tensor ``w``) as K×N, they are column-major.
     """
     at = PRODUCTS[name]
     strides = [contiguous_strides(dims) for _, dims in inputs]
@@ -109,10 +109,11 @@ def test_inputs_that_are_missing_are_no_product(name: str) -> None:
 @needs_corpus
 @pytest.mark.parametrize("name", ["mi300_resnet_train", "mi300_vit"])
 def test_counts_and_times_are_those_of_the_reference_report(name: str) -> None:
-    """Counts and times equal the report that TraceLens made of the same trace.
+    """The numbers of calls and their times equal the report that the tool TraceLens made of the same trace.
 
-    The report includes every kernel that ``aten::convolution`` launches, also the addition of its bias. It counts a
-    backward operator once. Each such operator here ran W, so its B is not counted as well.
+    The report includes every kernel that ``aten::convolution`` launches, even the addition of its bias. It counts a
+    backward operator once, although the operator may compute two gradients. Here each computed the gradient of the
+    weights, so the other gradient is not counted.
     """
     folder = CORPUS / "tracelens"
     counts, times = Counter[str](), Counter[str]()

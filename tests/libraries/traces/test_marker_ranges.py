@@ -1,4 +1,7 @@
-"""Tests of finding the innermost marker range around an event, compared with a plain, slow search."""
+"""Tests of finding the innermost range that a program marked around an event in a trace.
+
+The result is compared with a simple, slow search.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ MOMENT = st.tuples(st.integers(-2, 45), st.integers(0, 2))
 
 
 def nested(ranges: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Keep only ranges (start, end, thread) that do not partly overlap another range of the same thread.
+    """Return the ranges (start, end, thread) except for those which partly overlap another range of their thread.
 
     A range may lie inside another one.
     """

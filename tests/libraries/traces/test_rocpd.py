@@ -1,4 +1,4 @@
-"""Tests of the database that rocprofv3 writes (rocpd): both schemas, merged files, missing tables, damage."""
+"""Tests of reading rocpd, the database that rocprofv3 writes: both schemas, merged files, missing tables, damage."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ def kernels(found: list[Record]) -> dict[tuple[str, str], tuple[int, float]]:
 
 
 def rows(path: Path) -> int:
-    """Return the number of rows in all tables of the database."""
+    """Return the number of rows of all tables in the database together."""
     with closing(sqlite3.connect(path)) as db:
         names = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
         return sum(db.execute(f'select count(*) from "{name}"').fetchone()[0] for name in names)
 
 
 def change(path: Path, tmp_path: Path, *statements: str) -> Path:
-    """Return a copy of the database after these SQL statements. ``{u}`` in them becomes the suffix of the tables."""
+    """Return a copy of the database after these SQL statements.
+
+    In them, ``{u}`` stands for the suffix of the table names.
+    """
     copy = tmp_path / path.name
     shutil.copy(path, copy)
     with closing(sqlite3.connect(copy)) as db:

@@ -1,4 +1,4 @@
-"""Tests of the CSV files that rocprofv3 writes."""
+"""Tests of reading the CSV files that AMD's profiler rocprofv3 writes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def test_older_columns_and_plain_agents() -> None:
 
 
 def test_means_of_several_runs_have_fractions() -> None:
-    """Time stamps with fractions of a nanosecond are read.
+    """Time stamps with fractions of a nanosecond are read without an error.
 
-    rocprof-compute writes them in ``pmc_perf.csv``, as means of several runs.
+    rocprof-compute writes them in ``pmc_perf.csv``, because they are means of several runs.
     """
     text = (
         b"Dispatch_ID,GPU_ID,Grid_Size,Kernel_Name,SQ_WAVES,Start_Timestamp,End_Timestamp\n"
@@ -54,9 +54,9 @@ def test_statistics_are_the_same_totals() -> None:
 
 
 def test_summaries_of_rocpd_are_the_same_totals(store: Store, tmp_path: Path) -> None:
-    """Summaries that ``rocpd summary --format csv`` writes, also by rank, have the same sums as a trace.
+    """A summary from ``rocpd summary --format csv`` gives the same sums as a trace, also a summary by rank.
 
-    If a summary lies beside the trace of the same process, each kernel is counted once.
+    If the summary and the trace of one process are in a folder, each kernel is counted once.
     """
     old = '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"'
     new = '"Name","Calls","DURATION (nsec)","AVERAGE (nsec)","PERCENT (INC)","MIN (nsec)","MAX (nsec)","STD_DEV"'
@@ -106,9 +106,9 @@ def test_recognise(path: object) -> None:
 
 
 def test_files_of_one_process_count_their_kernels_once(store: Store, tmp_path: Path) -> None:
-    """If a process has a trace and statistics, each kernel is counted once.
+    """If rocprofv3 wrote a trace and statistics of the same process, each kernel is counted only once.
 
-    rocprofv3 writes both files, and both have all kernels.
+    Both files have all kernels.
     """
     names = ("4242_kernel_stats.csv", "4242_kernel_trace.csv")
 

@@ -1,4 +1,4 @@
-"""Tests of TunableOp's results CSV: golden rows, damage, and the writer."""
+"""Tests of reading and writing PyTorch's TunableOp results (CSV), including damaged files."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def test_versions_before_2_5_and_rocm_version() -> None:
 
 
 def test_an_empty_revision_is_known_to_be_empty() -> None:
-    """An empty library revision is a known value, not an unknown one.
+    """If the library revision in a TunableOp file is empty, it is known to be empty, which differs from unknown.
 
-    PyTorch 2.11 writes an empty revision if the library was built outside a git repository (Debian's ROCm 7.2.4).
+    PyTorch 2.11 writes an empty revision if the library was not built from a git repository, as in Debian's ROCm 7.2.4.
     """
     got = facts(b"Validator,PT_VERSION,2.11.0\nValidator,HIPBLASLT_VERSION,100202-\nValidator,ROCBLAS_VERSION,5.2.0.\n")
     assert (got["hipblaslt_version"], got["hipblaslt_revision"], got["rocblas_version"]) == ("100202", "", "5.2.0.")

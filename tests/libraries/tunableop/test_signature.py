@@ -1,4 +1,7 @@
-"""Tests of TunableOp's keys: which fields they state, and the round trip key → problem → key."""
+"""Tests of the texts ("keys") by which TunableOp names matrix products.
+
+They check which properties of a product a key states, and that a key which is read and written again is the same.
+"""
 
 from __future__ import annotations
 
@@ -76,9 +79,10 @@ def test_scaled_types_contain_underscores() -> None:
 
 
 def test_one_scale_per_operand_of_fnuz_types() -> None:
-    """A key of FNUZ types always means one scale per operand, so a key that is read and written again stays the same.
+    """In a TunableOp key with FNUZ types, each operand has a single scale.
 
-    Only gfx950 has block scales, and gfx950 has no FNUZ types.
+    So such a key can be read and written again unchanged. Scales per block exist only on gfx950, which has no FNUZ
+    types.
     """
     key = "ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e5m2fnuz_BFloat16_TN,tn_1_2_3_ld_3_3_1_rw_0_bias_None"
     assert (gemm(key).scale_a, gemm(key).scale_b) == ("scalar", "scalar")
@@ -227,9 +231,9 @@ def test_every_key_of_the_corpus_is_read_and_written_alike() -> None:
 
 
 def test_a_swizzle_stands_in_a_scaled_key_only_where_one_is_set() -> None:
-    """A scaled key states a swizzle only if the call has one and PyTorch is 2.15 or later.
+    """A TunableOp key of a scaled product mentions a swizzle only if the call has one and PyTorch is 2.15 or later.
 
-    PyTorch 2.15 (ScaledGemmParams::Signature) appends ``_swz_a_b`` to calls that swizzle. Earlier versions never do.
+    PyTorch 2.15 (ScaledGemmParams::Signature) appends ``_swz_a_b`` to such calls. Earlier versions never do.
     """
     key = "ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_BFloat16_TN,tn_64_32_96_ld_96_96_64_rw_1_bias_None"
     newest = {"validator:PT_VERSION": "2.15.0"}

@@ -1,6 +1,6 @@
-"""Tests of TunableOp's names of solutions.
+"""Tests of the names that TunableOp gives to kernels.
 
-cuBLASLt's numbers for an algorithm are compared with the words that cuBLASLt prints for them.
+Such a name has numbers for the settings of a cuBLASLt algorithm. They are compared with what cuBLASLt itself prints.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of TunableOp's CSV of untuned calls, and of the tuning script that belongs to it."""
+"""Tests of TunableOp's CSV of calls that are not tuned yet, and of the script with which logparse tunes them."""
 
 from __future__ import annotations
 

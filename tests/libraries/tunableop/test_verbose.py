@@ -1,4 +1,4 @@
-"""Tests of TunableOp's verbose log: candidates, bounds, facts, and logs that end in the middle."""
+"""Tests of reading TunableOp's verbose log: tried kernels, limits, facts about the machine, and logs that are cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ FOLDER = SAMPLES / "tunableop"
 
 
 def read(data: bytes) -> tuple[list[Outcome], list[Record]]:
-    """Return the results of TunableOp's lines, and all records, with the records that follow after the last line."""
+    """Return the results for TunableOp's lines in a log, and all records.
+
+    Some records are only known after the last line. They are included.
+    """
     taken, rest = stream(FORMAT, data)
     ours = [outcome for outcome in taken if outcome is not None]
     return ours, [*records(ours), *rest]
@@ -200,7 +203,7 @@ def test_excerpts(name: str, statuses: dict[str, int]) -> None:
 def test_a_drawn_tree_is_not_of_tunableop() -> None:
     """Lines of other programs that draw trees or tables are not taken for TunableOp's lines.
 
-    The command ``tree`` and the tables of rocprof-compute draw lines with the same characters.
+    TunableOp's lines begin with the same characters. Such programs are the command ``tree`` and rocprof-compute.
     """
     drawn = "examples\n├── train.py\n│   └── data\n└── README.md\n╞═══╡\n├───┼───┤\n"
     assert read(drawn.encode()) == ([], [])
