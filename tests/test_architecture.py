@@ -39,8 +39,7 @@ def imports(path: Path, *, types: bool = False) -> frozenset[str]:
     """Return logparse's own modules that a Python file imports, including imports inside functions.
 
     * A string such as ``"package.module"`` or ``"package.module:NAME"`` also counts, because such strings name modules
-      that
-      are imported at their first use.
+      that are imported at their first use.
     * Imports under ``if TYPE_CHECKING`` count only if ``types`` is true.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))

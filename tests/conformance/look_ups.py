@@ -21,8 +21,8 @@ from tests.conformance.rocm import CrashError
 class Library:
     """A real library, with everything that is needed to compare it with logparse's predictions.
 
-    - ``ask`` returns what the library uses for each of the ``calls`` under a file (an index or launched kernels).
-      It raises CrashError if the library crashes.
+    - ``ask`` returns what the library uses for each of the ``calls`` under a file (an index or launched kernels). It
+      raises CrashError if the library crashes.
     - ``plain`` makes a file from {call number: kernels}.
     - ``good`` has for each call a kernel that runs and is not the library's own choice (None: no such kernel).
     - ``name`` is the name of the file, if the name matters.

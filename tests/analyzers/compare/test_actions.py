@@ -49,8 +49,7 @@ class Kind:
     """One kind of step in a made-up job. All times are in µs.
 
     * ``conv_us``, ``other_us`` and ``talk_us`` are the times of convolutions, of other computation and of collectives
-      in
-      one step.
+      in one step.
     * ``wall`` has the wall-clock times of the steps.
     """
 

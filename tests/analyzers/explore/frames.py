@@ -65,8 +65,7 @@ def points(
     * ``problems`` is the view ``gemm_problems``, the view ``conv_problems`` or both.
     * ``calls`` and ``links`` decide which entries are the same product and get one row, as in ``logparse top``.
     * ``compared`` is the result of ``analyzers.evidence.picks.picks_vs_best``. Without it, the time of the library's
-      choice
-      is only known if the kernel ``Default`` was timed.
+      choice is only known if the kernel ``Default`` was timed.
     """
     given = {"measurements": measurements, "workload": workload, "calls": calls, "links": links, "facts": facts}
     for frame in [problems] if isinstance(problems, pd.DataFrame) else problems:

@@ -8,8 +8,7 @@ Questions and answers are JSON values, one per line. The first question lists th
 n, k, batch, [hipDataType of a, b, c, d], compute, scale]``. Its answer is the library's version. Then:
 
 * ``["solutions", N, through]`` asks for the first N kernels that the heuristic offers per call, the library's own
-  choice
-  first. ``through`` is ``functions`` for the C functions, or ``object`` for the C++ class.
+  choice first. ``through`` is ``functions`` for the C functions, or ``object`` for the C++ class.
 * ``["file", path, through]`` asks for the kernel that each call gets under that tuning file (null: no kernel).
 """
 

@@ -5,8 +5,7 @@ filter, pad, stride, dilation]``:
 
 * The last five have a number for each axis.
 * ``layouts`` and ``gaps`` have an entry each for image, weights and output. A gap is the number of the inner axis at
-  which
-  a tensor is twice as wide in memory (0: no gap).
+  which a tensor is twice as wide in memory (0: no gap).
 
 On standard error, a line ``CALL number`` precedes the log of each call. If the library refuses a call, its status
 follows.

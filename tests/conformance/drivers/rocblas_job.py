@@ -2,8 +2,7 @@
 
 * ``rocblas_job.py CALL TIMES`` computes it TIMES times with the kernel that the library chooses.
 * ``rocblas_job.py CALL 0`` computes it once with the library's choice (index 0), and then once with each kernel that
-  the
-  library lists.
+  the library lists.
 
 CALL is JSON, as ``rocblas.py`` describes it. For each kernel the job prints a JSON value: the kernel's index, and what
 was launched for one product.

@@ -13,8 +13,7 @@ library's version. Then:
   means that the library refuses this kernel).
 * ``["file", path]`` asks what is launched for each call under that override file.
 * ``["plain", path]`` asks what is launched for each call through ``rocblas_sgemm``, ``_hgemm`` or ``_dgemm``, under
-  that
-  file.
+  that file.
 """
 
 import json
