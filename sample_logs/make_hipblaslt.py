@@ -208,8 +208,8 @@ COLUMNS = (
 def cells(g: Gemm, us: float, aux: bool = True) -> str:
     """Return the values of a result row, separated by commas.
 
-    They are the values of COLUMNS, then the rotating buffer, Gflops, GB/s (2^30) and µs. With ``aux`` there is also a
-    value for the column ``aux_type``.
+    The row has the values of COLUMNS, then the rotating buffer, Gflops, GB/s (2^30) and µs. With ``aux`` there is also
+    a value for the column ``aux_type``.
     """
     strides = [ld * cols for ld, cols in zip(g.ld, g.cols, strict=True)]
     a, b, c, d = zip(g.ld, strides, strict=True)

@@ -260,7 +260,7 @@ def find_log() -> str:
 def driver_output() -> str:
     """Return what ``MIOpenDriver … -t 1 -V 1`` prints for one layer.
 
-    It runs the forward pass and the gradient of the weights. For the gradient, it also lists the solvers of the
+    The driver runs the forward pass and the gradient of the weights. For the gradient, it also lists the solvers of the
     immediate mode.
     """
     layer, lines = GROUPED[1], []

@@ -1,8 +1,8 @@
 """Write the sample files in ``sample_logs/moe/``. Run it from any folder; the files are always the same.
 
-They are tables of fused-MoE kernels, log lines about such tables, and FlashInfer's chosen kernels. They are made from
-the source code of the programs that write them (see the folder's README). Nothing of logparse is imported, so that a
-mistake in logparse's reader cannot be in the samples, too.
+The samples are tables of fused-MoE kernels, log lines about such tables, and FlashInfer's chosen kernels. The script
+follows the source code of the programs that write such files (see the folder's README). Nothing of logparse is
+imported, so that a mistake in logparse's reader cannot be in the samples, too.
 """
 
 from __future__ import annotations

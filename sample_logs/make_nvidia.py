@@ -1,7 +1,7 @@
 """Write the sample log in ``sample_logs/nvidia/``. Run it from any folder; the file is always the same.
 
-It is a log of cuBLASLt. Nothing of logparse is imported, so that a mistake in logparse's reader cannot be in the
-sample, too. ``sample_logs/nvidia/README.md`` describes the file.
+The sample is a log of cuBLASLt. Nothing of logparse is imported, so that a mistake in logparse's reader cannot be in
+the sample, too. ``sample_logs/nvidia/README.md`` describes the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PID, CLOCK = 5150, "2026-02-11 10:42:07"
 class Gemm:
     """One matrix product of a small training job.
 
-    It is a call of cuBLAS's classic interface, or of ``cublasLtMatmul`` if it has an epilogue (such as a bias).
+    The job calls cuBLAS's classic interface for it, or ``cublasLtMatmul`` if it has an epilogue (such as a bias).
     """
 
     ta: str
@@ -80,8 +80,8 @@ def layout(g: Gemm, i: int) -> str:
 def cublaslt(g: Gemm, thread: int) -> list[str]:
     """Return the lines that cuBLASLt logs for a product.
 
-    They are a question to the heuristic that chooses a kernel, its answer, and an Api line and a Trace line for each
-    call.
+    First come a question to the heuristic that chooses a kernel, and its answer. Then there are an Api line and a Trace
+    line for each call.
     """
     name = "cublasLtMatmul" if g.epilogue else f"cublasLt{LETTERS[g.type]}Matmul"
     layouts = " ".join(f"{x}desc={layout(g, i)}" for i, x in enumerate("ABCD"))

@@ -1,7 +1,8 @@
 """Write the sample logs in ``sample_logs/rocblas/``. Run it from any folder; the files are always the same.
 
-They are output of Tensile and error messages of the libraries, made from the libraries' source code (see the folder's
-README). Nothing of logparse is imported, so that a mistake in logparse's readers cannot be in the samples, too.
+The samples are output of Tensile and error messages of the libraries, made from the libraries' source code (see the
+folder's README). Nothing of logparse is imported, so that a mistake in logparse's readers cannot be in the samples,
+too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Write the sample databases in ``sample_logs/rocpd/``. Run it from any folder; the files are always the same.
 
-They are databases that rocprofv3 writes for a small program: one of ROCm 7 (schema 3) and one of later versions (schema
-4), with the columns that matter. The script follows the schema (see the folder's README), and imports nothing of
-logparse.
+The samples are databases of AMD's profiler rocprofv3 for a small program, with the columns that matter: one of ROCm 7
+(schema 3) and one of later versions (schema 4). The script follows the schema (see the folder's README), and imports
+nothing of logparse.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def verbose_cut() -> list[str]:
 def verbose_23() -> list[str]:
     """Return the verbose log of torch 2.3.
 
-    It lacks leading dimensions, shortest and longest times, and any time of a slower kernel.
+    Such a log lacks leading dimensions, shortest and longest times, and any time of a slower kernel.
     """
     named = "GemmTunableOp_float_NN(nn_1024_512_2048)"
     timing = "├──tuning using warmup iters 1 [{} ms] and tuning iters 29 [{} ms] instance id={}, {} {}"

@@ -25,7 +25,7 @@ MODULES = {module_name(path): path for path in FILES}
 PROGRAM = ("logparse.cli", "logparse.api")
 """Modules that contain logparse's subcommands: one for the shell and one for Python.
 
-They may import all other modules, and no other module imports them.
+These two modules may import all other modules, and no other module imports them.
 """
 HANDED_OUT = ("logparse", "logparse.api")
 """The only import that may go against the direction: ``logparse`` offers ``open`` from its Python interface.

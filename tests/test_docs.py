@@ -215,7 +215,7 @@ def test_every_block_names_its_language() -> None:
 TABLES: Any = runpy.run_path(str(ROOT / "docs" / "tables.py"))
 """The names that ``docs/tables.py`` defines, as a dictionary.
 
-This program writes tables for the documents from the descriptions of log formats, libraries and findings.
+``docs/tables.py`` writes tables for the documents from the descriptions of log formats, libraries and findings.
 """
 
 
@@ -296,7 +296,7 @@ def test_the_session_of_the_first_page_is_what_the_program_prints(golden: Golden
 def test_the_five_commands_work_as_they_are_printed(tmp_path: Path) -> None:
     """The five commands of the session in README.md run in a shell, in order, and print what README.md shows.
 
-    They read the files that the commands before the session in README.md make.
+    Other commands in README.md, before the session, make the files that the five commands read.
     """
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     session = text.partition(transcript.BEGIN)[2].partition(transcript.END)[0]

@@ -89,7 +89,7 @@ class Case:
 
 
 def own_samples(format: OverrideFormat) -> list[Path]:
-    """Return the sample files of this override format that are free of errors.
+    """Return the sample files of this format (of override files, the user's choice of kernels) that are free of errors.
 
     In such a file, logparse's check finds nothing wrong, and the library would use every row.
     """
@@ -121,7 +121,8 @@ def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) 
 
 
 def rewritten(format: OverrideFormat) -> Sequence[Emission]:
-    """Read a sample file of an override format, and write its rows to a new file of the same format.
+    """Read a sample of an override file (the user's choice of kernels), and write its rows to a new file of the same
+    format.
 
     Raises AssertionError if ``sample_logs`` has no such file without errors.
     """
@@ -165,7 +166,7 @@ CASES: dict[str, Case] = {
 }
 """The files to write for each folder of golden files (expected outputs).
 
-For an override format without a case of its own, a sample file is read and written again.
+If a format of override files has no case here, its sample file is read and written again.
 """
 CASES |= {
     f"rewritten-{format.name}": Case(partial(rewritten, format), format.name, TARGET)

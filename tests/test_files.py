@@ -1,7 +1,6 @@
 """Tests of writing files into a user's folder.
 
-If a write fails, all old files stay as they were. A symbolic link that leads out of the folder is not followed without
-an error.
+If a write fails, all old files stay as they were. A symbolic link that leads out of the folder is an error.
 """
 
 from __future__ import annotations

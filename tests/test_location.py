@@ -1,6 +1,6 @@
 """Tests of URLs: logs and whole stores (Parquet folders) on a local S3 server, and all forms of URLs.
 
-They also check writes that must not replace an existing file.
+The tests also check writes that must not replace an existing file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of the subcommands' output: every subcommand, in every format, on every kind of store (Parquet folder).
 
-They also check that tables fit the terminal and that options refuse wrong values.
+The tests also check that tables fit the terminal and that options refuse wrong values.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
 }
 """Subcommands that print no table, with their arguments.
 
-They are in such an order that each subcommand finds what the earlier ones made.
+Their order is such that each subcommand finds what the earlier ones made.
 """
 ELSEWHERE = {
     **dict.fromkeys(

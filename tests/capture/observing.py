@@ -38,8 +38,8 @@ _VARIES = (
 )
 """Patterns of output that differs between any two runs of a program.
 
-They match lines of PyTorch's log with a time, addresses, and the time that a test took. They also match the warning of
-a CUDA build of PyTorch without a GPU, because it is missing if logparse traces some steps (docs/measurement.md).
+Examples are lines of PyTorch's log with a time, addresses, and the time that a test took. Another pattern is the
+warning of a CUDA build of PyTorch without a GPU, which is missing if logparse traces some steps (docs/measurement.md).
 """
 
 

@@ -1,6 +1,6 @@
 """Tests that a program does the same under ``logparse capture --trace`` as without it.
 
-They run small programs, and also larger ones that lie beside the test data, if this machine has them.
+The tests run small programs, and also larger ones that lie beside the test data, if this machine has them.
 ``observing.differences`` compares a run with ``capture`` and a run without it.
 """
 

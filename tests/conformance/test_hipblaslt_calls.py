@@ -90,7 +90,7 @@ def call(chance: random.Random, arch: str) -> dict[str, Any]:
 def without_workspace(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return a similar call that has the same key in a tuning file, but gives the library no workspace.
 
-    It has other leading dimensions, so it is another matrix product.
+    The new call has other leading dimensions, so it is another matrix product.
     """
     return {**call, "pads": [x + 16 for x in call["pads"]], "workspace": 0}
 
@@ -231,7 +231,7 @@ The library's bench lines state f32_r instead, but the library looks for a row w
 def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Path) -> None:
     """The library uses a row that was written from a Trace line, because this line states the true compute type.
 
-    It does not use a row from a bench line with another compute type.
+    The library does not use a row from a bench line with another compute type.
     """
     some = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20, "scale": F32}
     calls = [some | {"types": types, "compute": compute} for types, compute in ASKED]
@@ -263,7 +263,7 @@ def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Pa
 def test_a_product_without_an_algorithm_asks_no_file(rocm: Rocm, tmp_path: Path) -> None:
     """If a program calls hipblasLtMatmul without an algorithm, the library ignores the tuning file.
 
-    It then chooses by itself.
+    The library then chooses a kernel by itself.
     """
     plain = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20}
     calls = [plain, plain | {"algorithm": False}]

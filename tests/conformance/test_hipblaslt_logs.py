@@ -1,6 +1,6 @@
 """Tests that logparse finds the right calls in logs of the real hipBLASLt.
 
-They vary the log settings, the number of threads, and the way in which the process ends.
+The tests vary the log settings, the number of threads, and the way in which the process ends.
 """
 
 from __future__ import annotations

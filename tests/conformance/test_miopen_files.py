@@ -238,7 +238,8 @@ MODES = [("", ""), ("1", ""), ("2", ""), ("3", ""), ("5", ""), ("5", "1"), ("5",
 def test_find_modes_that_pass_over_rows(rocm: Rocm, tmp_path: Path) -> None:
     """In some modes, MIOpen ignores its file of measured solvers: it measures again and overwrites the line.
 
-    These are the mode NORMAL (1), and MIOPEN_FIND_ENFORCE from 2 on. In all other modes MIOpen uses the line.
+    MIOpen does so in the find mode NORMAL (1), and if MIOPEN_FIND_ENFORCE is 2 or more. In all other cases MIOpen uses
+    the line.
     """
     (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
     for name in ("empty", "db"):

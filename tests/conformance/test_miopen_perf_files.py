@@ -69,9 +69,9 @@ def shipped(rocm: Rocm) -> dict[str, list[str]]:
 
 
 def generated(seed: int, pairs: Sequence[Pair], texts: Mapping[str, Sequence[str]]) -> str:
-    """Return a random perf-db.
+    """Return a random perf-db (MIOpen's file of tuned parameters).
 
-    It has lines for some convolutions, each with parameters of some solvers in any order.
+    The file has lines for some convolutions, each with parameters of some solvers in any order.
     """
     random_ = random.Random(seed)
     records: dict[str, list[str]] = {}

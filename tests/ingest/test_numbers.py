@@ -50,7 +50,7 @@ def mutants(names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 def answers(store: Store, folder: Path) -> None:
     """Check that the most common subcommands give an answer for this store (Parquet folder).
 
-    They may say that there is no result (exit code 1), but must not raise an exception.
+    A subcommand may say that there is no result (exit code 1), but must not raise an exception.
     """
     for words in (("top",), ("top", "--by", "time"), ("status",), ("recommend", "--out", str(folder / "overrides"))):
         out = run(*words, "--store", store.url)

@@ -112,7 +112,8 @@ def test_a_thread_before_miopens_prefix_is_no_count(store: Store, tmp_path: Path
 def test_line_numbers_are_no_counts(store: Store, tmp_path: Path, form: str) -> None:
     """Line numbers before the lines of a log are not taken for counts.
 
-    They are written by ``cat -n`` (which also counts blank lines) and ``nl``, or were copied from ``less -N``.
+    Line numbers come from ``cat -n`` (which also counts blank lines) and ``nl``, or from text copied out of ``less
+    -N``.
     """
     lines = ["of 3 lines, two empty", "", "", TYPED, LOGGED, TYPED, TYPED, LOGGED]
     text = "".join(form.format(number, line) for number, line in enumerate(lines, start=98))

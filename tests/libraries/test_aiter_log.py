@@ -1,6 +1,6 @@
 """Tests of reading aiter's lines in the log of a server: real and made-up ones, several processes, and damaged lines.
 
-They also check the list of shapes to tune.
+The tests also check the list of shapes to tune.
 """
 
 from __future__ import annotations

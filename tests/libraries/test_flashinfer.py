@@ -1,6 +1,6 @@
 """Tests of reading the files in which FlashInfer keeps the kernel variants ("tactics") that it chose.
 
-They check which matrix product an entry is for, choices that differ between two tuning runs, and damage.
+The tests check which matrix product an entry is for, choices that differ between two tuning runs, and damage.
 """
 
 from __future__ import annotations

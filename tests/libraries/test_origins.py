@@ -1,7 +1,8 @@
 """Tests of the statements that each log format makes about the times in its files.
 
-It states whether the times may be compared with others, whether they are the fastest ones of a search, and whether its
-files are logs of the job. The statements are stored with the times, so that no analyzer needs a list of formats.
+A format states whether its times may be compared with others, whether they are the fastest ones of a search, and
+whether its files are logs of the job. The statements are stored with the times, so that no analyzer needs a list of
+formats.
 """
 
 from __future__ import annotations

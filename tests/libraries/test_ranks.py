@@ -167,9 +167,8 @@ def test_the_process_of_a_record_line_is_its_worker(format: LineFormat, line: st
 def test_tables_of_two_ranks_line_by_line(mark: str) -> None:
     """If the lines of two ranks' tables alternate in a log, both tables are read correctly.
 
-    Each table has its own header.
-
-    The position of a damaged row is counted from the end of the mark that names the rank.
+    Each table has its own header. The position of a damaged row is counted from the end of the mark that names the
+    rank.
     """
     lines = (SAMPLES / "tables" / "rocblas.log").read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("transA,"))

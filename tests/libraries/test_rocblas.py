@@ -157,9 +157,10 @@ SINGLE = (
 
 
 def test_a_product_that_two_functions_compute_has_a_row_for_each() -> None:
-    """If two functions of rocBLAS can compute a matrix product, logparse writes an override row for each of them.
+    """If two functions of rocBLAS can compute a matrix product, logparse writes a row for each to the override file.
 
-    ``tests/conformance/test_rocblas_files.py`` shows that rocBLAS 5.2 finds both rows.
+    An override file is the user's choice of kernels. ``tests/conformance/test_rocblas_files.py`` shows that rocBLAS 5.2
+    finds both rows.
     """
     call, message = rocblas.read_bench(SINGLE).records
     assert isinstance(call, Call)
@@ -236,8 +237,8 @@ def test_the_real_library_logs_the_same_calls_in_both() -> None:
 def test_a_count_of_calls_that_is_none_is_a_reject(count: str) -> None:
     """A line of rocBLAS's profile log is rejected if its number of calls is no valid number.
 
-    It may have thousands of digits, for which Python's ``int`` raises an error. In an earlier version this ended the
-    reading of the whole file.
+    The number may have thousands of digits, for which Python's ``int`` raises an error. In an earlier version this
+    ended the reading of the whole file.
     """
     line = f'{{ rocblas_function: "rocblas_dgemv", M: 1, N: 1, call_count: {count} }}'
     assert rocblas.read_profile(line).unit == "reject"

@@ -1,6 +1,6 @@
 """Tests of the cache file in which TransformerEngine keeps hipBLASLt's kernels.
 
-They check which rows a library build uses, for which calls it uses them, and which files it refuses.
+The tests check which rows a library build uses, for which calls it uses them, and which files it refuses.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def contents(store: Store, but: Collection[str] = (), views: Iterable[str] = VIE
 def unrecord(store: Store) -> None:
     """Rewrite the files of a local store (Parquet folder) as an earlier version of logparse wrote them.
 
-    They then lack the lists and checksums of their Parquet files.
+    Such files lack the lists and checksums of their Parquet files.
     """
     for path in Path(store.url).glob("sources/**/*.parquet"):
         pq.write_table(pq.ParquetFile(path).read().drop_columns([RECORDED]).replace_schema_metadata(), path)

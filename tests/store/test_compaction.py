@@ -197,7 +197,8 @@ def test_what_is_forgotten_at_the_last_moment_stays_forgotten(
 ) -> None:
     """A run that is deleted (``forget``) during the last moments of a compaction stays deleted.
 
-    It is deleted after the compaction has looked for deleted runs the last time, before or after it writes its result.
+    At that time the compaction no longer looks for deleted runs. The run is deleted before or after the compaction
+    writes its result.
     """
     put = Manifest.put
 

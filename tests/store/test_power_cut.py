@@ -177,7 +177,7 @@ def logs_in(folder: Path, *numbers: int) -> list[str]:
 def steps_of(folder: Path) -> list[Step]:
     """Return the changes of a store (ingest, compact, forget) in order, as functions.
 
-    Each may be repeated after a power cut.
+    A change may be repeated after a power cut. A store is a folder of Parquet files.
     """
     for number in range(FILES):
         (folder / f"{number}.log").write_text(bench(number + 1, 40))

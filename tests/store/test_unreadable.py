@@ -25,7 +25,7 @@ TABLE = "m,n,k,a_type,solution,time_us,calls\n64,8,8,bf16 r,a:1,3.5,7\n32,8,8,bf
 def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Return a store (Parquet folder) as earlier versions wrote it.
 
-    They stored every record, without checking that it can be read back.
+    Earlier versions stored every record, without checking that it can be read back.
     """
     store = open_store(tmp_path / "older", create=True)
     (tmp_path / "files").mkdir()

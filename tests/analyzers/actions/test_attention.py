@@ -1,7 +1,7 @@
 """Tests of switching attention to another of PyTorch's implementations (flash, memory-efficient, math).
 
-They check which implementations are timed and how results are compared, and that a training step on a CPU computes the
-same as before.
+The tests check which implementations are timed and how results are compared, and that a training step on a CPU computes
+the same as before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of fusing a matrix product with the operators after it, for example bias and GELU, into one kernel.
 
-They check which fused forms are timed, that each form computes the same result, and what is reported.
+The tests check which fused forms are timed, that each form computes the same result, and what is reported.
 """
 
 from __future__ import annotations

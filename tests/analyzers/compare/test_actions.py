@@ -567,7 +567,8 @@ def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
 def test_intervals_of_two_pairs_hold_the_truth_as_often_as_they_say() -> None:
     """The 95 % interval of a gain, from two starts of each version, contains the true gain in about 95 % of cases.
 
-    They are simulated with a true gain of 3 %. Starts of a job differ by 5 %, and measurements within a start by 2 %.
+    The measurements are simulated with a true gain of 3 %. Starts of a job differ by 5 %, and measurements within a
+    start by 2 %.
     """
     chance = random.Random(7)
     kind = "float16[8, 3]"

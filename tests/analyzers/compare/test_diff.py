@@ -282,8 +282,8 @@ def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
 def test_what_a_replay_alone_timed_is_not_the_runs_own() -> None:
     """``diff`` ignores matrix products that logparse measured although the job never called them.
 
-    They are neither compared nor reported as missing in the other run. Measurements by logparse are compared only if
-    the store (Parquet folder) has nothing else.
+    Such products are neither compared nor reported as missing in the other run. Measurements by logparse are compared
+    only if the store (Parquet folder) has nothing else.
     """
     rows = [measurement(g, "Default", 9.0, origin=x) for g in G[:2] for x in ("replay", "replay-confirm")]
     rows.append(measurement(G[2], "torch:pad=8", 9.0, origin="replay-action"))

@@ -1,6 +1,6 @@
 """Tests of override rows (the user's choice of kernels) for sizes that lie between two measured sizes.
 
-They check which rows are written, and which sizes are measured for them.
+The tests check which rows are written, and which sizes are measured for them.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def tuned(source: str, parameters: str, solver: str = CK) -> dict[str, object]:
 def run(*perf: Mapping[str, object], **of: Mapping[str, str]) -> Tables:
     """Return the tables of a job in which MIOpen chose a slow solver.
 
-    They contain the job's log, and a file of MIOpen with the measured times of three solvers. ``perf`` adds
+    The tables contain the job's log, and a file of MIOpen with the measured times of three solvers. ``perf`` adds
     measurements, and ``of`` adds the facts of further files.
     """
     chosen = measurement(W.text, f"miopen:{GEMM}", None, origin="miopen-chosen", source_id="log")

@@ -101,9 +101,9 @@ def sampled_points(sampled: Store) -> pd.DataFrame:
 
 
 class _Here:
-    """Stand-in for the process that reads a store for the HTML page.
+    """Stand-in for the process that reads a store (Parquet folder) for the HTML page.
 
-    It reads the store in the test's own process, which has already imported all modules.
+    The test's own process reads it instead, because it has already imported all modules.
     """
 
     def __init__(self, job: Job) -> None:

@@ -1,4 +1,7 @@
-"""Build the table of matrix products and convolutions that the HTML page shows, from DataFrames instead of a store."""
+"""Build the table of matrix products and convolutions that the HTML page shows, from DataFrames instead of a store.
+
+A store is a folder of Parquet files.
+"""
 
 from __future__ import annotations
 

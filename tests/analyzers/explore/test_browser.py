@@ -292,8 +292,8 @@ def close(page: Page) -> None:
 def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo: Served) -> None:
     """A user needs three clicks to copy a row of an override file: on a filter, on a row and on the copy button.
 
-    They start from the first screen. It shows where the time goes, the proposed changes and the first rows of the
-    table.
+    The user starts at the first screen, which shows where the time goes, the proposed changes and the first rows of the
+    table. An override file is the user's choice of kernels.
     """
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})

@@ -30,7 +30,7 @@ def told(example_points: pd.DataFrame) -> pd.Series:
 
 
 def proposed(problem: Problem, solution: Solution, target: dict[str, str]) -> str:
-    """Return the text that a finding with this override has in the column ``proposed`` of the HTML page's table."""
+    """Return the text in the column ``proposed`` of the HTML page's table, for a finding that proposes this kernel."""
     override = Override(problem=problem, solution=solution, target=target, time_us=10.0, workspace_bytes=0)
     finding = Finding(analyzer="a", message="", problem=problem, remedy=UseRows(override))
     return str(found([finding])["proposed"].item())

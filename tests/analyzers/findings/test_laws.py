@@ -172,7 +172,8 @@ def test_any_two_tables_may_be_empty_of_one_row_or_unknown(how: str) -> None:
 
 
 def test_logs_and_measurements_without_a_common_problem() -> None:
-    """If none of the measured matrix products was called in the logs, there are no override rows and no error.
+    """If none of the measured matrix products was called in the logs, no other kernel is proposed, and no error is
+    raised.
 
     In an earlier version this raised KeyError.
     """

@@ -74,7 +74,8 @@ def test_a_group_is_advised_for_the_program_because_no_file_chooses_for_it() -> 
 
 
 def test_a_solution_for_which_the_calls_give_too_little_workspace_is_no_override() -> None:
-    """If a faster kernel needs more workspace than the calls give, the user gets advice instead of an override row.
+    """If a faster kernel needs more workspace than the calls give, the user gets advice instead of a file that selects
+    it.
 
     hipBLASLt would not use such a kernel from a file. Only the program can give it a larger workspace.
     """

@@ -1,6 +1,6 @@
 """Tests with small traces of jobs, which logparse reads from files.
 
-They check which of several traces represents the job, and at what time a step in a trace begins.
+The tests check which of several traces represents the job, and at what time a step in a trace begins.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def decoding(pid: int = 7, **header: object) -> MadeTrace:
 def capturing(annotation: str = "", ran: int = 2, step: bool = False) -> MadeTrace:
     """Return a trace in which the program captures a CUDA graph, which takes 48 ms of host time.
 
-    It is the graph that the trace of ``decoding`` launches. ``ran`` is the number of kernels that ran before and after
-    the capture.
+    The trace of ``decoding`` launches the same graph. ``ran`` is the number of kernels that ran before and after the
+    capture.
     """
     trace = MadeTrace()
     for i in range(ran):
@@ -235,7 +235,7 @@ def test_graphs_without_kernels_make_idle_unknown(tmp_path: Path, store: Store, 
 def test_graphs_whose_kernels_are_kept(tmp_path: Path, store: Store, kept: int, of: int) -> None:
     """If one of a hundred launches of a CUDA graph has no kernels in the trace, the GPU's idle time is still computed.
 
-    It may just be the last launch, which was still running when the profiler stopped.
+    The reason may just be that the last launch was still running when the profiler stopped.
     """
     found = time_of(store, replays(kept, of).write(tmp_path / "replays.json"))
     assert found.unknown_idle == ""

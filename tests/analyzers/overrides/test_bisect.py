@@ -49,7 +49,7 @@ def failing(guilty: Sets) -> Callable[[Sequence[int]], bool]:
 def arbitrary(seed: int, every: int) -> Callable[[Sequence[int]], bool]:
     """Return a check that answers at random, but always in the same way for the same rows.
 
-    It passes if no row is tested, and fails if all ``every`` rows are tested.
+    The check passes if no row is tested, and fails if all ``every`` rows are tested.
     """
     return lambda rows: len(rows) == every or (bool(rows) and random.Random(f"{seed} {sorted(rows)}").random() < 0.3)
 

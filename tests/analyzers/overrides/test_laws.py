@@ -41,7 +41,7 @@ from tests.test_emitted import CASES, TARGET, overrides_of, own_samples
 
 @cache
 def samples() -> dict[str, list[tuple[Emission, Facts]]]:
-    """Return sample files of each override format, with the GPU and software that each file is for.
+    """Return sample files of each format of override files, with the GPU and software that each file is for.
 
     The result is {format: [(file, facts)]}. logparse writes these files. If it cannot write a format, the files without
     errors in ``sample_logs/`` are taken.
@@ -156,7 +156,7 @@ def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> 
 
 
 def overrides(format: OverrideFormat) -> list[tuple[list[Override], Facts]]:
-    """Return the rows of a format's sample files as overrides, with the GPU and software that each file is for."""
+    """Return all rows of a format's sample files, with the GPU and software that each file is for."""
     return [(overrides_of(format, x.name, x.data, target), target) for x, target in samples()[format.name]]
 
 
@@ -192,11 +192,10 @@ VERSIONS: list[Facts] = [
 def test_an_override_is_served_by_its_file_or_refused_with_the_reason(
     format: OverrideFormat, data: st.DataObject
 ) -> None:
-    """The library uses every row that logparse writes.
+    """The library uses every row that logparse writes to an override file (the user's choice of kernels).
 
-    If the library would drop a row, it is not written, and a reason is given.
-
-    This must be true for any matrix product, kernel and library version.
+    If the library would drop a row, logparse does not write it and gives a reason. This must be true for any matrix
+    product, kernel and library version.
     """
     assert format.writer is not None
     all_of, target = data.draw(st.sampled_from(overrides(format)))

@@ -1,6 +1,6 @@
 """Tests of ``logparse lint`` on user find-dbs, the files in which MIOpen stores the solvers that it measured.
 
-It must name each broken rule, and report no error for files that MIOpen wrote.
+``lint`` must name each broken rule, and report no error for files that MIOpen wrote.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def test_solvers_of_2026_are_known(direction: str, solver: str, family: str) -> 
 def test_a_solver_that_is_not_known_here_is_not_judged(direction: str, solver: str, family: str) -> None:
     """``lint`` reports no error for a solver that it does not know, because the solver may come from a newer MIOpen.
 
-    It cannot tell whether MIOpen would ignore the solver, because it knows neither its direction nor its algorithm.
+    Without the solver's direction and algorithm, ``lint`` cannot tell whether MIOpen would ignore the solver.
     """
     key = KEY.replace("-W_", f"-{direction}_")
     row = f"{key}={solver}:3.9,0,{algorithm_name(family, direction)}\n"

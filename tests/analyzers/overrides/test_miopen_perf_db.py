@@ -1,6 +1,6 @@
 """Tests of ``logparse lint`` on perf-dbs, the files in which MIOpen stores tuned parameters of its solvers.
 
-It must name each broken rule, and report no error for rows that MIOpen wrote.
+``lint`` must name each broken rule, and report no error for rows that MIOpen wrote.
 """
 
 from __future__ import annotations

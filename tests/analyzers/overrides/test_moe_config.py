@@ -1,6 +1,6 @@
 """Tests of tables of fused-MoE kernels: which tables a server uses, and what its log says about them.
 
-They also check which shapes logparse proposes to tune.
+The tests also check which shapes logparse proposes to tune.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of rocBLAS's override files (CSV): ``logparse lint`` names each broken rule.
 
-They also check that logparse finds the same row for a call as rocBLAS.
+The tests also check that logparse finds the same row for a call as rocBLAS.
 """
 
 from __future__ import annotations

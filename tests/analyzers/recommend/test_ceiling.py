@@ -98,7 +98,7 @@ def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
 def test_measured_findings_are_below_the_ceiling() -> None:
     """The largest possible saving includes measured savings of calls for which no log names the kernel that ran.
 
-    It includes no estimates, and each matrix product or convolution only once.
+    Estimates are not included, and each matrix product or convolution is included only once.
     """
     t = tables(
         workload=[work(ONE, 10), work(W.text, 5)],

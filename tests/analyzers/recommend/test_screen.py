@@ -255,9 +255,9 @@ def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(
 
 
 def test_rows_that_the_step_does_not_show_are_not_proposed(tmp_path: Path) -> None:
-    """Override rows (the user's choice of kernels) whose effect on the step is too small to see are not proposed.
+    """If other kernels would save too little of the step to be seen, they are not proposed.
 
-    They save 1.2 µs of a step of 500 µs, which waits for its host.
+    Here they would save 1.2 µs of a step of 500 µs, which waits for its host.
     """
     found, waits = recommend(everything(), Settings()), recommend(host(), Settings())
     small = tuple(replace(x, steps=1000.0) for x in found.actions)

@@ -1,6 +1,6 @@
 """Tests of the benchmark that compares gains in a real job with gains that were predicted from single calls.
 
-They check what the benchmark counts, and its predictions for simulated jobs.
+The tests check what the benchmark counts, and its predictions for simulated jobs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of "racing": measuring many kernels briefly and dropping the slow ones early, here with simulated times.
 
-They check that the right kernel wins, how long it takes, and that no false winner is reported.
+The tests check that the right kernel wins, how long it takes, and that no false winner is reported.
 """
 
 from __future__ import annotations

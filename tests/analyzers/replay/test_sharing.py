@@ -1,6 +1,6 @@
 """Tests of using kernel times that were measured on other machines.
 
-They check which measurements are skipped, which are repeated, and how both are reported.
+The tests check which measurements are skipped, which are repeated, and how both are reported.
 """
 
 from __future__ import annotations

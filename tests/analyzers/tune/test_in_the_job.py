@@ -1,6 +1,6 @@
 """Tests of how ``logparse tune`` starts a user's job to try changes of settings or of the model in it.
 
-They check which changes each start tries, how the job is ended, and what is reported.
+The tests check which changes each start tries, how the job is ended, and what is reported.
 """
 
 from __future__ import annotations

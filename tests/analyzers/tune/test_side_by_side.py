@@ -138,8 +138,8 @@ def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
 def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the beginning of each turn, PyTorch's autograd thread is put on a single core, another one each time.
 
-    It may run only there until it has woken up. The thread that launches kernels gets all cores back afterwards,
-    because threads that it starts inherit its cores.
+    The thread may run only there until it has woken up. The thread that launches kernels gets all cores back
+    afterwards, because threads that it starts inherit its cores.
     """
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(Path(job.__file__).parent / "in_job"))

@@ -1,6 +1,6 @@
 """Tests of whole jobs that logparse observes, started in the same way as by ``capture`` and ``tune``.
 
-They check the counted steps, the step times, and traces that last a given time.
+The tests check the counted steps, the step times, and traces that last a given time.
 """
 
 from __future__ import annotations

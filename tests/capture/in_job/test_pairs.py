@@ -1,6 +1,6 @@
 """Tests of how a change is timed in a running job: by blocks of steps with and without it, in turns.
 
-They check the order of the blocks, the interval of the gain, and when the timing ends. They need no PyTorch.
+The tests check the order of the blocks, the interval of the gain, and when the timing ends. The tests need no PyTorch.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def test_what_an_action_claims_is_allowed() -> None:
 class Chaos(torch.nn.Module):
     """A chaotic model (logistic map), in which every step doubles the difference between two inputs.
 
-    It does so only in training mode, unless ``always`` is true.
+    In evaluation mode the model is not chaotic, unless ``always`` is true.
     """
 
     def __init__(self, always: bool) -> None:

@@ -1,6 +1,6 @@
 """Tests of trying changes of settings or of the model in a running program ("trials").
 
-They check which changes are tried, why a trial ends, and that no change stays on afterwards.
+The tests check which changes are tried, why a trial ends, and that no change stays on afterwards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of how logparse finds a job's steps, and of when it traces some of them. They need no PyTorch."""
+"""Tests of how logparse finds a job's steps, and of when it traces some of them. The tests need no PyTorch."""
 
 from __future__ import annotations
 

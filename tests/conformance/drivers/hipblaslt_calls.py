@@ -1,6 +1,6 @@
 """Compute matrix products of any kind with the real hipBLASLt, one after the other.
 
-It prints the kernels that the library's heuristic offers. The library's own log names each call.
+The program prints the kernels that the library's heuristic offers. The library's own log names each call.
 
 ``hipblaslt_calls.py MOST`` reads calls (JSON) from standard input. Each call is an object with these keys:
 
@@ -12,7 +12,7 @@ It prints the kernels that the library's heuristic offers. The library's own log
 - ``attributes`` and ``pointers`` of the descriptor.
 - ``algorithm``: if false, the product is given no algorithm.
 
-It prints a JSON value per call: the first MOST kernels of the heuristic, each with the workspace in bytes that it
+The output has a JSON value per call: the first MOST kernels of the heuristic, each with the workspace in bytes that it
 needs. The list is empty if the call was refused.
 """
 

@@ -1,6 +1,6 @@
 """Tests of hipblaslt-bench commands, which hipBLASLt logs for each call: of all versions, typed by hand, torn in a log.
 
-They also test the commands that logparse writes itself.
+The tests also test the commands that logparse writes itself.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ def test_long_flags_and_the_drivers_defaults() -> None:
 def test_a_command_without_the_drivers_name() -> None:
     """A MIOpenDriver command is also read if the program's name is missing.
 
-    It then begins with, for example, ``convfp16``. iree-org/iree-turbine has lists of such commands. If other words
-    come first, the line belongs to another program.
+    Such a command begins with, for example, ``convfp16``. iree-org/iree-turbine has lists of such commands. If other
+    words come first, the line belongs to another program.
     """
     line = "convfp16 " + ARGS
     assert read(f"{line}\n") == read(f"MIOpenDriver {line}\n")

@@ -1,6 +1,6 @@
 """Tests of the C code that finds the lines of a find-db (MIOpen's file of solver times).
 
-It must find every line, and never take an unusual line for one of the usual form.
+The code must find every line, and never take an unusual line for one of the usual form.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ CK = replace(
 def test_what_is_written_beside_a_find_db() -> None:
     """When a find-db (solver times) is written, a perf-db with tuned parameters of the same solvers is written, too.
 
-    It has the parameters of the chosen solver and of its fallback.
+    The perf-db has the parameters of the chosen solver and of its fallback.
     """
     (emission,) = perf_db.write([replace(WINOGRAD, fallback=CK)], TARGET)
     assert (emission.name, emission.data.decode()) == ("gfx942130.HIP.3_4_0_abc-dirty.udb.txt", LINE + "\n")

@@ -1,6 +1,6 @@
 """Tests of the texts ("keys") by which TunableOp names matrix products.
 
-They check which properties of a product a key states, and that a key which is read and written again is the same.
+The tests check which properties of a product a key states, and that a key which is read and written again is the same.
 """
 
 from __future__ import annotations
