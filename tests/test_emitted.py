@@ -121,8 +121,7 @@ def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) 
 
 
 def rewritten(format: OverrideFormat) -> Sequence[Emission]:
-    """Read a sample of an override file (the user's choice of kernels), and write its rows to a new file of the same
-    format.
+    """Read a sample of an override file (a choice of kernels), and write its rows to a new file of the same format.
 
     Raises AssertionError if ``sample_logs`` has no such file without errors.
     """

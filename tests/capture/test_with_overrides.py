@@ -1,7 +1,7 @@
 """Tests of ``logparse run --with FOLDER``, which runs a job with the files and settings that logparse recommended.
 
-The tests also test the code that runs when the job imports torch. Here torch is a small fake package, because importing
-the real one takes seconds.
+Code that runs when the job imports torch is tested, too. Here torch is a small fake package, because importing the real
+one takes seconds.
 """
 
 from __future__ import annotations

@@ -133,9 +133,9 @@ def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]])
 
 
 def row_of_object(target: Mapping[str, str], call: GemmProblem) -> GemmProblem:
-    """Return the product whose row serves this call, if the call is made through hipBLASLt's C++ class.
+    """Return the product whose row the library looks for if this call is made through the C++ class.
 
-    Returns the call itself if no row serves it.
+    If the library looks for no row, the call itself is returned.
     """
     compute = (object_key(call, target) or NO_ROW).rpartition(",")[2]
     return call if compute == NO_ROW else replace(call, compute_type=compute)

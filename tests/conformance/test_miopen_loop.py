@@ -30,7 +30,10 @@ AS_FOUND = [
     *((1, helper) for helper in ("Im2d2Col", "Col2Im", "SubTensorOp")),
 ]
 BETTER, WRONG, CRASHING, HANGING = 32, 48, 64, 80
-"""Numbers of output channels of four layers. For each layer the fastest solver has another fault or none."""
+"""Numbers of output channels, which tell four layers apart.
+
+The fastest solver of the first layer is right. The fastest solvers of the others compute wrong values, crash or hang.
+"""
 NAIVE, GEMM = "ConvDirectNaiveConvWrw", "GemmWrwUniversal"
 
 

@@ -11,7 +11,7 @@ from logparse.executors.executor import Resources, report
 
 
 def plenty(item: object) -> Resources:
-    """Return such a large need of resources for a task that several processes are started."""
+    """Return resources for a task that are so large that several processes are started."""
     return Resources(weight=1e9)
 
 

@@ -41,15 +41,13 @@ def test_an_unknown_name_is_refused() -> None:
 
 TABLES = [x for x in FORMATS if isinstance(x, FileFormat)]
 COUNTED: Mapping[str, set[type]] = {"measurement": {Measurement, Kernel}, "call": {Call}}
-"""For each kind of line, the types of records of which it must give at least one."""
+"""The types of records of which a line must give at least one, for each kind of line (such as "measurement")."""
 
 
 def test_a_line_of_a_table_counts_as_measured_or_called_where_it_gives_a_record() -> None:
     """A line of a table is counted as a measurement or a call only if it gives one.
 
-    Headers and notes are not counted so.
-
-    ``ingest`` and ``status`` print these numbers.
+    Headers and notes are counted as other kinds of lines. ``ingest`` and ``status`` print these numbers.
     """
     counted = set()
     for path in SAMPLE_FILES:

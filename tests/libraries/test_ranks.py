@@ -42,7 +42,7 @@ FORMATS: dict[str, tuple[BlockFormat, Path]] = {
 def read(format: BlockFormat, lines: list[str]) -> tuple[Counter[str], Counter[str]]:
     """Read lines as ``ingest`` does, with one log format.
 
-    Returns how many lines of each kind and how often each record occurs.
+    Returns how many lines of each kind there are, and how often each record occurs.
     """
     reader = format.begin()
     units: Counter[str] = Counter()

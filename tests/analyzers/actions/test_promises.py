@@ -243,8 +243,8 @@ def test_the_output_layer_is_what_is_padded() -> None:
 def test_queries_keys_and_values_are_no_output_layer() -> None:
     """The layer that computes queries, keys and values is not mistaken for the model's output layer.
 
-    In Swin's first blocks it has 288 = 3 × 96 outputs. An output layer is a layer whose outputs no other layer reads.
-    This is also true for these 288 values, because attention splits them into heads of 32.
+    No other layer reads the outputs of an output layer. This is also true for Swin's first blocks: their layer has 288
+    = 3 × 96 outputs, which attention splits into heads of 32. That alone must not make it an output layer.
     """
     known = job(*((x, 9.0) for x in linear(288, 96)), *((x, 0.1) for x in linear(1000, 768)))
     assert padded_output.odd_output(known) == 1000

@@ -380,9 +380,9 @@ def test_random_runs_are_compared_as_plain_loops_compare_them(
 
 
 def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
-    """Return the time by which a matrix product is represented in each kind of measurement.
+    """Return the time that ``diff`` should use for a matrix product, for each kind of measurement.
 
-    The result is {kind: (time in µs, kernel)}. For each kind, the kernel is:
+    The result is {kind: (time in µs, kernel)}. For each kind, the time is of one kernel:
 
     * The kernel that ran in the job, if it was measured.
     * Otherwise the default kernel, if the measurement is a confirming one (``replay-confirm``).

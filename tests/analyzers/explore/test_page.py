@@ -328,7 +328,7 @@ def test_the_page_opens_the_run_with_the_most_to_gain(tmp_path: Path) -> None:
     """The HTML page first shows the run in which the most time can be saved. This may not be the latest run.
 
     After a change the latest run may have nothing left to do. For a large store (Parquet folder) the latest run is
-    shown, because searching all runs would take too long.
+    shown, because comparing the runs would take too long.
     """
     store = open_store(tmp_path / "store", create=True)
     for run, pick in (("before", "Default"), ("after", "miopen:A")):

@@ -112,8 +112,8 @@ def test_convolutions_compare_within_their_direction() -> None:
 def test_a_problem_whose_time_is_expected_from_measured_ones_is_judged_by_these() -> None:
     """The analyzer ``below-roofline`` does not judge a call if measured times of comparable calls exist.
 
-    The analyzer ``slower-than-comparable`` then judges the call, which is more exact. Here logparse ships measured
-    times of comparable convolutions on an MI300X.
+    The analyzer ``slower-than-comparable`` judges the call instead. Here logparse ships measured times of comparable
+    convolutions on an MI300X.
     """
     plain = replace(W, groups=1)
     given = traced([(plain, 40 * least(plain))])

@@ -74,10 +74,10 @@ def test_a_group_is_advised_for_the_program_because_no_file_chooses_for_it() -> 
 
 
 def test_a_solution_for_which_the_calls_give_too_little_workspace_is_no_override() -> None:
-    """If a faster kernel needs more workspace than the calls give, the user gets advice instead of a file that selects
-    it.
+    """If a faster kernel needs more workspace than the calls give, no file that selects it is written.
 
-    hipBLASLt would not use such a kernel from a file. Only the program can give it a larger workspace.
+    The user gets advice instead. hipBLASLt would not use such a kernel from a file. Only the program can give it a
+    larger workspace.
     """
     rows = (measurement(G, "hipblaslt:7", 50.0), measurement(G, "hipblaslt:9", 40.0, workspace_bytes=4096))
     for stated, written in ((0, False), (4095, False), (4096, True)):

@@ -520,7 +520,7 @@ def test_what_the_host_spent_on_launches() -> None:
 
 
 def test_what_limits_the_step_is_weighed_by_how_often_its_kinds_ran() -> None:
-    """If a job has several kinds of steps, the kind that ran most decides what limits the job.
+    """If a job has several kinds of steps, the stated limit is the one that takes most of the time of all steps.
 
     One kind of step waits for its host. The other kind waits for kernels that take ten times the host's time. If 95 of
     100 steps are of the first kind, the host is the limit. If 50 are of the first kind, the kernels are the limit.

@@ -279,7 +279,7 @@ def read(text: str) -> Mapping[Hashable, object] | None:
 
 
 def asked(key: str) -> tuple[object, ...]:
-    """Return the key with which aiter looks up a call, as a tuple of the types that aiter uses."""
+    """Return the key with which aiter looks up a call, as a tuple whose values have the same types as in aiter."""
     gfx, cu, m, n, k, bias, dtype, out, scaled, shuffled = key.split(",")
     flags = [FLAGS.index(x) == 1 for x in (bias, scaled, shuffled)]
     return (gfx, int(cu), int(m), int(n), int(k), flags[0], dtype, out, flags[1], flags[2])

@@ -54,7 +54,7 @@ def test_lint_keeps_both_and_asks_for_times_of_both() -> None:
 
 @pytest.mark.parametrize("name", ["one", "two"])
 def test_merge_compares_times_of_equal_work_only(tmp_path: Path, name: str) -> None:
-    """If files are merged, a row with β = 0 is not replaced because a row with β ≠ 0 has a shorter time.
+    """When files are merged, a shorter time for β ≠ 0 never replaces a row for β = 0.
 
     For each row that is left out, a note names the row and its β.
     """

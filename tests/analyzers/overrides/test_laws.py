@@ -316,7 +316,10 @@ def test_a_merge_and_a_conversion_have_a_destination() -> None:
 
 
 READ = {x.name: x for x in FORMATS if isinstance(x, FileFormat) and x.name in {y.name for y in OVERRIDE_FORMATS}}
-"""Override formats whose rows logparse also takes as measurements when it reads logs."""
+"""Names of the formats whose rows are also taken as measured times when logs are read.
+
+The formats are formats of override files (the user's choice of kernels).
+"""
 
 
 @given(st.data())

@@ -25,9 +25,10 @@ STORES, PROBLEMS = sized(60, 200), 12
 
 
 def most(stores: int, rate: float, doubt: float = 1e-3) -> int:
-    """Return how many of ``stores`` simulated jobs may have a false finding by chance, if each has one with ``rate``.
+    """Return how many of ``stores`` simulated jobs may have a false finding merely by chance.
 
-    A larger number has a probability of at most ``doubt``. The seeds are fixed, so the tested number never changes.
+    Each job has a false finding with the probability ``rate``. More jobs than the returned number have one with a
+    probability of at most ``doubt``. The seeds are fixed, so the tested number never changes.
     """
     below = 0.0
     for count in range(stores + 1):

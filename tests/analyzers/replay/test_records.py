@@ -1,4 +1,4 @@
-"""Tests of the programs in ``benchmarks/`` that make records on GPUs: what they measure and count.
+"""Tests of the programs in ``benchmarks/`` that record measurements on GPUs: what they measure and count.
 
 No test needs a GPU.
 """
