@@ -67,8 +67,7 @@ def _layouts(x: Launch) -> list[tuple[int, int, int]]:
 
 
 def trace(x: Launch) -> str:
-    """Return the Trace line that hipBLASLt logs for a matrix product, in the shortened form that logparse's reader
-    gets.
+    """Return the Trace line that hipBLASLt logs for a matrix product, in the form that logparse's reader gets.
 
     The time and the process id at the beginning of the line are cut off, and addresses are replaced by ``0x@``.
     """
