@@ -1,4 +1,7 @@
-"""Fixtures of the tests against the real ROCm libraries. They also print a table of all comparisons at the end."""
+"""Fixtures of the tests against the real ROCm libraries.
+
+At the end of a test run, a table of all comparisons between the libraries and logparse is printed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Simulate a small GPU and its host, and write a trace of it: launches, events and synchronisations.
 
-It checks logparse's own simulation of a step, so it shares no code with that. The rules of this machine are:
+Tests compare logparse's own simulation of a step with this machine, so the two share no code. The rules of the machine:
 
 * A host call takes its time.
 * Each stream runs its queue in order.

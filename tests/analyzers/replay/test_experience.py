@@ -1,6 +1,6 @@
 """Tests of the distance between two matrix products or convolutions.
 
-If it is small, the same kernels tend to be fast.
+A small distance means that the same kernels tend to be fast for both.
 """
 
 from __future__ import annotations

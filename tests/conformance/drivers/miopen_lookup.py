@@ -1,6 +1,6 @@
 """Report which solver the real MIOpen uses for each convolution under different user find-dbs (files of solver times).
 
-It asks MIOpen's immediate mode. The program runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. MIOpen reads
+The program asks MIOpen's immediate mode. It runs in the ROCm Python (``rocm.Rocm``) on the virtual GPU. MIOpen reads
 its files once per process, so this process forks for each question.
 
 Questions and answers are JSON values, one per line. The first question lists the convolutions, as ``miopen.py``
