@@ -1,7 +1,7 @@
 """Tests that logparse recognises when two texts may describe the same matrix product or convolution ("links").
 
-The Python function and the SQL view must find the same links, with the right counts. A link also has a level, for
-example "exact", or "shape" if little more than the sizes is known to be equal.
+The Python function and the SQL view must find the same links, with the right counts. A link also has a level, which
+says how sure it is: "exact", "layout" or "shape".
 """
 
 from __future__ import annotations
