@@ -24,10 +24,10 @@ _GPUS = ("/dev/kfd", "/dev/nvidiactl", "/proc/driver/nvidia")
 
 
 class ByTime:
-    """Runs the profiler a few times for a fixed number of ``seconds``, as long as ``wanted()`` returns True.
+    """Runs the profiler a few times, each time for a fixed number of ``seconds``.
 
     ``begin`` and ``end`` are the functions that start and stop the profiler. They return False if that was not possible
-    at the moment.
+    at the moment. No further period begins once ``wanted()`` returns False.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ByTime:
             windows, quiet_since = windows + 1, time.monotonic()
 
     def _in_main_thread(self, function: Callable[[], bool]) -> bool:
-        """Make the main thread call the function, again and again until it returns True.
+        """Call the function in the main thread again and again until it returns True.
 
         Returns False if it has not returned True within a minute.
         """

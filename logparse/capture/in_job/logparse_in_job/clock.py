@@ -39,9 +39,10 @@ def passed(moment: Any) -> bool:
 
 
 def us_between(start: Any, end: Any) -> Optional[float]:
-    """Return the microseconds between two moments that have passed.
+    """Return the microseconds between two moments that ``now`` has returned.
 
-    Returns None if one moment is of the GPU and the other is of the host, or if they are of two GPUs.
+    The GPU must already have reached both. Returns None if one is a time of the GPU and the other a time of the host,
+    or if they come from two GPUs.
     """
     if isinstance(start, float) or isinstance(end, float):
         return 1e6 * (end - start) if type(start) is type(end) else None
@@ -66,9 +67,9 @@ class Timer:
             self.pending.append((series, kind, start, end))
 
     def read(self, wait: bool = False) -> None:
-        """Read the times of all steps that the GPU has finished. If ``wait`` is True, wait for the others too.
+        """Read how long the finished steps took on the GPU.
 
-        Nothing is read while a CUDA graph is captured.
+        If ``wait`` is True, first wait until all steps are finished. Nothing is read while a CUDA graph is captured.
         """
         if not self.pending or ordinary.is_capturing():
             return

@@ -28,7 +28,7 @@ def _asked() -> Any:
 
 
 callback: Callable[[], Any] = getattr(_frames, "get_eval_frame_callback", _asked)
-"""Function that returns the compiler that Dynamo uses now, or None if it compiles nothing.
+"""Function that returns the compiler that Dynamo uses in this thread, or None if Dynamo compiles nothing.
 
 In PyTorch 2.4 and 2.5 the only way to learn this is to set another compiler.
 """
@@ -72,10 +72,11 @@ def is_part_of_graph(module: Any) -> bool:
 
 
 def take_for_original(original: Any, wrapper: Any) -> None:
-    """Make Dynamo treat the wrapper of ``torch.nn.Module.__call__`` as PyTorch's own function.
+    """Make Dynamo treat logparse's wrapper of ``torch.nn.Module.__call__`` as PyTorch's own function.
 
-    Dynamo compares the two to find out whether the user has replaced PyTorch's function. It remembers PyTorch's
-    function when it is imported. Usually it is imported after our wrapper was installed; then nothing needs to be done.
+    Dynamo remembers PyTorch's function when Dynamo is imported. Later it compares, to see whether the user has replaced
+    the function. If Dynamo is imported after logparse has installed its wrapper, which is usual, it remembers the
+    wrapper and nothing needs to be done.
     """
     for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
         module = sys.modules.get(name)

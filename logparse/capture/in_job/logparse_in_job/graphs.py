@@ -45,9 +45,9 @@ class Graphs:
         return bool(self._of)
 
     def number(self, graph: Any) -> str:
-        """Return the number of a graph, which is a text such as ``"3"``. A new graph gets a new number.
+        """Return the number that identifies a CUDA graph, as a text such as ``"3"``. A new graph gets a new number.
 
-        This also holds for a graph that lies at the memory address of an earlier graph.
+        A graph also counts as new if it lies at the memory address of a graph that no longer exists.
         """
         reference, number = self._of.get(id(graph), (None, ""))
         return number if number and reference is not None and reference() is graph else self.new_number(graph)

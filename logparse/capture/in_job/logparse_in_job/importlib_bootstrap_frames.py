@@ -33,11 +33,14 @@ def without_our_frame(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def module_call(original: Callable[..., Any], here: Any, calls: Any) -> Callable[..., Any]:
-    """Make the wrapper of ``torch.nn.Module.__call__`` that adds a frame to Python's stack.
+    """Make a wrapper of ``torch.nn.Module.__call__`` that, unlike the usual one, adds a frame to Python's stack.
 
-    It is used only where a wrapper without a frame of its own is not possible (see ``module_frame.py``). It calls just
-    the original within another module's call (``here.inside``), because that costs least, and if ``calls.begin``
-    returns False. ``calls`` has the functions of ``module_frame.Calls``.
+    It is used only if the usual wrapper is not possible (see ``module_frame.py``). ``calls`` has the functions of
+    ``module_frame.Calls``, which are called before and after the original function. Only the original is called in two
+    cases:
+
+    * The call is made within another module's call (``here.inside``). Such calls are frequent, and this costs least.
+    * ``calls.begin`` returns False.
     """
     codes: List[CodeType] = []
 
@@ -92,9 +95,9 @@ def around(
 
 
 def following_method(kind: type, name: str) -> Callable[..., Any]:
-    """Make a method that only calls the method of the same name in the next base class.
+    """Make a method ``name`` for the class ``kind`` that only calls the inherited method of the same name.
 
-    It gives a class that inherits a method a method of its own, which can then be wrapped.
+    With it, the method of this class can be wrapped without changing the base class.
     """
 
     def method(self: Any, *args: Any) -> Any:
@@ -105,9 +108,9 @@ def following_method(kind: type, name: str) -> Callable[..., Any]:
 
 
 def _with_code(function: Any, codes: List[CodeType]) -> Callable[..., Any]:
-    """Add the function's code object to ``codes``, and return the function.
+    """Return the function, and add its code object to ``codes``.
 
-    Frames that run code in this list are removed from tracebacks.
+    Stack frames that run code in this list are removed from tracebacks.
     """
     codes.append(function.__code__)
     made: Callable[..., Any] = function

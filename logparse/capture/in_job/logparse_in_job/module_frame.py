@@ -43,13 +43,13 @@ class Calls(Protocol):
     with_a_frame: Callable[..., Any]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> bool:
-        """Note that a call of the job's model begins. Return True if the call is counted or timed.
+        """Take note that a model of the job is called. Return True if logparse counts or times this call.
 
-        If it is, ``ended`` or ``failed`` is called afterwards.
+        If it does, ``ended`` or ``failed`` is called afterwards.
         """
 
     def ended(self, module: Any, result: Any) -> Any:
-        """Note that the call has ended, and return its result."""
+        """Take note that a call of a model has ended, and return the call's result unchanged."""
 
     def failed(self, module: Any) -> None: ...
 

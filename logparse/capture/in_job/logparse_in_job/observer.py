@@ -121,10 +121,10 @@ class Observer:
     # ---------------------------------------------------------------------------------------------- calls of modules
 
     def begin(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
-        """Note that the job calls a model. Return True if the call is to be counted or timed.
+        """Take note that the job calls a model. Return True if logparse counts or times this call.
 
-        If it is, ``ended`` or ``failed`` is called afterwards. The wrapper calls this only for the outermost module,
-        not for the modules that the model calls. A call is left alone in these cases:
+        If it does, ``ended`` or ``failed`` is called afterwards. The wrapper calls this only for the outermost module,
+        not for the modules that the model calls. A call is neither counted nor timed in these cases:
 
         * ``torch.compile`` (Dynamo) is compiling.
         * A Python profiler is on, which would count our functions.
@@ -152,7 +152,7 @@ class Observer:
                 dynamo.set_callback(prior)
 
     def ended(self, module: Any, result: Any, whole: bool = True) -> Any:
-        """Note that a call of the job's model has ended, and return the call's result.
+        """Take note that a call of the job's model has ended, and return the call's result unchanged.
 
         Unlike most functions here, this one is not protected from errors. Even if a function of ours ends with an
         error, the job's next call is recognised as a new outermost call.
@@ -171,7 +171,7 @@ class Observer:
         return result
 
     def failed(self, module: Any) -> None:
-        """Note that a call of the job's model has ended with an exception."""
+        """Take note that a call of the job's model has ended with an exception."""
         if self.trial is not None:
             self.give_up_trial()
         self.ended(module, None, whole=False)
@@ -256,7 +256,7 @@ class Observer:
     # --------------------------------------------------------------------------------------------- calls of functions
 
     def begin_function(self, sort: str, args: Any, kwargs: Any) -> Optional[_Token]:
-        """Note that a call of the user's function (``--unit``) or of a function that serves a request begins."""
+        """Take note that the job calls the user's function (``--unit``) or a function that serves a request."""
         here = self.here
         if here.open or not ordinary.is_plain():
             return None
@@ -290,10 +290,10 @@ class Observer:
     def _unit(
         self, sort: str, start: Any, whole: bool, window: Optional[OpenWindow], end: Any = None, made: int = 1
     ) -> None:
-        """Count and time a step that has just ended, and start or stop the profiler if that is due.
+        """Count and time a step that has just ended, and start or stop the profiler if it is time to.
 
-        A step that an exception ended is counted but not timed. In the usual case this calls few functions. The job has
-        used the processor's caches since the last step, so each function called here costs 1 to 2 µs.
+        A step that ended with an exception is counted but not timed. Usually this calls few functions, because each one
+        costs 1 to 2 µs: since the last step the job has filled the processor's caches with its own data.
         """
         tracing, timer = self.tracing, self._timer
         at = 0.0 if self.traced else time.perf_counter()
@@ -334,9 +334,9 @@ class Observer:
             self.write()
 
     def _count(self, calls: Calls) -> None:
-        """Count a model call without gradients that begins after all tracing is over.
+        """Count a model call without gradients, after all tracing is over.
 
-        It is neither traced nor timed, so nothing needs to be done when it ends.
+        The call is neither traced nor timed, so nothing needs to be done when it ends.
         """
         with self._lock:
             series = self._series.get("module") or self._series.setdefault("module", Series())
@@ -372,7 +372,7 @@ class Observer:
         return calls.name + (f" (phase {changes + 1})" if changes else ""), calls
 
     def _move(self, sort: str, name: str) -> None:
-        """Start, continue or stop the profiler between two steps, if that is due.
+        """Start, continue or stop the profiler between two steps, if it is time to.
 
         If the step ended within a backward pass, this is done before the next call of the model. If all tracing is
         over, nothing is done.
@@ -387,9 +387,10 @@ class Observer:
         self.tracing.unit_ended(sort, name)
 
     def _take_turn(self, series: Series) -> None:
-        """Wait while another job does some steps, if this job has done its own (see ``turns.py``).
+        """Let the other job run some steps and wait for it, if this job has done its own number of steps.
 
-        First the times of the steps are reported. The next step begins with an idle GPU.
+        Two jobs that are compared take turns on the GPU in this way (see ``turns.py``). The times of the steps are
+        reported before the wait. After it, the next step begins with an idle GPU.
         """
         if not self._turns.over() or ordinary.is_capturing():
             return
@@ -397,10 +398,10 @@ class Observer:
         self._times_are_disturbed()
 
     def _try(self, sort: str, series: Series) -> None:
-        """Switch the change that is on trial on or off, if enough steps of the job were timed (see ``trial.py``).
+        """Switch the change that is being tested on or off, if enough steps were timed since the last switch.
 
         The next step begins with an idle GPU. If the step ended within a backward pass, the change is switched before
-        the next call of the model.
+        the next call of the model (see ``trial.py``).
         """
         if not self.trial.unit_ended(sort, series) or ordinary.is_capturing():
             return

@@ -29,7 +29,7 @@ backward_task: Callable[[], int] = _find("_C._current_graph_task_id", -1)
 
 
 def is_plain() -> bool:
-    """Return True if operators in this thread really compute, and no one is recording or transforming them.
+    """Return True if PyTorch's operators just compute in this thread, and nothing records or transforms them.
 
     It is False if PyTorch is compiling or tracing, or if a dispatch mode or a functorch transform (such as ``vmap``) is
     on.
@@ -52,7 +52,8 @@ def in_backward() -> bool:
 def is_compiling_now() -> bool:
     """Return True if ``torch.compile`` is compiling in this thread.
 
-    Unlike ``is_compiling``, this is also right in code that is itself not being compiled.
+    PyTorch's own ``is_compiling`` is True only inside the code that is being compiled. This function is also right in
+    other code.
     """
     guards = sys.modules.get("torch._guards")
     context = getattr(guards, "CompileContext", None)

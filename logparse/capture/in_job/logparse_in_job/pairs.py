@@ -58,31 +58,33 @@ FLOOR, WIDE, NARROW = 0.01, 0.05, 0.02
 * ``NARROW`` is the largest allowed error of the estimate for any other result.
 """
 _BLOCK_S, _LEAST, _MOST = 0.15, 2, 64
-"""How long steps are timed before the change is switched again: in seconds, and the least and largest number of steps.
-"""
+"""How long the job runs between two switches of a change: seconds, least and largest number of timed steps."""
 _SHORT_JOB, _SHORTEST_JOB = 400, 100
-"""A job with fewer steps than the first number times ``_LEAST`` steps before each switch, to compare as often as
-possible. A job with fewer steps than the second number times one step, so that one start gives the eight pairs that an
-answer needs.
+"""Job lengths, in steps, below which fewer steps are timed between two switches of the change.
+
+In a job shorter than the first number, only ``_LEAST`` steps are timed, so that the change is compared as often as
+possible. In a job shorter than the second number, one step is timed. Then one start of the job gives the eight pairs
+that an answer needs.
 """
 _FIRST, _MORE, _MOST_FIRST = 7, 4, 30
 """Numbers of steps to wait after a change was switched on for the first time, until the times are steady.
 
-They are the number at first (six of them are timed), the number to add until the times are steady, and the largest
-number.
+* ``_FIRST`` is the number at first. The first step is not timed, so six are.
+* ``_MORE`` is the number to add as long as the times are not steady.
+* ``_MOST_FIRST`` is the largest number.
 """
 
 NO_TIME = "there was no time left for the other actions"
-"""Text for the user if a trial ended before it came to some of its changes."""
+"""Message to the user if the job ended before all changes were tested."""
 Times = Mapping[str, Sequence[float]]
 """Times of steps in microseconds, by the steps' name."""
 
 
 class Block(NamedTuple):
-    """The next steps of the job (such as training steps) to time, without switching the change in between.
+    """Instruction how to run the next steps of the job (such as training steps): with or without the change.
 
-    * ``on`` is True if the change is on in them.
-    * ``control`` is True if they only measure what the switching itself costs.
+    * ``on`` is True if the change is switched on in these steps.
+    * ``control`` is True if these steps only measure what the switching itself costs.
     * ``units`` is the number of steps, including the first one, which is not timed.
     """
 
@@ -104,11 +106,11 @@ class Pair(NamedTuple):
 
 
 def pair_of(before: Times, after: Times) -> Optional[Pair]:
-    """Compare the times of steps before and after a change. Return None if the two have no kind of step in common.
+    """Compare the times of steps without a change (``before``) and with it (``after``).
 
-    A kind is all steps with the same input sizes. Only kinds that occur on both sides are compared. The weight of a
-    kind is its number of steps on the side that has fewer of them. Steps of the kind ``OTHER`` have different sizes, so
-    they are left out.
+    Only steps with the same input sizes are compared: all steps with the same sizes are a kind. Returns None if no kind
+    occurs on both sides. The result is an average over the kinds. The weight of a kind is its number of steps on the
+    side that has fewer of them. Steps of the kind ``OTHER`` have different sizes, so they are left out.
     """
     kinds = [kind for kind in before if kind != OTHER and before[kind] and after.get(kind)]
     weights = {kind: min(len(before[kind]), len(after[kind])) for kind in kinds}
@@ -120,12 +122,12 @@ def pair_of(before: Times, after: Times) -> Optional[Pair]:
 
 
 class Comparison:
-    """Comparison of the times of a job's steps with a change, such as TF32, switched on and off.
+    """Measures what a change, such as TF32, gains in a running job, while the change is switched on and off.
 
     * ``next`` says which steps to measure next. ``add`` takes their times.
     * ``done`` is True if nothing more needs to be measured.
-    * ``pairs`` and ``control`` are the results so far: of the change, and of the switching itself.
-    * ``unlike`` is the number of pairs whose two sides had no kind of step in common.
+    * ``pairs`` has the results of the change so far, and ``control`` the results of the switching itself.
+    * ``unlike`` is the number of pairs whose two sides had no steps with the same input sizes.
 
     The constructor takes ``unit_us``, the usual time of a step in microseconds, and ``expected``, the number of steps
     of the whole job (0: unknown).
@@ -153,7 +155,7 @@ class Comparison:
         return Block(on, quad % 3 == 2, 1 + self._timed)
 
     def add(self, times: Times) -> None:
-        """Take the times of the steps that ``next`` asked for, after they have ended."""
+        """Take the measured times of the steps that ``next`` asked for."""
         if self._is_first:
             self._first += [us for kind in times.values() for us in kind] or [0.0]
             self._is_first = not settled(self._first) and len(self._first) < _MOST_FIRST
@@ -195,10 +197,10 @@ def _timed_steps(unit_us: float, expected: int) -> int:
 
 
 def widened(found: Interval, control: Sequence[float]) -> Interval:
-    """Widen a confidence interval by the effect of the switching itself, which ``control`` has measured.
+    """Widen a confidence interval by the effect that switching a change on and off has in itself.
 
-    That effect comes from the process and not from the change. The median m of the control values is added to each side
-    of the interval as √(side² + m²).
+    ``control`` has measured that effect. It comes from the process and not from the change. The median m of the control
+    values is added to each side of the interval as √(side² + m²).
     """
     off = sorted(control)[len(control) // 2] if control else 0.0
     low = found.value - math.hypot(found.value - found.low, off)

@@ -27,9 +27,9 @@ _OTHER_THREAD = b"External init callback must run in same thread as registerClie
 
 
 class Profile:
-    """One period in which PyTorch's profiler runs.
+    """Starts PyTorch's profiler for some steps of the job, stops it and writes the trace.
 
-    It records the thread that starts it, and all work on the GPU.
+    The profiler records the thread that starts it, and all work on the GPU.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,10 @@ class Profile:
         self.is_on = False
 
     def prepare(self) -> None:
-        """Warm up the profiler. What it records before ``start`` is thrown away."""
+        """Warm up the profiler, so that ``start`` takes little time.
+
+        What the profiler records before ``start`` is thrown away.
+        """
         if self._prepared:
             return
         device = "cuda" if ordinary.on_gpu() and torch.cuda.is_available() else None
@@ -59,7 +62,7 @@ class Profile:
         _add_metadata(_of_ranks())
 
     def step(self, number: int) -> None:
-        """Mark in the trace that one step of the job ends and that step ``number`` begins.
+        """Write a mark into the trace: one step of the job has ended, and step ``number`` begins.
 
         A ``number`` of 0 means that no further step follows.
         """
@@ -73,7 +76,7 @@ class Profile:
                 self._step = beginning  # Set only now, because an interrupt may have come before
 
     def stop(self, header: Dict[str, Any], path: Optional[str]) -> None:
-        """Stop the profiler and write the trace to ``path``. Without a path (None) the trace is thrown away.
+        """Stop the profiler and write the trace to ``path``. Without a path (None), throw the trace away.
 
         ``header`` holds facts that are added to the trace file.
         """
@@ -98,11 +101,12 @@ class Profile:
 
 @contextlib.contextmanager
 def _detached() -> Iterator[None]:
-    """Within this context the profiler detaches NVIDIA's CUPTI library from the process when it stops.
+    """Context in which the profiler, when it stops, detaches NVIDIA's CUPTI library from the process.
 
     While CUPTI is attached, each kernel launch takes the host up to twice as long: 6.2 µs become 11.8 µs on an H100.
     The profiler's library (Kineto) reads the environment variable ``TEARDOWN_CUPTI``. If the job has set it, the job's
-    value is kept. PyTorch itself allows detaching beside CUDA graphs from CUDA 12.6 on (torch/profiler/profiler.py).
+    value is kept. PyTorch itself allows detaching in jobs with CUDA graphs from CUDA 12.6 on
+    (torch/profiler/profiler.py).
     """
     if "TEARDOWN_CUPTI" in os.environ or not _detaches():
         yield
@@ -120,7 +124,7 @@ def _detaches() -> bool:
 
 
 def is_busy() -> bool:
-    """Return True if a profiler of the job is on, in any thread."""
+    """Return True if the job's own profiler is on, in any thread."""
     on = torch.autograd._profiler_enabled() or getattr(autograd_profiler, "_is_profiler_enabled", False)
     return bool(on or _State.executions_recorded)
 
@@ -189,7 +193,7 @@ def _watch_execution_traces(begins: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Within this context the profiler's library writes nothing to the job's standard error."""
+    """Context in which the profiler's library writes nothing to the job's standard error."""
     level = _kineto_level()
     before = level.value
     level.value = _SILENT
@@ -202,7 +206,7 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_line_of_other_thread() -> Iterator[None]:
-    """Within this context drop one warning that the profiler's library (Kineto) writes to standard error.
+    """Context that drops one warning which the profiler's library (Kineto) would write to standard error.
 
     Kineto writes it when it is first used in another thread than the one that loaded it. The log level does not
     suppress it. Other text that is written to standard error meanwhile is passed on.

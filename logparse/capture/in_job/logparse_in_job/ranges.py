@@ -13,7 +13,7 @@ from typing import Any, List, Set
 import torch
 
 _kept: List[Any] = []
-"""Handles of ranges that were separated from the profiler.
+"""Handles of ``record_function`` ranges that were separated from the profiler.
 
 They are kept here, because PyTorch would end a range once its handle is freed.
 """
@@ -28,10 +28,10 @@ def open_ranges() -> Set[int]:
 
 
 def cut_off(before: Set[int]) -> None:
-    """Separate from the profiler all open ``record_function`` ranges except the ids in ``before``.
+    """Separate the open ``record_function`` ranges from the profiler, so that they may end after it has stopped.
 
-    They get a new record that the profiler does not know. They still end when the job ends them, so that the job
-    notices no difference.
+    Ranges whose ids are in ``before`` are left alone. Each separated range gets a new record that the profiler does not
+    know. It still ends when the job ends it, so the job notices no difference.
     """
     for each in _ranges():
         if id(each) not in before and each.run_callbacks_on_exit:
@@ -44,8 +44,8 @@ def _ranges() -> List[Any]:
     """Return all ``record_function`` ranges of this process that have a record.
 
     Only objects that refer to the class of ranges are searched. A list of all objects would contain tuples that other
-    threads are still building. Python cannot finish a tuple to which another object refers, and raises SystemError in
-    the job's code.
+    threads are still building. If another object refers to such a tuple, Python cannot finish it and raises SystemError
+    in the job's code.
     """
     kind = torch.autograd.profiler.record_function
     found = gc.get_referrers(kind) if sys.version_info >= (3, 9) else gc.get_objects()  # 3.8: objects name no class

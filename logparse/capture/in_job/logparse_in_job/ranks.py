@@ -14,41 +14,42 @@ from typing import Any, Dict, List
 _LATE_S, _POLL_S = 30.0, 0.002
 _KEY = "logparse_try"
 _ALL = "all"
-"""Answer that all ranks have sent their message in time."""
+"""Value that says that all ranks have sent their message in time."""
 
 
 class LateError(Exception):
-    """Raised if a rank did not send its message in time. The text names the rank."""
+    """Raised if a rank (a process of a distributed job) did not send its message in time. The text names the rank."""
 
 
 class Alone:
-    """A job that consists of a single process."""
+    """The ranks of a job that has only one process, so messages need not be sent."""
 
     rank, count = 0, 1
     hindrance = ""
-    """The reason why no change can be tried in this process, or an empty text."""
+    """Reason why no change can be tried in this process. Here it is always an empty text."""
 
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
-        """Send the message ``said`` to all ranks, and return the messages of all ranks, beginning with rank 0."""
+        """Return a list that holds only this process's own message, because there is no other rank."""
         return [said]
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Return True if the ranks begin to try changes now, after ``units`` steps of the job.
+        """Return ``ready``, because a single process can begin to try changes at once.
 
-        ``ready`` is True if rank 0 is ready to begin. Rank 0 announces the beginning ``ahead`` steps in advance.
+        In a job of several ranks, ``units`` is the number of steps so far, and rank 0 announces the beginning ``ahead``
+        steps in advance.
         """
         return ready
 
 
 class Strangers(Alone):
-    """A rank that cannot exchange messages with the other ranks, so nothing can be tried. ``why`` is the reason."""
+    """The ranks of a job that cannot exchange messages, so no change can be tried. ``why`` is the reason."""
 
     def __init__(self, why: str) -> None:
         self.hindrance = why
 
 
 class Ranks(Alone):
-    """A rank that exchanges messages with the other ranks through the key-value store of ``torch.distributed``.
+    """Exchanges messages between the ranks of a job, through the key-value store of ``torch.distributed``.
 
     ``store`` has the methods ``set``, ``get``, ``check`` and ``compare_set``.
     """
@@ -63,8 +64,8 @@ class Ranks(Alone):
         """Send the message ``said`` to all ranks, and return the messages of all ranks, beginning with rank 0.
 
         Raises LateError in every rank if one message is missing after ``_LATE_S`` seconds. The first rank that has all
-        messages, or has waited so long, decides for all ranks. So it cannot happen that some ranks go on and others do
-        not.
+        messages, or has waited for so long, decides for all ranks. So it cannot happen that some ranks go on and others
+        do not.
         """
         self._number += 1
         self._store.set(f"{_KEY}_{self._number}_{self.rank}", json.dumps(said))

@@ -19,7 +19,7 @@ _EVERY_S = 5.0
 
 
 class Record:
-    """Writer of the file ``units_PID.json`` of this process, and of the names of its traces.
+    """Writes the file ``units_PID.json`` of this process, and chooses the names of its traces.
 
     ``alone`` is True if nothing is traced and the steps are only timed. ``notes`` are the remarks for the user.
     """
@@ -37,7 +37,7 @@ class Record:
         return os.path.join(self._folder, f"trace_{os.getpid()}_{window}.json.gz")
 
     def capture_path(self, graph: str) -> str:
-        """Return the path for the trace of a CUDA graph's capture, and make its folder."""
+        """Return the path of the trace file for the capture of a CUDA graph. The folder is made if it is missing."""
         folder = os.path.join(self._folder, "capture_traces")
         os.makedirs(folder, exist_ok=True)
         return os.path.join(folder, f"trace_{os.getpid()}_g{graph}.json.gz")
@@ -47,10 +47,11 @@ class Record:
         return time.monotonic() - self._written_s > _EVERY_S
 
     def write(self, sort: Optional[str], series: Optional[Series], tracing: str, windows: int) -> None:
-        """Write the file ``units_PID.json`` again, with the present counts and times. Raises OSError if it fails.
+        """Write the file ``units_PID.json`` again, with the present counts and times. Raises OSError if that fails.
 
-        * ``sort`` says how the steps were recognised (``optimizer``, ``request`` …), or ``time`` for traces of fixed
-          periods.
+        * ``sort`` says how the steps were recognised (``optimizer``, ``request`` …), or is ``time`` if fixed periods
+          are
+          traced.
         * ``series`` holds the counts and times of the steps.
         * ``tracing`` says whether the times were steady before the traces.
         * ``windows`` is the number of traces.
@@ -72,9 +73,9 @@ class Record:
 
 
 def write_whole(path: str, found: Dict[str, Any]) -> None:
-    """Write ``found`` as a JSON file. Another process sees the old file or the whole new file, never a part.
+    """Write ``found`` as a JSON file, so that another process sees the old file or the whole new file, never a part.
 
-    Raises OSError if it fails.
+    Raises OSError if that fails.
     """
     with open(path + ".part", "w", encoding="utf-8") as file:
         file.write(json.dumps(found))  # ``json.dump`` would leave cycles for the job's garbage collector

@@ -54,7 +54,7 @@ _SEED = 20_54
 
 
 class Call(NamedTuple):
-    """A call of the job's model that can be repeated.
+    """Record of one call of the job's model, with which the call can be repeated.
 
     It holds a copy of the input, made before the job used it, and the modes in which the call ran (gradients, inference
     mode, autocast).
@@ -69,10 +69,10 @@ class Call(NamedTuple):
 
 
 class Same(NamedTuple):
-    """How much a change alters the result of a call, and how much is allowed.
+    """Result of a check: how much a change of the job alters the result of a call, and how much is allowed.
 
-    Both are relative: 1e-3 means that the result differs by 0.1 %. ``how`` says what was compared: the output, the
-    gradients, or both.
+    Both numbers are relative: 1e-3 means that the result differs by 0.1 %. ``how`` says what was compared: the output,
+    the gradients, or both.
     """
 
     deviation: float
@@ -90,18 +90,21 @@ class Same(NamedTuple):
 
 
 class IncomparableError(Exception):
-    """Raised if repeats without the change already return no numbers, other sizes, or numbers that are not finite."""
+    """Raised if results cannot be compared, because even repeats of the unchanged call differ too much.
+
+    They return no numbers, numbers that are not finite, or outputs of other sizes.
+    """
 
 
 class NotRestoredError(Exception):
-    """Raised if the result is not the same as before after a change was switched off again.
+    """Raised if the model's result is still different after a change was switched off again.
 
     It is raised only in a job whose results repeat bit for bit.
     """
 
 
 def call_of(module: Any, args: Any, kwargs: Any) -> Call:
-    """Return a record of the job's present call of its model, with a copy of the input, to repeat the call later."""
+    """Copy the input of the call that the job makes now, so that the call can be repeated later."""
     types = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
     autocast = tuple((x, torch.get_autocast_dtype(x)) for x in types if torch.is_autocast_enabled(x))
     inference = torch.is_inference_mode_enabled()
@@ -137,12 +140,15 @@ def _copied(value: Any) -> Any:
 
 
 def alone(part: Callable[[], T]) -> List[T]:
-    """Run ``part`` in a job that has only this process. The result is a list, as from a job with several ranks."""
+    """Call ``part`` and return a list with its result. Used in a job with one process.
+
+    In a job with several ranks, the list has one result for each rank.
+    """
     return [part()]
 
 
 class Comparison:
-    """Compares the results of one call of the model with a change and without it.
+    """Compares the result of one call of the model with a change (such as TF32) and without it.
 
     ``in_all`` is a function that runs a part of the comparison in all ranks (processes of the job) and returns their
     results. If the part fails in one rank, it raises an error in every rank. So all ranks repeat the call equally
@@ -193,13 +199,18 @@ class Comparison:
         return Same(max(x.deviation for x in telling), max(x.allowed for x in telling), how)
 
     def _own(self, part: Callable[[], T]) -> T:
-        """Run ``part`` in all ranks (processes of the job), and return the result of this rank."""
+        """Run ``part`` in all ranks (processes of the job), and return only the result of this rank."""
         found: List[T] = []
         self._in_all(lambda: found.append(part()))
         return found[0]
 
     def _without(self) -> Tuple[_Result, List[float], List[float]]:
-        """Return the result without the change, and two differences from it: of a repeat, and of rounding alone."""
+        """Call the model three times without the change. Return the first result, and how much the others differ from
+        it.
+
+        The first difference is between two equal calls. The second one is with random rounding errors in every layer.
+        Both show how much a correct change may alter the result.
+        """
         plain = self._run()
         repeated = plain.deviations(self._run())
         rounded = plain.deviations(self._run(_Rounding(self._roundoff)))
@@ -236,15 +247,15 @@ _MEASURES = ("output", "gradients")
 
 
 class _Result(NamedTuple):
-    """The numbers that a call returned, and the norm of the gradient of each parameter."""
+    """Result of one call of the model: the numbers that it returned, and the norm of each parameter's gradient."""
 
     output: List[Any]
     norms: List[float]
 
     def deviations(self, other: _Result) -> List[float]:
-        """Return how much ``other`` differs from this result: its output, and its gradients if there are any.
+        """Return how much ``other`` differs from this result: in the output, and in the gradients if there are any.
 
-        Both are relative to this result. They are infinite if sizes differ or a number is not finite.
+        Each number is relative to this result: 0.01 is 1 %. It is infinite if sizes differ or a number is not finite.
         """
         if [x.shape for x in self.output] != [x.shape for x in other.output] or not self.output:
             return [math.inf, math.inf]
@@ -269,7 +280,7 @@ def _ratio(off: float, of: float) -> float:
 
 
 def _norms(total: Any, parameters: List[Any]) -> List[float]:
-    """Return the norm of the gradient of ``total`` for each parameter.
+    """Return, for each parameter, the norm of the gradient of ``total``.
 
     Returns an empty list if the job uses checkpoints (``use_reentrant=True``) that forbid ``torch.autograd.grad``.
     """
@@ -283,10 +294,10 @@ def _norms(total: Any, parameters: List[Any]) -> List[float]:
 
 
 class _Rounding:
-    """Disturbs the output of each layer at random by as much as rounding may.
+    """Adds random errors to the output of each layer, as large as rounding errors may be.
 
-    A layer is here a module that calls no other module during its call. It may have child modules all the same: a
-    scripted model calls them elsewhere, and a model may use only their parameters.
+    A layer is here a module that calls no other module during its call. It may still have child modules. For example, a
+    scripted model calls its children elsewhere, and some models use only the parameters of a child.
     """
 
     def __init__(self, roundoff: float) -> None:
@@ -295,7 +306,7 @@ class _Rounding:
         self._under_way: List[Any] = []  # [module, whether it has called no other one]
 
     def hooks(self) -> Iterator[Any]:
-        """Install the hooks that disturb the outputs. Yield their handles, which can remove them."""
+        """Install the hooks that add the errors. Yield the hooks' handles, so that the caller can remove the hooks."""
         yield torch.nn.modules.module.register_module_forward_pre_hook(self._begins)
         yield torch.nn.modules.module.register_module_forward_hook(self._ends)
 
@@ -335,7 +346,7 @@ class _Rounding:
 
 
 def _inputs(module: Any, weight: Any) -> int:
-    """Return how many products a layer with this weight adds up for each of its outputs.
+    """Return how many products a layer adds up for each of its outputs. ``weight`` is the layer's weight.
 
     A weight with three dimensions holds several matrices, for example one for each expert, unless it belongs to a
     convolution.
@@ -385,7 +396,7 @@ def _random_sum(output: List[Any]) -> Any:
 
 
 class _Items:
-    """Copy of the items of a list, dict or set, which ``restore`` puts back. Nothing is kept of other objects."""
+    """Copy of the items of a list, dict or set, which ``restore`` puts back. For any other object it does nothing."""
 
     def __init__(self, container: Any) -> None:
         self._container = container if type(container) in (list, dict, OrderedDict, set) else None

@@ -10,15 +10,15 @@ import math
 from typing import Sequence  # Python 3.8 has no subscript of collections.abc.Sequence
 
 _LEAST_REST = 3
-"""Smallest number of batches that may remain after the warm-up, because a standard error needs some values.
+"""Smallest number of batches of times that must remain after the warm-up, because a standard error needs some values.
 
 At least twice as many times are needed for a decision.
 """
 _BATCHES = 40
-"""Smallest number of batches into which the times are divided, if a batch has more than one time.
+"""Number of batches into which the times are divided, if there are enough times. A batch has one or more times.
 
-Fewer batches would find a smaller drift, but more steady series would be rejected: with 25 batches 5 % of them would
-be, however long they are.
+With fewer batches a smaller drift would be found, but more steady series would be rejected: with 25 batches 5 % of them
+would be, however long they are.
 """
 
 
@@ -80,7 +80,7 @@ def settled(times: Sequence[float]) -> bool:
 
 
 def _doubled_ranks(times: Sequence[float]) -> list[int]:
-    """Return twice the rank of each time, counted from the middle of the sorted list.
+    """Return twice the rank of each time in the sorted list, where rank 0 is the middle of the list.
 
     Equal times share their mean rank. The ranks are doubled so that they are whole numbers and sums are exact.
     """

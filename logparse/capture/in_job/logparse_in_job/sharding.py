@@ -27,18 +27,15 @@ import torch
 
 _FSDP1, _FSDP2 = "FullyShardedDataParallel", "FSDPModule"
 _PROGRESS = ("_training_state", "iter_forward_root", "post_forward_order", "_post_forward_indices")
-"""Attributes of FSDP2's objects that a forward pass changes. Each object has some of them."""
+"""Attributes of FSDP2's objects that change during a forward pass. Each object has some of them."""
 
 
 class UnknownShardingError(Exception):
-    """Raised if the distribution of a module's parameters cannot be restored in this version of PyTorch."""
+    """Raised if logparse cannot restore how FSDP distributes a module's parameters in this version of PyTorch."""
 
 
 def is_sharded(module: Any) -> bool:
-    """Return True if FSDP distributes the parameters of this module, or of a module in it, over the ranks.
-
-    FSDP has hooks of its own that must run after each backward pass.
-    """
+    """Return True if FSDP distributes the parameters of this module, or of a module in it, over the ranks."""
     return any(_is(x, _FSDP1, _FSDP2) for x in module.modules())
 
 
@@ -50,9 +47,9 @@ def _is(module: Any, *names: str) -> bool:
 def kept(module: Any) -> Iterator[None]:
     """Context that restores, at its end, how FSDP has distributed a module's parameters over the ranks.
 
-    This includes all modules in the module. If parameters were gathered before and are distributed now, they are
-    gathered again, and all ranks must take part. Raises UnknownShardingError at the beginning if this version of
-    PyTorch does not allow it.
+    All modules in the module are restored, too. If parameters were gathered before and are distributed at the end, they
+    are gathered again, and all ranks must take part in this. Raises UnknownShardingError at the beginning if it is not
+    possible in this version of PyTorch.
     """
     back: List[Callable[[], None]] = []
     for one in module.modules():
@@ -68,9 +65,9 @@ def kept(module: Any) -> Iterator[None]:
 
 
 def _back_to_fsdp2(module: Any) -> Callable[[], None]:
-    """Remember how the parameters of one FSDP2 module are distributed, and return a function that restores it.
+    """Note how the parameters of one FSDP2 module are distributed now. Return a function that restores this state.
 
-    Other modules in the module are left alone.
+    Modules within the module are not restored.
     """
     state = module._get_fsdp_state()
     groups = vars(state).get("_fsdp_param_groups")
@@ -102,7 +99,7 @@ def _copy(value: Any) -> Any:
 
 
 def _own_parameters(module: Any) -> List[int]:
-    """Return the ids of a module's parameter objects, including its children's.
+    """Return the ids of the parameter objects of a module and of its children.
 
     Children that FSDP2 manages separately are left out. FSDP2 replaces the parameter objects when it gathers or
     distributes them, so the ids tell which state the module is in.

@@ -44,10 +44,10 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Inte
 
 
 def _rank(count: int, confidence: float) -> int:
-    """Return which averages, counted from each end of their sorted list, are the ends of the confidence interval.
+    """Return which of the sorted averages are the ends of the confidence interval, counted from each end of the list.
 
-    1 means the smallest and the largest average. The averages are the means of all pairs of ``count`` values (see
-    ``interval``, where this number is k). Returns 0 if there are too few values for this confidence.
+    For example, 1 means the smallest and the largest average. The averages are the means of all pairs of ``count``
+    values (see ``interval``, where this number is k). Returns 0 if there are too few values for this confidence.
     """
     ways = _ways(count)
     most = (1 - confidence) / 2 * 2.0**count

@@ -10,7 +10,7 @@ _MOST_TENSORS, _DEEPEST, _MOST_TEXTS = 2, 3, 1000
 _KNOWN = (torch.Tensor, torch.nn.Parameter)
 _modes = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
 _texts: Dict[Tuple[torch.dtype, torch.Size], str] = {}
-"""Texts that were made before, by type and shape of the tensor. Making a text again costs several µs per call."""
+"""Cache of the texts for tensors, by type and shape of the tensor. Making a text again costs several µs per call."""
 
 
 def sizes(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> str:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def watch() -> None:
-    """Arrange that the files named in ``LOGPARSE_WITH_TORCH`` are run once torch is imported, if there are any."""
+    """Arrange that the files named in ``LOGPARSE_WITH_TORCH`` are run as soon as torch is imported.
+
+    Nothing is done if the variable is empty or missing.
+    """
     if os.environ.get("LOGPARSE_WITH_TORCH"):
         when_executed({"torch": run_files})
 
@@ -26,7 +29,7 @@ def run_files(torch: Any) -> None:
     """Run each file named in ``LOGPARSE_WITH_TORCH`` as a module named ``__logparse__``.
 
     If a file raises an error, the error is printed to standard error, and the job goes on. The module is added to
-    ``sys.modules``, because Dynamo imports the module of a function that it compiles by its name.
+    ``sys.modules``, because Dynamo, when it compiles a function, imports the function's module by its name.
     """
     for path in filter(None, os.environ.get("LOGPARSE_WITH_TORCH", "").split(os.pathsep)):
         try:

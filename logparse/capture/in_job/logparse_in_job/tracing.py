@@ -57,7 +57,7 @@ class OpenWindow:
             self.profile.step(1)
 
     def unit_ended(self, name: str) -> bool:
-        """Note that a step with this name has ended. Return True if the profiler has recorded it.
+        """Take note that a step with this name has ended. Return True if the profiler has recorded the step.
 
         The first ``warm_up`` steps are not recorded.
         """
@@ -78,7 +78,7 @@ class OpenWindow:
         return len(self.kinds) >= self.plan.units or bool(self.kinds and time.monotonic() - self._began_s > _LONGEST_S)
 
     def end(self, graphs: Graphs, path: Optional[str]) -> None:
-        """Stop the profiler and write its trace to ``path``. Without a path (None) the trace is thrown away.
+        """Stop the profiler and write its trace to ``path``. Without a path (None), throw the trace away.
 
         Raises OSError if the trace cannot be written.
         """
@@ -128,10 +128,10 @@ class Tracing:
 
     @property
     def leaves_times_alone(self) -> bool:
-        """True if steps can be timed now, because the profiler does not slow the job.
+        """True if the steps can be timed now, because the profiler does not slow the job.
 
-        They are not timed while the profiler runs. They are also not timed any more after the first regular trace,
-        because the profiler slows the job from then on.
+        It is False while the profiler runs. It is also False after the first regular trace, because the profiler slows
+        the job from then on.
         """
         return self.window is None and not (self._by_time or (self._traced and self._windows.done))
 
@@ -159,7 +159,7 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------------ one call
 
     def begin_call(self, sort: str) -> Optional[OpenWindow]:
-        """Start the profiler for the call that begins now, if a trace is due. Returns None if it is not.
+        """Start the profiler for the call that begins now, if it is time for another trace. Otherwise return None.
 
         This is used if several threads do steps. ``sort`` says what kind of call it is, for example ``request``.
         """
@@ -177,7 +177,7 @@ class Tracing:
         return window
 
     def end_call(self, window: OpenWindow, name: str) -> None:
-        """Stop the profiler after the call that it has traced alone. ``name`` is the name of the call's step."""
+        """Stop the profiler after the single call that it has traced. ``name`` is the name of the call's step."""
         window.unit_ended(name)
         self._series[window.sort].kind(name).traced += 1
         self._finish(write=True)
@@ -185,7 +185,7 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------- between units
 
     def unit_ended(self, sort: str, name: str) -> None:
-        """Start, continue or stop the profiler after a step of the job, as is due.
+        """After a step of the job: start the profiler, let it go on or stop it, whichever it is time for.
 
         ``sort`` says how the step was recognised, for example ``optimizer``. ``name`` is its name (the input sizes).
         """
@@ -295,17 +295,18 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------ windows of time
 
     def wants_time(self) -> bool:
-        """Return True if fixed periods of time are to be traced.
+        """Return True if fixed periods of time must be traced instead of steps.
 
-        The user has asked for them, or logparse has found no step in the job.
+        The reason is that the user has asked for them, or that logparse has found no step in the job.
         """
         return bool(self._seconds) or not self._series
 
     def begin_time(self, inside: bool) -> bool:
         """Start the profiler for a fixed period of time, in the main thread.
 
-        Returns False if it cannot be started at this moment. ``inside`` is True within a call of the job's model. Then
-        the profiler is not started unless the user asked for periods of time, because that call will be a step.
+        Returns False if it cannot be started at this moment. ``inside`` is True during a call of the job's model. Then
+        the profiler is started only if the user asked for periods of time. Otherwise the call is a step, and steps are
+        traced differently.
         """
         waits = (inside and not self._seconds) or self.window is not None or self.graphs.is_tracing or is_busy()
         if waits or not self._is_moment():

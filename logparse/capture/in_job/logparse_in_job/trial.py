@@ -55,17 +55,17 @@ from .switches.base import Job, RefusedError, Switch
 from .units import Series
 
 _MOST_CALLS, _MOST_WAITS = 4, 5
-"""Largest number of models whose calls are repeated, and largest number of steps to wait for such a call."""
+"""Largest number of models whose result is checked, and largest number of steps to wait until they are called."""
 _MOST_AGAIN = 8
 """How often in a row a measurement may be interrupted because the job saves or copies its models."""
 _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
-"""How many steps in advance rank 0 announces the step at which all ranks begin a trial.
+"""How many steps in advance rank 0 announces the step at which all ranks begin to try changes.
 
-It is ``_AHEAD``, plus the number of steps that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more. It is the
-same in ``windows.py``.
+It is ``_AHEAD``, plus the number of steps that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more. The values
+are the same in ``windows.py``.
 """
 _SHARE_BEFORE = 5
-"""A trial begins at the latest after a fifth of the job's steps, but not before ``_LEAST_BEFORE`` steps."""
+"""Changes are first tried after a fifth of the job's steps at the latest, but not before ``_LEAST_BEFORE`` steps."""
 _LEAST_BEFORE = 3
 
 
@@ -106,7 +106,7 @@ class Tried:
 
 
 class Trial:
-    """Tries the requested changes, such as TF32, in this process, one after the other.
+    """Tries the requested changes, such as TF32, in the running job, one after the other.
 
     Each change is switched on and off between steps of the job, and the steps are timed. The observer, which counts the
     steps, calls these methods:
@@ -152,7 +152,7 @@ class Trial:
     # ------------------------------------------------------------------------------------------- what the job uses
 
     def called(self, module: Any, args: Any, kwargs: Any) -> None:
-        """Note that the job calls a model. If an example call is needed, a copy of its input is kept."""
+        """Take note that the job calls a model, and copy its input if the call is to be repeated later."""
         if self.over or not any(True for _ in module.parameters()):
             return
         _remember(self._models, module)
@@ -168,15 +168,17 @@ class Trial:
             self._calls[id(module)] = call._replace(grad=False) if is_sharded(inner) else call
 
     def stepped(self, optimizer: Any) -> None:
-        """Note that an optimizer of the job has made a step."""
+        """Take note that an optimizer of the job has made a step."""
         if not self.over and _remember(self._optimizers, optimizer) and self._on:
             self._job.optimizers.append(optimizer)
 
     def failed(self, error: Optional[BaseException]) -> None:
-        """Switch the change off before the job handles an exception from a call of its model.
+        """Switch the change off after a call of the model raised an exception, before the job handles the exception.
 
-        Nothing is done if an exception of the same type also occurred without the change, because then it is not the
-        change's fault. Nothing is done either for the exception by which PyTorch's checkpoints end a call.
+        Nothing is done in two cases:
+
+        * An exception of the same type also occurred without the change, so the change is not the cause.
+        * It is the exception by which PyTorch's checkpoints end a call.
         """
         now = self._now
         if not self._on and isinstance(error, Exception):
@@ -190,9 +192,11 @@ class Trial:
     def saved(self, of: Any = None) -> None:
         """Switch the change off before the job saves, copies or loads the state of its models.
 
-        ``of`` is the model or optimizer, or the object to be saved. None means the whole process (a fork). Nothing is
-        done for a module that shares no parameters with the job's models. Nothing is done for a storage either, because
-        ``pickle`` saves it as a part of another object.
+        ``of`` is the model, the optimizer or the object to be saved. None means the whole process (a fork). Nothing is
+        done in two cases:
+
+        * ``of`` is a module that shares no parameters with the job's models.
+        * ``of`` is a tensor's storage, because ``pickle`` saves it as a part of another object.
         """
         if not self._on or self._switch is None or isinstance(of, (torch.UntypedStorage, torch.TypedStorage)):
             return
@@ -236,7 +240,8 @@ class Trial:
         return self._ranks.begins_at(series.count, ready, ahead)
 
     def between(self, sort: str, series: Series, times: Mapping[str, Sequence[float]]) -> None:
-        """Go on with trying changes, between two steps of the job: for example, switch the present change on or off.
+        """Do the next thing of the trial, between two steps of the job: for example, switch the present change on or
+        off.
 
         ``times`` holds the times of the steps since the last call (µs), by the steps' names. The GPU is idle. All ranks
         (processes of the job) call this after the same step. They exchange messages and decide by the times of rank 0,
@@ -268,7 +273,7 @@ class Trial:
     def _disturbed(self) -> List[str]:
         """Return why the change cannot be measured, if the job itself has changed the same setting meanwhile.
 
-        The result is ``["refused", reason]``, or an empty list.
+        The result is ``["refused", reason]``, or an empty list if the job has not changed the setting.
         """
         why = self._switch.disturbed() if self._switch is not None and self._on else ""
         return ["refused", why] if why else []
@@ -369,7 +374,7 @@ class Trial:
 
     @contextlib.contextmanager
     def _problems(self) -> Iterator[None]:
-        """Context that notes the reason if a change cannot be switched on in this rank, instead of raising an error.
+        """Context in which errors are not raised but recorded as the reason why the change cannot be switched on.
 
         The other ranks get the reason after the next step.
         """
@@ -385,7 +390,7 @@ class Trial:
     def _compared(self, switch: Switch) -> Same:
         """Check for each recorded call that the change does not alter its result. Return the worst comparison.
 
-        A comparison that fails is worse than any other. Otherwise the one with the largest difference is the worst.
+        The worst one is a comparison that fails, or otherwise the comparison with the largest difference.
         """
         found: List[Same] = []
         for call in self._calls.values():
@@ -396,7 +401,7 @@ class Trial:
     def _in_all(self, part: Callable[[], Any]) -> List[Any]:
         """Run ``part`` in all ranks (processes of the job), and return the list of their results.
 
-        Raises RefusedError in every rank if ``part`` fails in one. Raises LateError if a rank takes too long.
+        Raises RefusedError in every rank if ``part`` fails in one rank. Raises LateError if a rank takes too long.
         """
         assert self._ranks is not None
         found, why, over, failed = None, "", "", False
@@ -475,7 +480,7 @@ class Trial:
     def _off(self) -> bool:
         """Switch off the change that is being tried. Return True if no change is on any more.
 
-        If it cannot be switched off, no other change is tried.
+        If that fails, no other change is tried.
         """
         if not self._on or self._switch is None:
             return True
@@ -563,7 +568,7 @@ def _remember(known: Dict[int, Any], x: Any) -> bool:
 
 
 class _DiffersError(RefusedError):
-    """Raised if a change alters the result of a call."""
+    """Raised if a change alters the result of a call of the model."""
 
 
 class _FailedError(RefusedError, RuntimeError):

@@ -41,9 +41,9 @@ def _rank() -> tuple[int, int]:
 def on_one_core(turn: int) -> dict[int, set[int]]:
     """Move this thread, and the threads that run backward passes, to one CPU core.
 
-    Each turn uses another core, and different ranks use cores that are far apart. The backward threads stay limited to
-    the core until ``on_all_cores`` is called with the result: the previous cores of each of them. This thread is only
-    moved and may leave the core again, because threads that it starts would inherit the limit.
+    Each turn uses another core, and different ranks use cores that are far apart. Returns the previous cores of each
+    backward thread. The backward threads stay on the core until ``on_all_cores`` is called with this result. This
+    thread is only moved and may leave the core again, because threads that it starts would inherit the limit.
     """
     held: dict[int, set[int]] = {}
     with contextlib.suppress(AttributeError, OSError):  # not on Linux
@@ -92,7 +92,7 @@ class Turns:
         return not self.free and self.left <= 0
 
     def wait(self, kinds: dict[str, list[float]]) -> None:
-        """Write the times of the steps in this turn, and wait until the next turn begins.
+        """Write down how long the steps of this turn took, and wait until this job's next turn begins.
 
         ``kinds`` holds the times (µs) by the steps' names.
         """

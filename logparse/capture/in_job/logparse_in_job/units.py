@@ -39,7 +39,7 @@ OTHER = "other"
 """Name under which steps are counted if there are too many different names. They have different input sizes."""
 _ACCUMULATED = 64
 _RARE = 0.05
-"""If a name has a smaller fraction of all steps than this, its steps need not be traced."""
+"""Steps of one name need not be traced if they are a smaller fraction of all steps than this."""
 _LEAST_SETTLED, _ENOUGH_UNITS, _ENOUGH_S = 10, 20, 2.0
 _MOST_UNITS, _MOST_S = 200, 30.0
 
@@ -66,7 +66,7 @@ class Kind:
 class Series:
     """All steps of a job (such as training steps) that were recognised in the same way, for example by an optimizer.
 
-    They are in the order in which they ended.
+    The steps are in the order in which they ended.
     """
 
     def __init__(self) -> None:
@@ -104,14 +104,14 @@ class Series:
         return statistics.median(us for _, us in self.times) if self.times else None
 
     def ready(self) -> str:
-        """Return ``settled`` if the warm-up is over, so that tracing can begin. Return an empty text if it must wait.
+        """Return ``settled`` if the warm-up is over, so that tracing can begin. Return an empty text if it is not over.
 
         If the times never get steady, tracing begins all the same after ``_MOST_UNITS`` steps or ``_MOST_S`` seconds.
         Then the result is the reason, such as ``not settled after 200 units, 12.5 s``.
 
-        The function ``settled`` decides. It gets each time divided by the median of the steps with the same input
-        sizes. It is asked once there are ``_ENOUGH_UNITS`` steps, or ``_LEAST_SETTLED`` steps and ``_ENOUGH_S``
-        seconds.
+        The function ``settled`` decides. Its input is each time divided by the median time of the steps with the same
+        input sizes. It is called only once there are ``_ENOUGH_UNITS`` steps, or ``_LEAST_SETTLED`` steps and
+        ``_ENOUGH_S`` seconds.
         """
         seconds = time.monotonic() - self.since_s
         if self.count < _LEAST_SETTLED or (self.count < _ENOUGH_UNITS and seconds < _ENOUGH_S):
@@ -130,7 +130,7 @@ class Series:
 
 
 def unit_of(series: Mapping[str, Series]) -> Optional[str]:
-    """Return the way in which the job's steps are recognised, such as ``optimizer``. Return None if none was seen yet.
+    """Return the way in which the job's steps are recognised, such as ``optimizer``, or None if no step was seen yet.
 
     ``series`` holds everything that the job repeats, by the way in which it is recognised.
     """
@@ -149,21 +149,21 @@ def unit_of(series: Mapping[str, Series]) -> Optional[str]:
 
 
 def _least_calls(series: Mapping[str, Series]) -> int:
-    """Return how many model calls with gradients are needed before each of them is taken for a step.
+    """Return how many model calls with gradients must be seen before each call is taken for a step of the job.
 
-    Usually an optimizer's step ends a step of the job. Calls are taken only if the optimizer steps very rarely or
-    never.
+    Usually an optimizer's step ends a step of the job. Calls are taken for steps only if the optimizer steps very
+    rarely or never.
     """
     steps = series["optimizer"].count if "optimizer" in series else 0
     return max(LEAST, _ACCUMULATED * steps)
 
 
 class Leader:
-    """Chooses, if a job has several optimizers (or models), the one whose steps (or calls) end the job's steps.
+    """Chooses which optimizer or model marks the end of the job's steps, if the job has several of them.
 
-    It is the first one that is used. Another one is chosen once it was used ``_SUCCESSION`` times while the first was
-    not, because the job has then gone on to a second phase. So the choice stays the same in a job that trains a
-    discriminator five times per step of the generator, and in a job with one optimizer per parameter.
+    The first one that is used is chosen. If another one is then used ``_SUCCESSION`` times while the first one is not,
+    the other one is chosen, because the job has gone on to a second phase. In a job that trains a discriminator five
+    times per step of the generator, and in a job with one optimizer per parameter, the choice stays the same.
     """
 
     _SUCCESSION = 10
@@ -174,10 +174,14 @@ class Leader:
         self.changes = 0
 
     def comes(self, key: int) -> int:
-        """Note that an optimizer has made a step (or a model was called). Return how many steps of the job end with it.
+        """Take note that an optimizer has made a step (or a model was called).
 
-        It is 1 for the chosen one and 0 for others. When another one is chosen, it is the number of times that this one
-        was used so far. ``key`` identifies the optimizer or model.
+        Returns how many steps of the job end with it:
+
+        * For the chosen optimizer or model the result is 1, for others 0.
+        * When another one becomes the chosen one, the result is the number of times that it was used so far.
+
+        ``key`` identifies the optimizer or model.
         """
         if self._leader is None:
             self._leader = key

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class Finder:
     """Entry of ``sys.meta_path`` that finds no module itself, but calls a function after a module was imported.
 
-    ``then`` maps the name of a module to that function, which gets the module. The module is found by the other
-    finders. The method ``exec_module`` of their loader is replaced for one use, on the loader object only, so the
-    loader keeps its type.
+    ``then`` maps the name of a module to that function, which gets the module. The other finders find the module. For
+    one import, the method ``exec_module`` of the module's loader is replaced on the loader object, so the loader keeps
+    its type.
     """
 
     def __init__(self, then: Dict[str, Callable[[Any], None]]) -> None:
@@ -70,7 +70,7 @@ class Finder:
 
 
 def when_executed(then: Dict[str, Callable[[Any], None]]) -> None:
-    """Call ``then[name](module)`` for each module: at once if it is already imported, otherwise when it is."""
+    """Call ``then[name](module)`` for each module as soon as it is imported, or at once if it already is."""
     waiting = dict(then)
     for name in then:
         module = sys.modules.get(name)

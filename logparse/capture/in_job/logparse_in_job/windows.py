@@ -34,7 +34,7 @@ The gaps are primes, so that they do not coincide with periods of the job.
 _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
 """How many steps in advance rank 0 announces the step at which all ranks start the profiler.
 
-It is ``_AHEAD``, plus the number of steps that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more.
+The number is ``_AHEAD``, plus the number of steps that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more.
 """
 _MOST_GIVEN_UP = 20
 _ANNOUNCED = "logparse_trace_at"
@@ -42,7 +42,7 @@ BY_TIME = "by time"
 
 
 class Window(NamedTuple):
-    """Plan for one period in which the profiler runs.
+    """Plan for one trace: how many steps the profiler skips and how many it records.
 
     * ``number`` is the number of the trace. 0 is a provisional trace, which is deleted once there is a better one.
     * ``warm_up`` is the number of steps that are skipped first.
@@ -55,9 +55,9 @@ class Window(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """The rank of this process, and the key-value store through which the ranks of its job agree.
+    """The rank of this process, and the key-value store through which the job's ranks agree when to start the profiler.
 
-    ``store`` has the methods ``set``, ``get`` and ``check``. It has no value (None) if the process is alone.
+    ``store`` has the methods ``set``, ``get`` and ``check``. A job with only one process has no store (None).
     """
 
     store: Optional[Any] = None
@@ -67,8 +67,8 @@ class Ranks(NamedTuple):
 class Windows:
     """Decides when the profiler is started in this process.
 
-    ``units`` is the number of steps of the job (such as training steps) that it records each time (0: none).
-    ``expected`` is the number of steps that the job will do (0: unknown).
+    ``units`` is the number of steps (such as training steps) in each trace (0: nothing is traced). ``expected`` is the
+    number of steps that the job will do (0: unknown).
     """
 
     def __init__(self, units: int, expected: int = 0) -> None:
@@ -88,7 +88,7 @@ class Windows:
         self.done = MOST
 
     def next(self, series: Series, ranks: Ranks, one_call: bool = False) -> Optional[Window]:
-        """Return what to trace if the profiler is to be started now. Return None if it is not.
+        """Return what to trace now. Return None if the profiler must not be started now.
 
         ``series`` holds the steps that the job has done so far. If ``one_call`` is True, a single call is traced.
         """
@@ -107,9 +107,9 @@ class Windows:
         self.begin_at = series.count + 1 + _GAPS[self.done - 1]
 
     def given_up(self, number: int, series: Series) -> None:
-        """Plan to trace again, because trace ``number`` was not completed. After too many failures, trace no more.
+        """Plan to trace again, because trace ``number`` was not completed. After too many failures, stop tracing.
 
-        A trace is given up, for example, when the job starts a profiler of its own.
+        A trace is not completed, for example, if the job starts a profiler of its own.
         """
         self._given_up += 1
         if self._given_up > _MOST_GIVEN_UP:

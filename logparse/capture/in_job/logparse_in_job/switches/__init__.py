@@ -11,7 +11,7 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
 
 class Switchable(NamedTuple):
-    """A change that can be switched on and off in a running job.
+    """Describes a change that can be switched on and off in a running job.
 
     * ``name`` is its name.
     * ``switched`` says for the user what is changed.
@@ -90,7 +90,10 @@ AT_START: Sequence[Tuple[str, str]] = (
     ("captured CUDA graphs", "they replay the kernels that were captured"),
     ("parameters in DistributedDataParallel, FSDP or one buffer", "other objects hold views of them"),
 )
-"""The changes that act only when a process starts, with the reason. They are tried in separate runs of the job."""
+"""The changes that must be made when a process starts, each with the reason.
+
+They are tried in separate runs of the job.
+"""
 NAMES: Mapping[str, Switchable] = {x.name: x for x in SWITCHABLE}
 TOGETHER = "+"
 """Text between the names of changes that are switched at the same time."""
@@ -108,9 +111,9 @@ def parts_of(action: str) -> Tuple[str, ...]:
 def fits(action: str, earlier: Iterable[str]) -> bool:
     """Return True if a change can be tried in a process in which the changes ``earlier`` were tried before.
 
-    PyTorch keeps the kernel that it chose for each convolution, by its sizes and strides, as long as the thread lives
-    (``Conv_v8.cpp``, ``Conv_miopen.cpp``). So ``channels_last`` cannot be tried both with a search for the fastest
-    kernel (``cudnn_benchmark``) and without it in the same process.
+    One combination does not fit: ``channels_last`` with a search for the fastest kernel (``cudnn_benchmark``) and
+    ``channels_last`` without it. PyTorch keeps the kernel that it chose for each convolution, by its sizes and strides,
+    as long as the thread lives (``Conv_v8.cpp``, ``Conv_miopen.cpp``).
     """
     searches, turned = "cudnn_benchmark" in parts_of(action), "channels_last" in parts_of(action)
     before = [parts_of(x) for x in earlier]

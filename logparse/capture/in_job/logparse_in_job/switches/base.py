@@ -6,10 +6,10 @@ from typing import Any, List, NamedTuple, Sequence
 
 
 class Job(NamedTuple):
-    """The models (outermost modules) and optimizers of the job, which a switch may change.
+    """The job's models (outermost modules) and optimizers, which a change may alter.
 
-    If an optimizer makes its first step while a change is on, it is added to the list, because its state must be
-    changed back, too.
+    If an optimizer makes its first step while a change is on, the optimizer is added to the list, because its state
+    must be changed back, too.
     """
 
     models: Sequence[Any]
@@ -19,12 +19,12 @@ class Job(NamedTuple):
 class RefusedError(Exception):
     """Raised if a change cannot be switched on or off in this process.
 
-    The text is the reason, as a clause about "it" or the job, for example "it acts only on a GPU".
+    The text is the reason, for example "it acts only on a GPU". "It" is the change.
     """
 
 
 class Switch:
-    """Switches one change of the job on and off. Both happen between two steps of the job.
+    """Switches one change of the job on and off, such as TF32. Both happen between two steps of the job.
 
     * ``roundoff`` is the relative difference in a layer's output that the change is allowed to make in addition to
       rounding. 0 means none.
@@ -42,20 +42,20 @@ class Switch:
         raise NotImplementedError
 
     def off(self) -> None:
-        """Take back everything that ``on`` has changed. If the switch is off, do nothing."""
+        """Take back everything that ``on`` has changed. If the change is not on, do nothing."""
         raise NotImplementedError
 
     def hinders(self) -> str:
-        """Return why the job's next backward pass would fail if the change were taken back now.
+        """Return the reason if the change must stay on until the job's next backward pass, which would fail without it.
 
-        Returns an empty text if it would not fail.
+        Otherwise returns an empty text.
         """
         return ""
 
     def disturbed(self) -> str:
-        """Return a sentence if the job itself has changed the same setting while the change was on.
+        """Return a sentence for the user if the job itself has changed the same setting while the change was on.
 
-        Returns an empty text if it has not.
+        Otherwise returns an empty text.
         """
         return ""
 
@@ -69,7 +69,7 @@ class Several(Switch):
         self.roundoff = max(x.roundoff for x in parts)
 
     def on(self, job: Job) -> None:
-        """Make all the changes. If one of them fails, take the others back."""
+        """Make all the changes. If one of them fails, take back those already made."""
         try:
             for part in self._parts:
                 part.on(job)
@@ -86,9 +86,15 @@ class Several(Switch):
             self._on.pop()
 
     def hinders(self) -> str:
-        """Return why the job's next backward pass would fail if the changes were taken back now, or an empty text."""
+        """Return the reason if a change must stay on until the job's next backward pass, which would fail without it.
+
+        Otherwise returns an empty text.
+        """
         return next((why for x in self._on if (why := x.hinders())), "")
 
     def disturbed(self) -> str:
-        """Return a sentence if the job itself has changed one of the settings meanwhile, or an empty text."""
+        """Return a sentence for the user if the job itself has changed one of the settings meanwhile.
+
+        Otherwise returns an empty text.
+        """
         return next((why for x in self._on if (why := x.disturbed())), "")

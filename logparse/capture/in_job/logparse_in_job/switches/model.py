@@ -35,7 +35,7 @@ from .base import Job, RefusedError, Switch
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _WRAPPED = {"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"}
 _LEAST_OUTPUT, _MULTIPLE = 256, 64
-"""A layer is padded only if it has at least ``_LEAST_OUTPUT`` outputs, and to a multiple of ``_MULTIPLE`` outputs.
+"""A layer is padded only if it has at least ``_LEAST_OUTPUT`` outputs, and then to a multiple of ``_MULTIPLE`` outputs.
 
 ``analyzers/actions`` uses the same numbers.
 """
@@ -65,9 +65,9 @@ def reshape(tensor: Any, to: Shape) -> None:
 def forget_accumulator(parameter: Any) -> None:
     """Make autograd forget the old size of a parameter, so that gradients of its new size are accepted.
 
-    For each parameter autograd keeps a node that accumulates gradients. It lives as long as a loss of the job, and
-    refuses gradients of another size. PyTorch drops it if the parameter's data get another type for a moment, so this
-    is done here.
+    For each parameter autograd keeps a node that accumulates gradients. The node lives as long as a loss of the job,
+    and refuses gradients of another size. PyTorch drops the node if the parameter's data get another type. So this
+    function gives them another type for a moment.
     """
     data = parameter.data
     other = torch.float64 if data.dtype is not torch.float64 else torch.float32
@@ -85,7 +85,10 @@ def _copy(old: Any, to: Shape) -> Any:
 
 
 class _Looks:
-    """The present state of a module: its children, hooks, buffers, and attributes that are numbers or texts."""
+    """State of a module that a change may alter.
+
+    It consists of the module's children, hooks, buffers, and attributes that are numbers or texts.
+    """
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -95,9 +98,10 @@ class _Looks:
         self.attributes = {name: value for name, value in vars(module).items() if isinstance(value, (int, str))}
 
     def undo(self, after: _Looks) -> None:
-        """Change the module back from the state ``after`` to this state.
+        """Take back a change of the module. ``after`` is the module's state right after the change.
 
-        A child module that is put back gets the mode (training or evaluation) of the child that had replaced it.
+        Only what the change has altered is put back. A child module that is put back gets the mode (training or
+        evaluation) of the child that had replaced it.
         """
         module = self.module
         for name, child in after.children.items():
@@ -209,15 +213,15 @@ class ModelSwitch(Switch):
     def hinders(self) -> str:
         """Return a sentence if a backward pass is still to come that needs the parameters in their present size.
 
-        Returns an empty text otherwise.
+        Otherwise returns an empty text.
         """
         resized = [x.parameter for x in self._changed if x.before.size != x.after.size]
         return _IN_USE if any(map(_is_in_use, resized)) else ""
 
     def disturbed(self) -> str:
-        """Return a sentence if the job itself has given a parameter another size or layout meanwhile.
+        """Return a sentence for the user if the job itself has given a parameter another size or layout meanwhile.
 
-        Returns an empty text if it has not.
+        Otherwise returns an empty text.
         """
         if any(shape_of(x.parameter) != x.after for x in self._changed):
             return "the job changes the layout of its parameters itself"
@@ -244,7 +248,7 @@ def _refuse_wrapped(modules: Sequence[Any]) -> None:
 
 
 def _refuse_shared(parameters: Sequence[Any]) -> None:
-    """Raise RefusedError if other objects use the memory of a parameter, because they would keep the old memory.
+    """Raise RefusedError if something else uses a parameter's memory, because it would keep the old memory.
 
     Examples are parameters that are views of one buffer, a view or a NumPy array that the job keeps, a graph before its
     backward pass, and memory that several processes share.
@@ -260,10 +264,10 @@ def _refuse_shared(parameters: Sequence[Any]) -> None:
 
 
 def _refuse_other_sizes(touched: Sequence[Any], optimizers: Sequence[Any]) -> None:
-    """Raise RefusedError if an optimizer keeps state that has not the size of the parameters.
+    """Raise RefusedError if an optimizer's state for a parameter has another size than the parameter.
 
-    Examples are Adafactor (sums over rows) and LBFGS (all parameters in one vector). Rows could not be added to such
-    state or removed from it.
+    Rows could not be added to such a state or removed from it. Examples are Adafactor (sums over rows) and LBFGS (all
+    parameters in one vector).
     """
     for optimizer in optimizers:
         own = {id(x) for group in optimizer.param_groups for x in group["params"]}
@@ -331,10 +335,10 @@ def _channels_last(model: Any) -> str:
 
 
 def odd_output(model: Any) -> Optional[int]:
-    """Return the number of outputs of the largest linear layer that could be padded, or None without such a layer.
+    """Return the number of outputs of the largest linear layer that could be padded, or None if no layer could be.
 
-    The number is not a multiple of 64. Layers with few outputs are left out. The largest layer is the one with the
-    largest weight.
+    A layer can be padded if it has at least 256 outputs and their number is not a multiple of 64. The largest layer is
+    the one with the largest weight.
     """
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear)]
     odd = [x for x in layers if x.out_features >= _LEAST_OUTPUT and x.out_features % _MULTIPLE]
@@ -358,7 +362,10 @@ def _rows(model: Any) -> Sequence[Any]:
 
 
 def _counted(change: Callable[[Any], Any], *what: str) -> Callable[[Any], str]:
-    """Wrap a change that replaces modules, so that it returns how many were replaced, as a text for the user."""
+    """Wrap a change that replaces modules, so that it returns a text for the user with the number of replaced modules.
+
+    The text is empty if none was replaced.
+    """
 
     def changed(model: Any) -> str:
         before = {id(x) for x in model.modules()}
@@ -392,7 +399,7 @@ KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
         roundoff=5e-4,
     ),
 }
-"""Functions that make the switch of each change of a model, by name."""
+"""For each change of a model, by its name, the function that makes its switch."""
 
 
 def made(part: str) -> ModelSwitch:

@@ -46,7 +46,7 @@ class BlasLibrary:
 
 
 class Flags(Switch):
-    """Gives settings of PyTorch new values, and their previous values when switched off.
+    """Gives settings of PyTorch new values. When switched off, gives them their previous values again.
 
     ``values`` holds each setting with its new value.
     """
@@ -100,7 +100,7 @@ ATTENTION = {
 
 
 class Attention(Switch):
-    """Makes PyTorch prefer one attention backend. The other backends follow in their present order."""
+    """Makes PyTorch try one attention backend first. The other backends follow in their present order."""
 
     def __init__(self, backend: str) -> None:
         self._backend = backend
@@ -108,7 +108,7 @@ class Attention(Switch):
         self._own: Any = None
 
     def on(self, job: Job) -> None:
-        """Prefer the backend. Raises RefusedError if the job already does."""
+        """Put the backend first. Raises RefusedError if it already is the first one in the job."""
         from torch.nn.attention import SDPBackend
 
         first = ATTENTION[self._backend]
@@ -134,7 +134,10 @@ class Attention(Switch):
 
 
 class OneFlashKernel(Switch):
-    """Turns off the fused attention kernel on a CPU. A CPU has only one fused kernel and no order of backends."""
+    """Turns off the fused attention kernel on a CPU.
+
+    On a CPU this takes the place of ``Attention``, because a CPU has only one fused kernel and no order of backends.
+    """
 
     def __init__(self) -> None:
         self._before: Any = None
@@ -165,9 +168,10 @@ def _enabled(backend: str) -> bool:
 
 
 def _order() -> Tuple[List[int], List[bool]]:
-    """Return the numbers of PyTorch's attention backends in their order, and which of ``ATTENTION`` are allowed.
+    """Return PyTorch's attention backends in their order of preference (as numbers), and which backends are allowed.
 
-    Raises RefusedError if PyTorch is older than 2.6, because it has no such order.
+    The second list has a bool for each backend in ``ATTENTION``. Raises RefusedError if PyTorch is older than 2.6,
+    because it has no such order.
     """
     order = getattr(torch._C, "_get_sdp_priority_order", None)
     if order is None:
@@ -176,7 +180,7 @@ def _order() -> Tuple[List[int], List[bool]]:
 
 
 class TunableRows(Switch):
-    """Makes PyTorch use the kernels that TunableOp files list. TunableOp does not tune meanwhile."""
+    """Makes PyTorch use the kernels that TunableOp files list. TunableOp searches no kernels meanwhile."""
 
     def __init__(self, files: Sequence[str]) -> None:
         self._files = files
@@ -184,7 +188,7 @@ class TunableRows(Switch):
         self._before: Any = None
 
     def on(self, job: Job) -> None:
-        """Switch TunableOp on. At the first time the files are read.
+        """Switch TunableOp on. The files are read only the first time.
 
         Raises RefusedError if no GPU is used, if a file is not accepted, or if the job itself uses TunableOp.
         """
@@ -220,7 +224,7 @@ class TunableRows(Switch):
 
 
 class Refused(Switch):
-    """A change that is not possible in this process. ``why`` is the reason."""
+    """Switch of a change that is not possible in this process. ``why`` is the reason."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -277,7 +281,8 @@ KNOWN: Dict[str, Callable[[Sequence[str]], Switch]] = {
     "cudnn_benchmark": _cudnn_benchmark,
     "tunableop_rows": TunableRows,
 }
-"""Functions that make the switch of each setting, by name. They get the TunableOp files of ``tunableop_rows``."""
+"""For each setting, by its name, the function that makes its switch. It gets the TunableOp files of ``tunableop_rows``.
+"""
 
 
 def made(part: str, files: Sequence[str]) -> Switch:
