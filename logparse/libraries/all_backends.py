@@ -1,7 +1,7 @@
-"""List of all libraries that can time solutions (replay backends).
+"""List of all libraries whose kernels ``logparse replay`` can time.
 
-They are found in the folders of the libraries, as the object ``BACKEND`` of a module.  The default comes first, then
-the others by name.
+Each library's folder offers such a library as the object ``BACKEND`` of a module.  The default comes first, then the
+others by name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""List of the settings that switch on the libraries' logs for ``logparse capture``.
+"""List of the settings with which ``logparse capture`` makes each library write its log.
 
-They are found in the folders of the libraries, as the object ``CAPTURE`` of a module.
+Each library's folder offers its settings as the object ``CAPTURE`` of a module.
 """
 
 from __future__ import annotations

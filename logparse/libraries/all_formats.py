@@ -15,7 +15,7 @@ from logparse.libraries.found import offering
 from logparse.libraries.kinds.format import Format
 
 OFFERS = ("FORMAT", "FORMATS")
-"""Names under which a module offers the file formats that it reads."""
+"""Names of the variables in which a module offers the file formats that it reads."""
 
 
 def offered(module: ModuleType) -> tuple[Format, ...]:
@@ -30,9 +30,9 @@ def _found() -> Iterator[Format]:
 
 
 FORMATS: tuple[Format, ...] = tuple(sorted(_found(), key=lambda format: format.asked_late != ""))
-"""Every file format that can be read, in the order in which they are tried on a file.
+"""Every file format that logparse can read, in the order in which the formats are tried on a file.
 
-* The first whole-file format that recognises a file reads the file.
-* If two line formats recognise the beginning of a line, the first of them reads the line.
+* Some formats read a whole file.  The first of them that recognises a file reads it.
+* Other formats read single lines.  If two of them recognise the beginning of a line, the first one reads the line.
 * A format that gives a reason in ``asked_late`` comes after all others.
 """

@@ -1,6 +1,6 @@
-"""List of the shell scripts that search for faster solutions with a library's own tool.
+"""List of the shell scripts that search for faster kernels with a library's own tool.
 
-They are found in the folders of the libraries, as the object ``SEARCH_SCRIPT`` of a module.
+Each library's folder offers its script as the object ``SEARCH_SCRIPT`` of a module.
 """
 
 from __future__ import annotations

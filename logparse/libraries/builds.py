@@ -1,6 +1,8 @@
-"""Compare the build of a library on the target machine with the build on the machine that measured.
+"""Tell whether two machines have the same GPU and the same build of a library.
 
-A time from another build may help to rank findings, but never becomes an override.
+The first machine is the one on which a kernel was timed.  The second one is the target: the machine on which the job
+will run.  A time from another build may help to rank findings.  But it never becomes an override (an entry of a file
+that makes the library use another kernel).
 """
 
 from __future__ import annotations
@@ -17,27 +19,31 @@ BUILDS: Mapping[str, Build] = {
 }
 """For each library, the facts that identify its build, such as its version.
 
-Libraries whose solution ids depend on the build come first.
+Libraries whose kernel numbers depend on the build come first.
 """
 
 
 def facts_of_build(library: str) -> tuple[str, ...]:
     """Return the names of the facts that identify a build of the library, such as its version.
 
-    The result is empty for a library that states none.
+    The result is empty for a library whose build cannot be identified.
     """
     return BUILDS[library].facts if library in BUILDS else ()
 
 
 def ids_are_names(library: str) -> bool:
-    """Tell whether the library's solution ids are names, which mean the same in every build."""
+    """Tell whether the library identifies its kernels by names, which mean the same in every build.
+
+    Other libraries use numbers, and another build may number its kernels differently.
+    """
     return library in BUILDS and BUILDS[library].by_name
 
 
 def same_build(one: Facts, other: Facts, library: str) -> bool | None:
     """Tell whether two machines have the same build of ``library``.  Return None if this is unknown.
 
-    The revision is empty in some builds (Debian's hipBLASLt).  If it is empty on both machines, the version decides.
+    The first fact that both machines state decides, for example the revision.  In some builds the revision is empty
+    (Debian's hipBLASLt).  If it is empty on both machines, the next fact decides, which is the version.
     """
     for name in facts_of_build(library):
         if name in one and name in other and (one[name] or other[name]):
@@ -46,10 +52,10 @@ def same_build(one: Facts, other: Facts, library: str) -> bool | None:
 
 
 def comparable(one: Facts, other: Facts, library: str) -> bool | None:
-    """Tell whether a time of a solution on one machine is about the same solution and GPU model on the other machine.
+    """Tell whether a kernel's time on one machine is likely to be right on the other machine, too.
 
-    Returns None if this is unknown.  The builds of ``library`` must be the same, unless its solution ids are names
-    (``Build.by_name``).
+    It is if both have the same GPU model and the same build of ``library``.  If the library identifies its kernels by
+    names (``Build.by_name``), the build does not matter.  Returns None if a fact is unknown.
     """
     device = same_device(one, other)
     build = True if ids_are_names(library) else same_build(one, other, library)
@@ -59,18 +65,21 @@ def comparable(one: Facts, other: Facts, library: str) -> bool | None:
 
 
 def serves(measured: Facts, target: Facts, library: str) -> bool | None:
-    """Tell whether a time measured on one machine may become an override on the target machine.
+    """Tell whether a time measured on one machine may decide which kernel a job on the target machine will use.
 
-    The GPU model must be the same, and so must the library's build if both machines state it.  Returns None if the GPU
-    model is unknown on either side, or if an index depends on a build that is unknown on either side.
+    The GPU model must be the same, and so must the library's build if both machines state it.  Returns None in two
+    cases:
+
+    * The GPU model is unknown on either machine.
+    * The library numbers its kernels differently in each build, and the build is unknown on either machine.
     """
     return False if same_build(measured, target, library) is False else comparable(measured, target, library)
 
 
 def folder(facts: Facts) -> str:
-    """Return a folder name for a target machine, for example ``gfx942-304cu-hipblaslt-1201``.
+    """Return a folder name that describes a machine, for example ``gfx942-304cu-hipblaslt-1201``.
 
-    It consists of the arch, the number of compute units and the builds of the libraries.
+    It consists of the GPU's architecture, the number of compute units and the builds of the libraries.
     """
     if not facts:
         return "no-target"

@@ -17,9 +17,9 @@ _LIBRARIES = Path(__file__).parent
 
 
 def offering(*names: str, folder: Path = _LIBRARIES) -> Iterator[str]:
-    """Yield the names of the modules that offer an object under one of the given names.
+    """Yield the names of the modules below ``logparse/libraries`` that define one of the given variables.
 
-    The order is alphabetical by folder and file.
+    The modules are sorted by folder and file.
     """
     offer = re.compile(rf"^({'|'.join(names)})\b *[:=]".encode(), re.MULTILINE)
     for room in sorted(folder.iterdir()):
@@ -30,6 +30,6 @@ def offering(*names: str, folder: Path = _LIBRARIES) -> Iterator[str]:
 
 
 def offered(name: str) -> Iterator[Any]:
-    """Import the modules that offer an object under this name, and yield these objects."""
+    """Import the modules that define the variable ``name``, and yield the variable's value in each of them."""
     for module in offering(name):
         yield getattr(import_module(module), name)

@@ -1,4 +1,4 @@
-"""List of override formats: files that tell a library which solutions (kernels) to use.
+"""List of override formats: files that tell a library which kernels to use instead of its own choice.
 
 Each format is imported at its first use, because ``logparse recommend`` writes files for few libraries and needs only
 their rules.
@@ -29,17 +29,19 @@ def _gemm(override: Override) -> bool:
 
 
 def _aiter(override: Override) -> bool:
-    """Return True if aiter's tables can hold the override (the user's choice of a solution for a product).
+    """Return True if a tuning table of aiter can hold the override (the user's choice of a kernel).
 
-    A product that aiter measured has the key of a table row, with commas.  Without such a key, the solution must be a
-    kernel that only aiter has.
+    It can in two cases:
+
+    * aiter itself measured the product.  Then the override has the key of a table row, with commas.
+    * The kernel belongs to a library that only aiter can call.
     """
     own = "," in (override.key_text or "")
     return own or override.solution.library not in ("hipblaslt", "rocblas", "cublaslt", "torch", "miopen")
 
 
 class _Member(NamedTuple):
-    """Where to import one override format, and which overrides it can hold.
+    """Where to import one format of override files, and which overrides it can hold.
 
     * ``module`` is the module below ``logparse.libraries``.
     * ``attribute`` is the format's name in the module.
@@ -76,14 +78,14 @@ _MEMBERS = (
 )
 """Every format of override files that logparse knows.
 
-rocBLAS comes last, because its files are converted from the whole output of a tool.
+rocBLAS comes last, because its files are made from the whole output of a tool.
 """
 
 
 def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
-    """Yield the writers that may be able to write some of the overrides (choices of a solution for a problem) to files.
+    """Yield the file writers that may be able to write some of the overrides (choices of a kernel) for their library.
 
-    They include the writer of TunableOp's list of products to tune.
+    One of them writes TunableOp's list of matrix products to tune.
     """
     given = list(overrides)
     for member in _MEMBERS:
@@ -94,10 +96,7 @@ def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
 
 
 def format_of(writer: Writer) -> OverrideFormat | None:
-    """Return the override format that a writer writes.
-
-    Returns None for a writer whose files are read by a tuning program and not by the library.
-    """
+    """Return the file format of a writer. Returns None if a tuning program reads the file, and not the library."""
     return next((member.format for member in _MEMBERS if member.writer == writer.name), None)
 
 

@@ -1,8 +1,9 @@
-"""The interface of a backend, which runs problems (for example matrix products) on a device and times them.
+"""The interface of a backend, which runs the kernels of one library on a GPU and times them.
 
-For each problem a backend offers solutions: the kernels that a library can use for it.  The first solution is always
-the library's own choice, which a user gets without any change.  A backend lives in a worker process that has a device
-of its own (``worker.py``).  Only objects of ``logparse.model`` are sent between processes.
+A backend runs problems: a problem is for example a matrix product of given sizes and types.  For each problem it offers
+solutions: the kernels that the library can use for it.  The first solution is always the library's own choice, which a
+user gets without any change.  A backend lives in a worker process that has a device of its own (``worker.py``).  Only
+objects of ``logparse.model`` are sent between processes.
 """
 
 from __future__ import annotations
@@ -18,36 +19,36 @@ CacheState = Literal["cold", "hot"]
 
 
 class UnsupportedError(Exception):
-    """Error that is raised if a backend or solution cannot run a problem.  The text gives the reason.
+    """Raised if a backend cannot run a matrix product or convolution, or a kernel cannot.  The text gives the reason.
 
     Callers expect this error: it is an answer, not a failure.
     """
 
 
 class HostBoundError(Exception):
-    """Error that is raised if the device had to wait for the host (the CPU) in every try.
+    """Raised if the GPU had to wait for the host (the CPU) each time a kernel was timed.
 
-    Then the measured time would be the host's time, not the time of the solution.
+    Then the measured time would be the host's time, not the time of the kernel.
     """
 
 
 class OutOfMemoryError(Exception):
-    """Error that is raised if the problem does not fit into the device's memory.
+    """Raised if the inputs and outputs do not fit into the GPU's memory.
 
-    The text states how much memory it needs.
+    The text states how much memory they need.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """The conditions under which a solution is timed.
+    """The conditions under which a kernel is timed.
 
-    * ``seed``: the seed of the random inputs.  All solutions that run with one seed get the same inputs.
+    * ``seed``: the seed of the random inputs.  All kernels that run with one seed get the same inputs.
     * ``sets``: the number of copies of the inputs and outputs, which are used in turn.  Together they are larger than
-      the last-level cache.  With one copy the data are already in the cache.
+      the last-level cache.  With one copy the data would already be in the cache.
     * ``evict``: True if the cache is emptied before each sample.  This is needed if all copies together still fit into
       the cache.  Then no copy is used twice in a sample.
-    * ``workspace_bytes``: the size of the workspace that the solution may use.  None means the default of the library's
+    * ``workspace_bytes``: the size of the workspace that the kernel may use.  None means the default of the library's
       backend.
     * ``tf32``: True if single precision may be computed in TF32.  The check of the results then allows larger errors.
     """
@@ -60,14 +61,14 @@ class Conditions:
 
 
 class Runnable(Protocol):
-    """A solution that is ready to run.
+    """A kernel that is ready to run.
 
     Its inputs are on the device, its plan is built and its workspace is allocated.
     """
 
     @property
     def workspace_bytes(self) -> int | None:
-        """The size of the workspace that this solution really uses, in bytes.  None if it is not known."""
+        """The size of the workspace that this kernel really uses, in bytes.  None if it is not known."""
 
     @property
     def host_us(self) -> float | None:
@@ -77,21 +78,21 @@ class Runnable(Protocol):
         """
 
     def error(self) -> float:
-        """Run the solution once and return the relative error of its result, ‖out − ref‖ / ‖ref‖.
+        """Run the kernel once and return the relative error of its result, ‖out − ref‖ / ‖ref‖.
 
         The reference ``ref`` is computed in higher precision.  Before the run the outputs are filled with NaN.  So the
-        result is NaN if the solution left an element unwritten, and also if an element is not finite.
+        error is NaN if the kernel left an element unwritten, and also if an element is not finite.
         """
 
     def fault(self) -> str:
-        """Describe how the result is wrong by more than rounding can explain.  Returns an empty text if it is right.
+        """Check the kernel's result, and describe what is wrong with it.  Returns an empty text if it is right.
 
-        With random data each element is checked.  With small integers, whose sums are exact, the whole result must be
-        equal.
+        With random data each element may be wrong by as much as rounding explains.  With small integers, whose sums are
+        exact, the whole result must be equal.
         """
 
     def sample_us(self, count: int) -> float:
-        """Run the solution ``count`` times back to back and return the mean time of one execution.
+        """Run the kernel ``count`` times back to back and return the mean time of one execution.
 
         The time is in µs on the device's clock.  Each execution uses the next copy of the inputs.  Raises
         HostBoundError if the host cannot launch as fast as the device executes.
@@ -99,7 +100,7 @@ class Runnable(Protocol):
 
 
 class Backend(Protocol):
-    """A backend that is open and can run problems.
+    """A library that is opened on a GPU, so that its kernels can be run and timed.
 
     Any method may raise an error.  Callers expect ``UnsupportedError`` and ``OutOfMemoryError`` as answers.
     """
@@ -115,20 +116,20 @@ class Backend(Protocol):
         """
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """Return the solutions that the library offers for a problem, its own choice first.
+        """Return the kernels that the library offers for a matrix product or convolution, its own choice first.
 
-        There are at most ``limit`` solutions, and each fits into a workspace of ``workspace_bytes``.  Raises
-        UnsupportedError if the backend cannot run the problem.
+        There are at most ``limit`` kernels, and each fits into a workspace of ``workspace_bytes``.  Raises
+        UnsupportedError if the backend cannot run ``problem``.
         """
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Runnable:
-        """Make a solution ready to run.  Raises UnsupportedError, OutOfMemoryError, or an error of the library."""
+        """Make a kernel ready to run.  Raises UnsupportedError, OutOfMemoryError, or an error of the library."""
 
     def refresh(self, seed: int) -> None:
-        """Overwrite the inputs of all prepared solutions with the random data of another seed."""
+        """Overwrite the inputs of all prepared kernels with the random data of another seed."""
 
     def release(self) -> None:
-        """Free everything that was prepared."""
+        """Free the memory of everything that ``prepare`` has made."""
 
     def healthy(self) -> bool:
         """Return True if the device still answers after a failure.
@@ -139,11 +140,11 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """The device on which a backend runs, and the settings with which it is opened.
+    """The GPU (or CPU) on which a backend runs, and the settings with which the backend is opened.
 
     * ``device``: torch's name of the device: ``cuda:0`` (also on ROCm) or ``cpu``.
-    * ``store``: the path of the store with the measurements.
-    * ``exhaustive``: True if the backend also offers solutions that the library's heuristic does not list.
+    * ``store``: the path of the folder with the measurements.
+    * ``exhaustive``: True if the backend also offers kernels that the library's heuristic does not list.
     * ``conv_tf32``: True if single-precision convolutions may run in TF32, as PyTorch allows by default.
     * ``tf32``: True if PyTorch's single-precision matrix products may run in TF32, which a setting of the job can
       allow.
@@ -158,7 +159,7 @@ class Place:
 
 @dataclass(frozen=True)
 class BackendType:
-    """A backend that users can choose, as an entry of ``BACKENDS``.
+    """A library that a user can choose for ``logparse replay``.  It says what must be installed to open the library.
 
     It is opened only in the worker process, so that nothing heavy is imported before.
 
@@ -178,7 +179,7 @@ class BackendType:
     def missing(self) -> list[str]:
         """Return the names of the packages that this backend needs and that are not installed.
 
-        Imports nothing heavy.
+        The packages are only looked up, not imported.
         """
         return [package for module, package in self.needs.items() if not _is_installed(module)]
 

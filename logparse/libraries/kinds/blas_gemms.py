@@ -26,7 +26,7 @@ EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GE
 def epilogue(gemm: GemmProblem) -> str:
     """Return the library's name for what follows the matrix product, for example ``RELU_BIAS`` or ``DEFAULT``.
 
-    An activation or bias that is unknown is taken as absent.
+    If it is unknown whether an activation or a bias follows, neither is assumed.
     """
     return replace(gemm, activation=gemm.activation or "none", bias=bool(gemm.bias)).epilogue or "DEFAULT"
 
@@ -55,10 +55,11 @@ def supported_gemm(
     *,
     alpha_vector: bool = False,
 ) -> GemmProblem:
-    """Return the problem unchanged if a library can run it, and raise UnsupportedError with the reason if not.
+    """Return the matrix product unchanged if a library can run it.  Raise UnsupportedError if not.
 
-    The arguments say what the library can do: its data types, compute types, kinds of scale factors and epilogues.
-    ``alpha_vector`` is True if it accepts a vector of alphas.  A grouped GEMM is never supported.
+    The error states the reason.  The arguments say what the library can do: its data types, compute types, kinds of
+    scale factors and epilogues.  ``alpha_vector`` is True if it accepts a vector of alphas.  A grouped GEMM is never
+    supported.
     """
     if not isinstance(problem, GemmProblem):
         raise UnsupportedError(f"a {problem.kind}")
@@ -81,15 +82,15 @@ def supported_gemm(
 
 
 Described: TypeAlias = Literal["matmul_desc", "matrix_layout", "matmul_preference"]
-"""The kinds of the library's objects that have attributes to set."""
+"""The kinds of objects of the library (such as the descriptor of a matrix product) that have attributes to set."""
 
 
 class LtBackend(DeviceBackend):
-    """Base class of the cuBLASLt and hipBLASLt backends.  It offers solutions in the order of the library's heuristic.
+    """Base class of the backends that time kernels of cuBLASLt and hipBLASLt.
 
-    A subclass defines the library's numbers.  It also defines ``_ask`` and ``_attribute``, which call the library's
-    bindings, and everything that only this library has.  Descriptors take a few hundred bytes of the host's memory.
-    They are freed when the worker process ends.
+    It offers kernels in the order of the library's heuristic.  A subclass defines the library's numbers.  It also
+    defines ``_ask`` and ``_attribute``, which call the library's bindings, and everything that only this library has.
+    Descriptors take a few hundred bytes of the host's memory.  They are freed when the worker process ends.
     """
 
     library: str
@@ -99,19 +100,22 @@ class LtBackend(DeviceBackend):
     operations: tuple[int, int]
     """The library's numbers for an operand that is not transposed and for a transposed operand, in this order."""
     pointers: ClassVar[Mapping[str, str]]
-    """For each vector (such as the bias), the attribute of the GEMM descriptor that holds its address.
+    """For each vector (such as the bias), the attribute of the GEMM descriptor that holds the vector's address.
 
-    The vectors have the names that ``vectors`` uses.
+    The vectors have the names that the function ``vectors`` gives them.
     """
     result_bytes: int
     """The size of one result of the heuristic, in bytes.  A result begins with the algorithm."""
     workspace_at: int
     state_at: int
     most: int
-    """The number of solutions that are requested from the heuristic if all are wanted."""
+    """The number of kernels that the heuristic is asked for if all are wanted."""
     _data_type: Any = int
     _compute_type: Any = int
-    """Functions that turn a number into the type that the bindings take: a data type and a compute type."""
+    """Functions that turn a number into the type that the library's Python bindings take.
+
+    One is for data types and one for compute types.
+    """
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
@@ -127,25 +131,25 @@ class LtBackend(DeviceBackend):
         raise NotImplementedError
 
     def _attribute(self, of: Described, name: str) -> Any:
-        """Return the number by which the library knows an attribute (for example ``EPILOGUE``) of one of its objects.
+        """Return the library's constant for an attribute (for example ``EPILOGUE``) of one of its objects.
 
-        It has the type that the bindings take.
+        The constant has the type that the library's Python bindings take.
         """
         raise NotImplementedError
 
     def _listed(self, *arguments: Any) -> int:
-        """Ask the library's heuristic, which proposes solutions without timing them, and return how many it found.
+        """Ask the library's heuristic, which proposes kernels without timing them, and return how many it found.
 
-        It writes them to the memory address in the last argument.
+        The heuristic writes the kernels to the memory address in the last argument.
         """
         raise NotImplementedError
 
     def _gemm(self, problem: Problem) -> GemmProblem:
-        """Return the problem if the library can run it.  Raises UnsupportedError if it cannot."""
+        """Return the matrix product if the library can run it.  Raises UnsupportedError if the library cannot."""
         raise NotImplementedError
 
     def _id(self, result: bytes) -> str:
-        """Return the id of a solution as the library's logs print it, from a result of the heuristic."""
+        """Return the id of a kernel as the library's logs print it.  ``result`` is an answer of the heuristic."""
         raise NotImplementedError
 
     def _default_workspace_bytes(self) -> int:
@@ -202,8 +206,8 @@ class LtBackend(DeviceBackend):
     def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
         """Describe a matrix product to the library.  Returns its descriptor and the layout of each matrix, by name.
 
-        The addresses of vectors such as the bias are set to any valid address.  This is enough for the heuristic: it
-        reads only whether an address is set, because this decides which kernels fit.
+        The addresses of vectors such as the bias are set to any valid address.  This is enough for the heuristic, which
+        reads only whether an address is set, because that decides which kernels fit.
         """
         compute = self._compute_type(self.compute_types[gemm.compute_type or "f32_r"])
         scale = self._data_type({"f64_r": 1, "f16_r": 2}.get(gemm.compute_type or "", 0))
@@ -222,10 +226,10 @@ class LtBackend(DeviceBackend):
         return operation, {name: self._layout(matrix, batch) for name, matrix in matrices(gemm).items()}
 
     def _pointed(self, gemm: GemmProblem) -> dict[str, tuple[int, str]]:
-        """Return the vectors (such as the bias) whose addresses are set in the library's GEMM descriptor, by name.
+        """Return the vectors (such as the bias) whose addresses the library gets in the descriptor of the product.
 
-        Each has its number of elements and its type.  A vector of alphas is left out, because alpha is an argument of
-        the call.
+        The result maps a vector's name to its number of elements and its type.  A vector of alphas is left out, because
+        alpha is an argument of the call.
         """
         return {name: x for name, x in vectors(gemm, gemm.batch_count or 1).items() if name in self.pointers}
 

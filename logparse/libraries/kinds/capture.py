@@ -48,7 +48,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Asked:
-    """The wishes of a user who calls ``logparse capture``.
+    """The wishes of the user of ``logparse capture``.
 
     * ``folder``: the absolute path of the folder for the logs.  It contains no ``%``.
     * ``mask``: the sum of the bits of the wanted ``CATEGORIES``.
@@ -68,14 +68,15 @@ def _none(asked: Asked) -> Iterable[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Capture:
-    """How the log of one library is switched on.
+    """Says how the log of one library is switched on.
 
     * ``library``: the library's name, with which a user can leave this log out.
     * ``platforms``: the platforms on which the library runs.
     * ``settings``: a function that returns the environment variables, in the order in which they are printed.  It
       raises InputError if the job's environment contradicts them.
-    * ``cancels``: the variables that a command line may set itself (``env NAME=…``, ``mpirun -x NAME=…``).  Each has a
-      test for values that would switch the log off again, and the reason.
+    * ``cancels``: the variables that a command line may set itself (``env NAME=…``, ``mpirun -x NAME=…``).  Each
+      variable
+      has a test for values that would switch the log off again, and the reason.
     * ``doubts``: a function that returns warnings about what the log may lack.
     * ``on_stderr``: True if the library can only write to standard error.  Then standard error is copied into the
       folder.

@@ -1,4 +1,4 @@
-"""Limits for how far a solution's result may be from a reference of higher precision.  All functions are pure."""
+"""Limits for how far a kernel's result may be from a reference of higher precision.  All functions are pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GELU = 1e-3  # libraries approximate GELU, by tanh or worse
 def depth(problem: Problem) -> int:
     """Return how many products are added up for one element of the output.
 
-    For a matrix product this is K.  A convolution is treated as an equivalent matrix product.
+    For a matrix product this is K.  For a convolution it is the K of the equivalent matrix product.
     """
     if isinstance(problem, GemmProblem):
         return problem.k or 1
@@ -42,10 +42,10 @@ def depth(problem: Problem) -> int:
 
 
 def error_bound(problem: Problem, *, tf32: bool = False) -> float:
-    """Return the largest relative error ‖out − ref‖ / ‖ref‖ that rounding can explain.
+    """Return the largest relative error ‖out − ref‖ / ‖ref‖ of a kernel's result that rounding can explain.
 
-    A result with a missing tile or a wrong index has a far larger error.  The bound is a sum (a roundoff is the largest
-    relative error of rounding a number to a type):
+    A result with a missing tile or a wrong index has a far larger error.  The bound is a sum of four terms.  (A
+    roundoff is the largest relative error of rounding a number to a type.)
 
     * 4 roundoffs of the output's type.  One is not enough for weight gradients that are computed in slices of K
       (split-K) and added up in this type.
@@ -64,7 +64,7 @@ def error_bound(problem: Problem, *, tf32: bool = False) -> float:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The largest allowed distance of one element from the reference.  It is the sum of three terms:
+    """The largest allowed error of one element of a result.  It is the sum of three terms:
 
     * ``output`` times the magnitude of the element;
     * ``partials`` times the root mean square of all elements;
@@ -104,17 +104,17 @@ def tolerance(problem: Problem, *, tf32: bool = False) -> Tolerance:
 
 
 def approximate(problem: Problem) -> bool:
-    """Return True if the problem has an activation that libraries only approximate (GELU).  Then no result is exact."""
+    """Return True if libraries only approximate the activation (GELU), so that no result is exact."""
     return isinstance(problem, GemmProblem) and problem.activation not in (None, "none", "relu")
 
 
 def integer_choices(problem: Problem) -> int:
-    """Return how rare ±1 must be in integer test inputs, so that all results are exact.
+    """Return how rare 1 and -1 must be among test inputs of 0, 1 and -1, so that all results are exact.
 
-    For the result n, +1 and -1 have probability 1/n each, and all other values are 0.  Then every sum of products is
-    exact in the output's type and in the accumulator's type.  The reason: sums of K such products have a standard
-    deviation of 2·√K/n, and n is chosen so that seven standard deviations stay below the largest integer up to which
-    the type holds all integers.  For convolutions this largest integer is at most 64, because their transforms round.
+    If n is returned, +1 and -1 must have the probability 1/n each.  Then every sum of products is exact in the output's
+    type and in the accumulator's type.  The reason: sums of K such products have a standard deviation of 2·√K/n, and n
+    is chosen so that seven standard deviations stay below the largest integer up to which the type holds all integers.
+    For convolutions this largest integer is at most 64, because their transforms round.
     """
     wide = _formats(problem, False)[1]
     limit = 1 / max(ROUNDOFF.get(_output_type(problem) or "", 2.0**-8), ROUNDOFF[wide])
@@ -123,7 +123,7 @@ def integer_choices(problem: Problem) -> int:
 
 
 def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
-    """Return two data types: the type to which a problem's inputs are rounded first, and the accumulator's type.
+    """Return two data types: one to which the inputs are first rounded, and one in which products are added up.
 
     The first is for example TF32.  It is an empty text if the inputs are not rounded.
     """
@@ -143,8 +143,8 @@ def _output_type(problem: Problem) -> str | None:
 
 
 def acceptable(error: float, bound: float) -> bool:
-    """Tell whether a relative error is within its bound.
+    """Tell whether a relative error is small enough.
 
-    NaN never is.  It means that an element was not written or overflowed.
+    NaN is never small enough.  It means that an element was not written or overflowed.
     """
     return math.isfinite(error) and error <= bound

@@ -6,7 +6,7 @@ import math
 
 
 def microseconds(number: str | float) -> float:
-    """Convert milliseconds to microseconds, correctly rounded.
+    """Convert milliseconds to the microseconds that are nearest to the decimal number.
 
     A plain ``ms * 1000`` rounds twice: 1.7124 * 1000 gives 1712.3999999999999 instead of 1712.4.  So the decimal point
     of the text is moved instead.  A float is first written as the shortest text that gives this float again.  Raises

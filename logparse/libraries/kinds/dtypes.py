@@ -1,4 +1,4 @@
-"""PyTorch's data types, under every name that files of PyTorch and of other libraries write.
+"""PyTorch's data types, with the names that files of PyTorch and of other libraries use for them.
 
 Source: pytorch/pytorch c10/core/ScalarType.h (numbers and names), torch/csrc/utils/tensor_dtypes.cpp (Python's names).
 """
@@ -9,27 +9,30 @@ from typing import NamedTuple
 
 
 class TorchType(NamedTuple):
-    """One data type of PyTorch under all its names.  ``conv`` is missing (None) if no convolution has the type."""
+    """One data type of PyTorch with all its names.  ``conv`` is missing (None) if no convolution has the type."""
 
     blas: str
     """The name of the type in a ``GemmProblem``, for example ``bf16_r``."""
     cpp: str
-    """The C++ name, as ``Input type`` of a profiler event prints it.
+    """The C++ name, as a profiler's trace prints it in the field ``Input type``.
 
     The operator signatures of TunableOp (PyTorch's GEMM tuner) leave out the ``c10::``.
     """
     scalar: str
-    """The name in ``c10::ScalarType``.  The keys of TunableOp (PyTorch's GEMM tuner) print a bias type so."""
+    """The name in ``c10::ScalarType``.  The files of TunableOp (PyTorch's GEMM tuner) use it for the type of a bias."""
     number: int
-    """The number in ``c10::ScalarType``, as ``Concrete Inputs`` of a profiler event prints an output type."""
+    """The number in ``c10::ScalarType``.
+
+    A profiler's trace prints an output type as this number, in the field ``Concrete Inputs``.
+    """
     python: str
-    """The Python name, for example ``torch.bfloat16``.  The tables of aiter (AMD's kernels for inference) print it."""
+    """The Python name, for example ``torch.bfloat16``.  The tables of aiter (AMD's kernels for inference) use it."""
     conv: str | None = None
     """The name of the type in a ``ConvProblem``, which is MIOpen's name."""
 
     @property
     def operand(self) -> str:
-        """The name of the type in an ``Operand``.  It is Python's name without ``torch.``."""
+        """The name of the type in an ``Operand``, which is Python's name without ``torch.``."""
         return self.python.removeprefix("torch.")
 
 

@@ -6,8 +6,9 @@ If a library reads such files, the format can also write them.  There are three 
 * *Blocks*: the lines are read in order, because their meaning depends on the lines before them.
 * *Whole files*, for example *tables* (``table.py``).
 
-No content makes a format raise an error.  A line that looks like this format's and cannot be read becomes a ``Reject``.
-Every input line is counted as exactly one kind of unit (``Unit``), and ``ingest`` checks that no line is lost.
+No content makes a format raise an error.  A line that seems to be of the format but cannot be read becomes a
+``Reject``.  Every input line is counted as exactly one kind of unit (``Unit``), and ``ingest`` checks that no line is
+lost.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class Outcome:
     * ``lines``: the number of input lines.
     * ``at``: in a whole file, the byte offset of the part that was read.  For lines and blocks it stays 0, because
       ingest knows the offset.  The offset of a ``Reject`` in ``records`` is relative to ``at``.
-    * ``tables``: Arrow columns by the names of the store's tables.  They are for formats in which every line is a
-      record (find-db).
+    * ``tables``: Arrow columns for each table of the store.  Formats in which every line is a record (MIOpen's find-db)
+      give them, because this is faster than records.
     """
 
     unit: Unit
@@ -104,7 +105,7 @@ class Source(Protocol):
         ...
 
     def beside(self) -> Iterator[Source]:
-        """Yield the other files of the same folder, sorted by name.
+        """Yield the other files of the file's folder, sorted by name.
 
         Then yield the files of its subfolder ``capture_traces``.
         """
@@ -130,12 +131,12 @@ def parsed(data: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Origin:
-    """The tool that measured the times in a file.  ``name`` is the tool's name in the measurements.
+    """A tool that measured the times in a file.  ``name`` is the tool's name in the measurements.
 
-    * ``evidence``: True if each time belongs to a named solution of a library, so that the library's own choice can be
+    * ``evidence``: True if each time belongs to a named kernel of a library, so that the library's own choice can be
       compared with it.  It is False for kernel times in traces, for choices without a time, and for estimates.
     * ``winners``: True if the tool is a tuner that writes only the winner of each search.  Then a single row already
-      states the best time.  For other tools, a best time is known only if at least two solutions were timed.
+      states the best time.  For other tools, a best time is known only if at least two kernels were timed.
     """
 
     name: str
@@ -179,7 +180,9 @@ class Described:
 
 @dataclass(frozen=True)
 class LineFormat(Described):
-    """A format in which each line is one record.  ``read`` gets each *distinct* line once, and its result is counted.
+    """A format in which each line is one record.
+
+    ``read`` gets each *distinct* line once, and its result is counted as often as the line occurs.
 
     * ``markers``: byte strings.  A line is of this format if and only if it contains at least one of them.
     * ``start``: a regular expression (bytes) that matches the beginning of a record.  It is used to separate records
@@ -198,7 +201,7 @@ class LineFormat(Described):
 
 
 class BlockReader(Protocol):
-    """The reader of one block format while it reads one file.  A block is a group of lines that belong together."""
+    """Reads the blocks of one format in one file.  A block is a group of lines that belong together."""
 
     @property
     def awake(self) -> bool:
@@ -209,7 +212,7 @@ class BlockReader(Protocol):
         ...
 
     def take(self, line: Line) -> Outcome | None:
-        """Read one line and return its outcome.  Returns None if the line is not of this format."""
+        """Read one line.  Returns how it is counted, with its records, or None if the line is not of this format."""
         ...
 
     def close(self) -> Iterable[Record]:
@@ -219,9 +222,9 @@ class BlockReader(Protocol):
 
 @dataclass(frozen=True)
 class BlockFormat(Described):
-    """A format whose lines have a meaning only in their ``order``.
+    """A format whose lines have a meaning only in their order, because a line belongs to those before it.
 
-    A line with one of ``markers`` starts its reader.
+    A line with one of ``markers`` starts the reader.  ``order`` says what the order means.
     """
 
     markers: tuple[bytes, ...]
@@ -230,9 +233,9 @@ class BlockFormat(Described):
 
 @dataclass(frozen=True)
 class FileFormat(Described):
-    """A format of whole files, recognised from the beginning of the file.
+    """A format that reads whole files, and recognises them by their beginning.
 
-    ``read`` accounts for every line or part of it.
+    ``read`` says for every line or part of the file how it is counted.
     """
 
     recognise: Callable[[Head], bool]
@@ -244,10 +247,10 @@ Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 
 
 def stated_of(formats: Iterable[Format]) -> dict[str, Any]:
-    """Return what formats say about the rows of their files, in the form in which the store saves it.
+    """Return which measuring tools some formats read, and whether one of the formats is a log of a job.
 
-    ``evidence`` and ``winners`` are sorted names of measuring tools (see ``Origin``).  ``job_log`` is True if it is
-    True for one of the formats.
+    The result is a dictionary that is saved with the data. ``evidence`` and ``winners`` are sorted names of measuring
+    tools (see ``Origin``).  ``job_log`` is True if it is True for one of the formats.
     """
     formats = tuple(formats)
     origins = [origin for format in formats for origin in format.origins]
@@ -291,9 +294,10 @@ class Emission:
 
     @property
     def lines(self) -> list[Shell]:
-        """The shell lines that make a library read the file, with the file's path in them.
+        """The shell lines that make a library read the file.
 
-        Before the file is written, they contain the placeholders ``{folder}`` and ``{path}`` instead.
+        They contain the file's path.  Before the file is written, they contain the placeholders ``{folder}`` and
+        ``{path}`` instead.
         """
         if self.path is None:
             return self.lines_at(Shell("{folder}"), Shell("{path}"))
@@ -302,11 +306,11 @@ class Emission:
 
     @property
     def settings(self) -> list[Shell]:
-        """The shell lines that change the environment so that a library reads the file."""
+        """Those of the shell lines that change the environment so that a library reads the file."""
         return settings(self.lines)
 
     def lines_at(self, folder: Shell, path: Shell) -> list[Shell]:
-        """Return the shell lines that make a library read the file, with this folder and path in them."""
+        """Return the shell lines that make a library read the file, if it is at ``path`` in ``folder``."""
         names = {"name": shell_comment(self.name), "generic": shell_word(_DEVICE.sub("", self.name))}
         values = {"folder": folder, "path": path, **names}
         return [filled(line, values, "{}") for line in lines_of(self.use) if line]
@@ -323,10 +327,11 @@ _SETTING = re.compile(r"\s*(?:export|unset)\s")
 
 @dataclass(frozen=True)
 class Writer:
-    """How overrides (forced choices of solutions) are written as a file that a library reads.
+    """Writes overrides (kernels to use instead of the library's choice) as a file that the library reads.
 
-    * ``key``: a function that returns the library's own key of a problem.  The library finds a row by this key.  None
-      means that the library has no key for the problem.
+    * ``key``: a function that returns the key by which the library looks up a matrix product or convolution in the
+      file.
+      None means that the library has no such key.
     * ``write``: a function that returns the files.  It raises EmissionError if a fact or field is unknown.  The error
       names it and says what would supply it.
     * ``file`` and ``read_when``: Markdown for ``docs/formats.md``.  They say which file is written and when the library
@@ -343,9 +348,9 @@ class Writer:
 
 
 def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]) -> dict[str, Override]:
-    """Keep only the fastest override (forced choice of a solution) for each key.
+    """For each key, keep only the fastest override (kernel to use instead of the library's choice).
 
-    Raises EmissionError if two overrides of one key name different solutions and one of them has no time.
+    Raises EmissionError if two overrides of one key name different kernels and one of them has no time.
     """
     out: dict[str, Override] = {}
     for new in overrides:

@@ -1,4 +1,4 @@
-"""Find out which of the two families of 8-bit floats a device computes with.
+"""Find out which of the two families of 8-bit floats a GPU computes with.
 
 hipBLASLt's logs print ``f8_r`` and ``bf8_r`` both for OCP's types (the industry standard) and for AMD's older FNUZ
 types.  The GPU's matrix units decide which family it is:
@@ -24,16 +24,16 @@ _FNUZ_ONLY = regex(r"gfx94[0-2](?::|\Z)")
 
 
 def fnuz_only(arch: str | None) -> bool:
-    """Return True if GPUs of this arch have 8-bit floats of the FNUZ family only.
+    """Return True if GPUs of this architecture have 8-bit floats of the FNUZ family only.
 
-    Example of an arch: ``gfx942:sramecc+:xnack-``.
+    ``arch`` is for example ``gfx942:sramecc+:xnack-``.
     """
     return bool(_FNUZ_ONLY.match(arch or ""))
 
 
 def on_arch(data_type: str | None, arch: str | None) -> str | None:
-    """Return the 8-bit type that a name in a log means on this arch, for example ``f8_fnuz_r`` for ``f8_r`` on gfx942.
+    """Return the 8-bit type that a log means on a GPU of this architecture: ``f8_fnuz_r`` for ``f8_r`` on gfx942.
 
-    Other types, and all types on an unknown arch, are returned unchanged.
+    Other types, and all types on an unknown architecture, are returned unchanged.
     """
     return FNUZ.get(data_type or "", data_type) if fnuz_only(arch) else data_type

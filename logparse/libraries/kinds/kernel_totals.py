@@ -1,6 +1,6 @@
 """Add up kernel times by operator (or named range), kernel and device.
 
-The module also makes the fact that links rocprof's files of one process.
+The module also links the several files that rocprof writes about one process, because they hold the same kernels.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _SAME = (
     *("_results.db", "_kernel_trace.csv", "_kernel_stats.csv", "_counter_collection.csv"),
     *("_kernels_summary.csv", "_kernels_summary_by_rank.csv"),
 )
-"""The endings of the files that rocprofv3 and rocpd write about one process.  Each such file holds all of its kernels.
+"""The endings of the files that rocprofv3 and rocpd write about one process.  Each file holds all of its kernels.
 
 The file with the most detail comes first.  Counters come late, because counting makes kernels run one after the other.
 """
 
 
 def of_one_process(name: str) -> Iterator[Outcome]:
-    """Yield a fact that links a profiler's file to the other files about the same process.
+    """Yield a fact by which the files that a profiler wrote about one process are found.
 
     All these files hold the same kernels.  With this fact the view ``kernels`` counts them only once, even if several
     of the files were ingested.  The fact's value is the place of the file's ending in ``_SAME``, a blank, and the

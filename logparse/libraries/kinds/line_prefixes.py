@@ -40,9 +40,9 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.model import Record, Reject
 
 SHARED = "a line of an unknown problem, because several threads or ranks write to this log at once"
-"""The text of the message for data that is left out because several ranks or threads wrote to the same log.
+"""Message for data that is left out because several ranks or threads wrote to the same log.
 
-The data is a time, a choice or a solver.
+Their lines are mixed.  So it is unknown to which matrix product or convolution a time or a choice belongs.
 """
 WORKER = r"(?:\x1b\[\d{1,3}m)?\((?:[^()\n]{1,80}? )?pid=(?P<pid>\d{1,18})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)?"
 """A regular expression for the text that Ray, vLLM and SGLang put before each line of a worker: ``(Worker pid=588)``.
@@ -67,14 +67,15 @@ _FILE = r"[\w./@+=,-]{1,300}\.(?:log|txt|out|err)(?:\.\d{1,6})?:"
 _TIGHT = r"\[(?!rank\d)[A-Za-z_]+\d{1,6}\]:|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:"
 """A regular expression for the prefixes of torchrun and mpirun, which have no blank behind them.
 
-A blank behind such a prefix is the line's own indentation.
+If a blank follows, it is the line's own indentation and must stay.
 """
 _SPACED = rf"(?:\[rank\d{{1,6}}\]:|\d{{1,6}}:(?= )|{WORKER}(?= )|{_CONTAINER})"
 _BAR = r"[^|\n]{0,80}\d{1,3}%\|[^|\n]{0,200}\| \d+/\d+ \[[^\]\n]{1,80}\](?=.)"
 _BEFORE = rf"(?:> |[ ]{{0,6}}\d{{1,9}}\t|[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t(?={_CLOCK} )|(?:[^\r]*\r(?=[^\r]))+|{_BAR})"
-"""A regular expression for other text before a line.
+"""A regular expression for the text before a line that was quoted, numbered or copied from another display.
 
-It matches what is before a line that was quoted, numbered, downloaded from GitHub, or written behind a progress bar.
+It matches for example the mark ``> `` of a quotation, a line number, and the columns that GitHub writes before each
+line.  It also matches a progress bar in front of the line.
 """
 _SENT_BY = rf"(?:{_STAMP})?(?:(?P<rank>{_TIGHT}|{_SPACED} ?)(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?"
 MARK_TEXT = f"{_BOM}{_BEFORE}?{_SENT_BY}"
@@ -89,8 +90,8 @@ _USUAL = regex(_BOM + _SENT_BY)
 def mark_of(text: str) -> re.Match[str]:
     """Match the prefix that a launcher or log tool put before a line, for example ``[rank0]: ``.
 
-    The match may be empty.  Most lines have only a common prefix, or none.  For them a faster regular expression is
-    used.
+    The match may be empty.  Most lines have only a common prefix, or none.  A faster regular expression is used for
+    them.
     """
     unusual = text.startswith(">") or "\t" in text or "%|" in text or "\r" in text
     match = (MARK if unusual else _USUAL).match(text)
@@ -99,17 +100,14 @@ def mark_of(text: str) -> re.Match[str]:
 
 
 def mark_length(line: bytes) -> int:
-    """Return the length in bytes of the prefix that a launcher or log tool put before a line.
-
-    0 if it has no prefix.
-    """
+    """Return the length in bytes of the prefix that a launcher or log tool put before a line, 0 without a prefix."""
     return mark_of(line.decode("latin-1")).end()  # one character per byte, because marks are ASCII
 
 
 class _Ranked:
     """A block reader that removes the prefixes of ranks from lines before it reads them.
 
-    It has either one reader per prefix, made at the first line with this prefix, or one reader for all lines.
+    It has either one reader for each prefix, made at the first line with this prefix, or one reader for all lines.
     """
 
     def __init__(self, markers: Sequence[str], begin: Callable[[], BlockReader], apart: bool) -> None:
@@ -143,10 +141,10 @@ class _Ranked:
 
 
 def _moved(outcome: Outcome, by: int) -> Outcome:
-    """Correct the byte offsets of rejects (lines that could not be read) by the length of a removed prefix.
+    """Correct the positions of lines that could not be read, because a prefix of the lines was removed before.
 
-    A reader gets a line without its prefix.  So its offsets are ``by`` bytes too small, and are moved to count from the
-    start of the whole line.
+    A reader gets a line without its prefix.  So its byte offsets are ``by`` bytes too small.  They are moved so that
+    they count from the start of the whole line.
     """
     if not any(isinstance(record, Reject) and record.length for record in outcome.records):
         return outcome
@@ -162,7 +160,7 @@ def _moved(outcome: Outcome, by: int) -> Outcome:
 def ranked(
     markers: Sequence[bytes], begin: Callable[[], BlockReader], *, apart: bool = True
 ) -> Callable[[], BlockReader]:
-    """Let a block format read lines that have prefixes of ranks, such as ``[rank0]: ``.
+    """Let a block format also read lines with prefixes of ranks, such as ``[rank0]: ``.
 
     ``begin`` makes a reader of the format.  The function that is returned makes a reader that removes the prefixes
     first.  If ``apart`` is True, each rank's lines are read by a reader of their own.

@@ -14,7 +14,7 @@ def innermost(
     """Find for each moment the innermost range (operator or marker) that was open on the same thread.
 
     Returns for each moment the index of the range, or -1 if none was open.  ``starts``, ``ends`` and ``threads`` have
-    one element per range, ``at`` and ``at_threads`` one per moment.
+    one element per range.  ``at`` and ``at_threads`` have one element per moment.
 
     * Usually the ranges of a thread are nested (operators, pushed markers).
     * If ranges overlap (markers that are started and stopped by id), the range that began last is taken.
@@ -40,7 +40,7 @@ def innermost(
 
 
 class Ranges:
-    """The named ranges (operators or markers) of all threads, stored as columns."""
+    """All named ranges (operators or markers) of a trace, stored as columns."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -51,9 +51,9 @@ class Ranges:
         self._rows.append((start, end, thread))
 
     def at(self, launches: list[tuple[int | None, int | None]]) -> list[str]:
-        """Return for each launch the name of the range (operator or marker) in which it happened.
+        """Return for each kernel launch the name of the operator or marker that was running on the same thread.
 
-        A launch is given as its time and thread.  The name is an empty text if no range was open.
+        A launch is given as its time and thread.  The name is an empty text if nothing was running.
         """
         out = [""] * len(launches)
         asked = [(i, at, thread) for i, (at, thread) in enumerate(launches) if at is not None and thread is not None]

@@ -1,7 +1,7 @@
-"""The interface of an override format.  In an override file a user tells a library which solution to run for a call.
+"""The interface of an override format.  In an override file a user tells a library which kernel to run for a call.
 
-Each format has a ``reader`` that reads such a file as the library itself does.  For a target (the machine that will use
-the file) it tells for each row:
+Each format has a ``reader`` that reads such a file as the library itself does.  The target is the machine that will use
+the file.  The reader tells for each row and the target:
 
 * whether the library keeps the row when it reads the file;
 * whether a call can match the row;
@@ -27,9 +27,9 @@ from logparse.target import Facts
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideFile:
-    """An override file (a user's list of solutions to use) as a library reads it, with notes about its faults.
+    """An override file (a user's list of kernels to use) as a library reads it, with notes about its faults.
 
-    * ``reading``: what the library makes of the file on the target machine.
+    * ``reading``: the effect that the file has on the library on the target machine.
     * ``noted``: the notes, in no order.  One note may be about many lines.
     * ``shown``: the file's name in reports.  It is given if another file has the same name.
     """
@@ -73,13 +73,13 @@ class OverrideFile:
 
 @dataclass(frozen=True)
 class Report:
-    """The search for one call in an override file, as a library's log reports it.
+    """How a library searched an override file for one call, as the library's log reports it.
 
     * ``key``: the key for which the library searched.
     * ``found``: True if it found a row, None if the log does not say.
     * ``kernels``: the names of the kernels that it took, spelled as in a row's text.  Empty if the log or the file
       names no kernel.
-    * ``why``: the reason why this key is not the problem's own key.
+    * ``why``: the reason if this key is not the key that the call should have.
     """
 
     key: str
@@ -90,7 +90,7 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Merging:
-    """How several override files of one format are merged into one file.  The command ``merge`` uses it.
+    """Says how several override files of one format are merged into one file.  The command ``merge`` uses it.
 
     * ``header``: returns the facts on which all files must agree, as pairs of name and value.  If a file has several
       values of one name, it contradicts itself.  Raises InputError if the file lacks these facts.
@@ -117,15 +117,15 @@ class Merging:
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """How an override file of one library becomes a file for another library.  The command ``convert`` uses it.
+    """Says how an override file of one library becomes a file for another library.  The command ``convert`` uses it.
 
     Only matrix products (GEMMs) are converted.
 
     * ``word``: the name of this format as a destination.
     * ``recognise``: tells whether a file has this format.
-    * ``read``: yields the records of such a file, each with the line (from 1) in which it ends.
-    * ``takes``: returns a solution with the number that this library gives it.  The second argument is the version of
-      rocBLAS that the solution comes from.  None means that the library has no such number.
+    * ``read``: yields the records of such a file, each with the number of the line in which it ends (from 1).
+    * ``takes``: returns a kernel with the number that this library gives it.  The second argument is the version of
+      rocBLAS that the kernel comes from.  None means that the library has no such number.
     * ``matched``: a description of the calls for which a row of this format is used.
     """
 
@@ -137,13 +137,14 @@ class Conversion:
 
 
 Keep: TypeAlias = Callable[[int, bytes], bool]
-"""A function that gets the line number and the text of a row.  It returns True if the row stays in the file."""
+"""A function that decides whether a row stays in a file.  It gets the row's line number and text."""
 
 
 def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Remove rows from an override file.  ``keep`` tells for each row whether it stays.  Lines that are not rows stay.
+    """Remove rows from an override file.  ``keep`` decides for each row whether it stays.
 
-    Usually a row is one line.  In files where each row has its own header line, the header is removed with its row.
+    Lines that are not rows always stay.  Usually a row is one line.  In files where each row has its own header line,
+    the header is removed with its row.
     """
     last = {row.line - row.text.count("\n"): row.line for row in rows}
     out, lines = list[bytes](), enumerate(data.split(b"\n"), start=1)
@@ -244,7 +245,10 @@ class OverrideFormat:
 
 
 def bytes_of(lines: Iterable[str]) -> bytes:
-    """Return lines of text as the bytes of a file.  Bytes that were not UTF-8 when the text was read are restored."""
+    """Return lines of text as the bytes of a file.
+
+    Bytes that were not UTF-8 when the text was read become the same bytes again.
+    """
     out = BytesIO()
     out.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in lines)
     return out.getvalue()
@@ -253,7 +257,7 @@ def bytes_of(lines: Iterable[str]) -> bytes:
 def records_of(format: FileFormat) -> Callable[[Source], Iterator[tuple[int, Record]]]:
     """Return a function that reads a file of this format.
 
-    It yields each record and the number of the line where it ends.
+    The function yields each record and the number of the line where the record ends.
     """
 
     def read(file: Source) -> Iterator[tuple[int, Record]]:

@@ -15,7 +15,7 @@ from typing import Any, AnyStr, cast
 class _Pattern:
     """A regular expression that is compiled when one of its attributes is first read.
 
-    Each attribute that was read is cached.
+    Attributes that were read once are kept.
     """
 
     def __init__(self, compiled: Callable[[], object]) -> None:
@@ -33,9 +33,9 @@ class _Pattern:
 
 
 def regex(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return a regular expression like ``re.compile``, but compile it only at its first use.
+    """Return a regular expression like ``re.compile``, but compile it only when it is first used.
 
-    An error in the pattern is raised then, too.  Call the methods of the result.  Do not pass it to functions of
+    An error in the pattern is also raised only then.  Call the methods of the result.  Do not pass it to functions of
     ``re``, because it is not an ``re.Pattern``.
     """
     return cast("re.Pattern[AnyStr]", _Pattern(partial(re.compile, text, flags)))

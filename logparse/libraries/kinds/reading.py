@@ -1,10 +1,10 @@
-"""The effect of each row of an override file (a user's list of solutions to use) on the library that reads it.
+"""The effect of each row of an override file (a user's list of kernels to use) on the library that reads it.
 
 The ``reader`` of an override format repeats the library's own parser for a version and a GPU architecture.  It returns
 a ``Reading``, which states:
 
 * whether the library accepts the file at all;
-* each row that the library keeps, with its key, types and solution;
+* each row that the library keeps, with its key, types and kernel;
 * for every other row the reasons why it has no effect.
 
 ``lint`` adds remarks to a reading.  ``look_up`` searches it for the row of a call.
@@ -36,8 +36,8 @@ _LEADING_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)", re.ASCII)
 def whole(text: str, bits: int = 64) -> int | None:
     """Return the whole number that a text of ASCII digits states, with or without a sign.  None for any other text.
 
-    The number must fit a signed type of ``bits`` bits.  ``int`` alone would not do: it raises an error for texts of
-    some thousand digits, and it accepts the digits of all scripts.
+    The number must fit a signed type of ``bits`` bits.  Python's ``int`` is not used, because it raises an error for
+    texts of some thousand digits and accepts the digits of all scripts.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
     significant = digits.lstrip("0") or "0"
@@ -72,7 +72,7 @@ class Note:
 
     @property
     def each(self) -> Iterator[Note]:
-        """The same remark as separate notes, one for each line."""
+        """Separate notes with the same remark, one for each line."""
         yield Note(self.line, self.severity, self.rule, self.message, self.remedy)
         yield from (Note(line, self.severity, self.rule, self.message, self.remedy) for line in self.others)
 
@@ -81,10 +81,11 @@ class Note:
 class Breach:
     """A rule that a row of an override file breaks.
 
-    * ``step``: what the library does not do with the row because of this: read it, match it with calls, or honour
-      (obey) it.  None means that the library uses the row all the same.
+    * ``step``: the step in which the library drops the row because of the rule: when it reads the file, when it matches
+      a
+      call, or when it would obey the row.  None means that the library uses the row all the same.
     * ``note``: the note for the user.
-    * ``fault``: True if the row itself is at fault, so that a merged file leaves the row out.  It is False if only the
+    * ``fault``: True if the row itself is wrong, so that a merged file leaves the row out.  It is False if only the
       row's place in the file keeps the library from using it.
     """
 
@@ -95,9 +96,9 @@ class Breach:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The effect of a row of an override file: does the library read it, match it with calls, and honour (obey) it?
+    """The effect of a row of an override file: does the library read it, match it with calls, and obey it?
 
-    * Each answer is True, False or None (unknown).
+    * Each of these answers is True, False or None (unknown).
     * ``why``: the reason of the first answer that is False.
     * ``fault``: the fault of the row itself.  It is empty if the row is unused only because an earlier row of its key
       wins, or because of the file as a whole.  In these two cases the row may be copied into a merged file.
@@ -112,13 +113,13 @@ class Verdicts:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of an override file.  If a row lists several solutions, there is one such object for each of them.
+    """One row of an override file.  If a row lists several kernels, there is one such object for each kernel.
 
     * ``key``: the library's own key, as the library reads it from the file.
-    * ``problem``: the call that the row is for, with the types as the library reads them.
-    * ``text``: the row as it is in the file, without its line end.  If the row lists several solutions, it is the text
-      of this solution without the key.
-    * ``time_us``, ``workspace_bytes``: the time and the workspace that the row states for its solution.
+    * ``problem``: the matrix product or convolution that the row is for, with the types as the library reads them.
+    * ``text``: the row as it is in the file, without its line end.  If the row lists several kernels, it is the text
+      of this kernel without the key.
+    * ``time_us``, ``workspace_bytes``: the time and the workspace that the row states for its kernel.
     """
 
     line: int
@@ -133,7 +134,7 @@ class Row:
 
     @property
     def kept(self) -> bool:
-        """True if the library keeps the row in memory after it read the file, or if this is unknown."""
+        """True if the library keeps the row after it has read the file, or if this is unknown."""
         return self.verdicts.read is not False
 
     @property
@@ -148,10 +149,10 @@ class Row:
 
 
 class Offer(NamedTuple):
-    """A solution that a row of an override file proposes for the calls with the row's key.
+    """A kernel that a row of an override file proposes for the calls with the row's key.
 
-    ``solution`` is spelled as in the file, and ``id`` is the library's id.  ``work`` describes the work that the time
-    covers, if the key does not state it (``Merging.work``).
+    ``solution`` is the kernel, spelled as in the file, and ``id`` is the library's id of it.  ``work`` describes the
+    work that the time covers, if the key does not state it (``Merging.work``).
     """
 
     line: int
@@ -164,7 +165,7 @@ class Offer(NamedTuple):
 
 
 def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> Iterator[Offer]:
-    """Yield the solution of each row that may be copied into a merged override file."""
+    """Yield the kernel of each row that may be copied into a merged override file."""
     for row in rows:
         named = row.solution
         if named is not None and not row.verdicts.fault:
@@ -173,12 +174,13 @@ def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Generic[S_co]):
-    """The content of an override file, as a library on a machine with the facts ``target`` understands it.
+    """The content of an override file, as a library on the target machine understands it.
 
     * ``refusals``: the reasons why the library refuses the whole file.  Without a reason, the library accepts the file,
       or it is unknown whether it does.
-    * ``certain``: True if enough is known about the target to be sure that the file is accepted.
-    * ``facts``: what the file states about the machine that wrote it.
+    * ``certain``: True if enough is known about the target machine to be sure that the file is accepted.
+    * ``target``: the facts of the target machine.
+    * ``facts``: the facts that the file states about the machine that wrote it.
     * ``parsed``: the file as its reader parsed it, for the remarks of ``lint``.
     """
 
@@ -196,9 +198,9 @@ class Reading(Generic[S_co]):
 
     @property
     def key_facts(self) -> Facts:
-        """The facts that decide how the library spells keys.
+        """The facts of the machine (such as library versions) that decide how the library spells keys.
 
-        If both the target and the file state a fact, the target's is used.
+        If both the target machine and the file state a fact, the target machine's value is used.
         """
         return {**self.facts, **self.target}
 
@@ -212,7 +214,7 @@ class Reading(Generic[S_co]):
         return ((row, (row.line,)) for row in self.rows)
 
     def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
-        """Yield the solutions of the rows that may be copied into a merged override file."""
+        """Yield the kernels of the rows that may be copied into a merged override file."""
         return offers(self.rows, work)
 
     @cached_property
@@ -225,7 +227,7 @@ class Reading(Generic[S_co]):
 
     @cached_property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
-        """The rows that the library can use, by the shape of the problem that they are for."""
+        """The rows that the library can use, by the shape of the matrix product or convolution that they are for."""
         return in_groups((x for x in self.rows if x.live), lambda x: x.problem.shape if x.problem else None)
 
 
@@ -243,10 +245,11 @@ def accepted(refusals: Sequence[Note], certain: bool) -> Verdict:
 
 @dataclass(frozen=True)
 class Rule(Generic[T, C]):
-    """A rule about a row of an override file.  ``check`` returns the message if the row breaks it, otherwise None.
+    """A rule about a row of an override file.  ``check`` returns a message if the row breaks the rule, otherwise None.
 
-    * ``stops``: what the library does not do with a row that breaks the rule: read it, match it with calls, or honour
-      (obey) it.  None means that the row works all the same.
+    * ``stops``: the step in which the library drops a row that breaks the rule: when it reads the file, when it matches
+      a
+      call, or when it would obey the row.  None means that the row works all the same.
     * ``fault``: True if the rule is about the row itself.  Then a merged file leaves out a row that breaks it.  By
       default it is True for every rule with ``stops``.  A rule about the row's place in the file sets it to False.
 
@@ -270,7 +273,7 @@ class Rule(Generic[T, C]):
 def judge(
     line: int, entry: T, context: C, rules: Sequence[Rule[T, C]], accepted: Verdict, refusal: str
 ) -> tuple[Verdicts, tuple[Breach, ...]]:
-    """Decide what a library does with one row of an override file, and which rules the row breaks.
+    """Decide whether a library uses one row of an override file, and which rules the row breaks.
 
     ``accepted`` tells whether the library accepts the file as a whole.  If it does not, ``refusal`` is the reason.
     """
@@ -291,7 +294,7 @@ def judge(
 
 
 def why_unused(entry: T, context: C, rules: Sequence[Rule[T, C]]) -> str:
-    """Return the reason why a library does not use one row of a file that it accepts, as ``judge`` states it.
+    """Return the reason why a library does not use one row of a file that it accepts.
 
     Returns an empty text if the library uses the row.
     """
@@ -311,7 +314,7 @@ def remarks(line: int, entry: T, context: C, rules: Sequence[Rule[T, C]]) -> Ite
 
 
 class Entry(Protocol):
-    """One row of a table as its reader parsed it, before the rules are applied.
+    """One row of a table before the rules are applied to it.
 
     Its attributes mean the same as in ``Row``.
     """
@@ -335,7 +338,7 @@ E = TypeVar("E", bound=Entry)
 
 @dataclass(frozen=True)
 class Table(Generic[E, C]):
-    """A table as its reader parsed it, with the rules for its rows.
+    """All rows of a table before the rules are applied, with the rules.
 
     * ``context``: the facts about the whole file that the rules need.
     * ``rules``: the rules against which each row is checked.
@@ -350,9 +353,10 @@ class Table(Generic[E, C]):
     def reading(
         self, refusal: str, *, refusals: Iterable[Note] = (), certain: bool, facts: Facts, target: Facts
     ) -> Reading[Table[E, C]]:
-        """Apply the rules to every row and return how a library on a machine with the facts ``target`` reads the table.
+        """Apply the rules to every row, and return how a library on the target machine reads the table.
 
-        ``refusal`` is the reason that is given for each row if the library refuses the whole file.
+        ``target`` are the facts of that machine.  ``refusal`` is the reason that is given for each row if the library
+        refuses the whole file.
         """
         why_not = tuple(refusals)
         taken, rows = accepted(why_not, certain), []
@@ -378,7 +382,7 @@ def with_key(entries: Iterable[E]) -> dict[str, list[E]]:
 
 
 def remarks_on(name: str, data: bytes, reading: Reading[Table[Any, Any]]) -> Iterator[Note]:
-    """Yield the notes about a table and about its rows that do not change what the library does."""
+    """Yield the notes about a table and its rows that do not change how the library uses them."""
     table = reading.parsed
     yield from table.notes
     for entry in table.entries:
@@ -386,7 +390,7 @@ def remarks_on(name: str, data: bytes, reading: Reading[Table[Any, Any]]) -> Ite
 
 
 def text_of(data: bytes) -> tuple[str, bool]:
-    """Decode a file as text without a byte order mark.  Also returns True if there was such a mark.
+    """Decode a file as text, and tell whether it began with a byte order mark, which is removed.
 
     Bytes that are not UTF-8 are kept in a form that can be turned back into the original bytes.
     """

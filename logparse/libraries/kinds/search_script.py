@@ -1,4 +1,4 @@
-"""The interface of a script that lets a library search for the fastest solutions of problems on the GPU.
+"""The interface of a shell script in which a library searches its fastest kernels on the GPU.
 
 Such a script writes into a database or tuning file of its own, never into the user's.
 """
@@ -23,9 +23,9 @@ class SearchScript:
     """The search script of one library.  A module in the library's folder defines it as ``SEARCH_SCRIPT``.
 
     * ``name``: the name of the script's file.
-    * ``problems``: the class of the problems for which the library can search.
-    * ``command``: a function that returns the shell command that searches for one problem, with the library's own tool.
-      It raises EmissionError if the problem lacks a field that the tool needs.
+    * ``problems``: the class of the calls for which the library can search, for example ``GemmProblem``.
+    * ``command``: a function that returns the shell command that searches for one call, with the library's own tool.
+      It raises EmissionError if a field is unknown that the tool needs.
     * ``template``: the file with the script's text.  It has the places ``@count@`` and ``@lines@``.  In the script,
       file descriptor 3 is its log.
     """
@@ -36,9 +36,9 @@ class SearchScript:
     template: Path
 
     def text(self, commands: Sequence[Shell]) -> Shell:
-        """Return the script that runs these commands one after the other.
+        """Return the shell script that runs the search commands one after the other.
 
-        If one fails, the script goes on with the next.
+        If a command fails, the script goes on with the next one.
         """
         count = shell_word(str(len(commands)))
         tried = [

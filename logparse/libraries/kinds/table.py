@@ -124,27 +124,30 @@ class Row:
 
 
 class TableReader(Protocol):
-    """The reader of one table while the table is read."""
+    """Reads the rows of one table."""
 
     def open(self) -> Iterable[Outcome]:
-        """Return the outcome of the header line: how it is counted, and its records."""
+        """Return how the header line is counted, and the records that it contains."""
         ...
 
     def take(self, row: Row) -> Sequence[Record] | None:
-        """Read one row and return its records.  Returns None if ``close`` will return the row's outcome.
+        """Read one row and return its records.  Returns None if the row needs the rest of the table.
 
-        Raises ValueError with a reason if the row must be rejected.
+        ``close`` then returns its records.  Raises ValueError with a reason if the row must be rejected.
         """
         ...
 
     def close(self) -> Iterable[Outcome]:
-        """Return the outcomes that need the whole table, including every row for which ``take`` returned None."""
+        """Return the results that need the whole table.
+
+        They include every row for which ``take`` returned None.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class _EachRow:
-    """The reader of a table whose rows do not depend on each other."""
+    """Reads a table whose rows do not depend on each other."""
 
     read: Callable[[Row], Iterable[Record]]
 
@@ -185,10 +188,10 @@ def read_table(
     comments: tuple[str, ...] = (),
     strip: bool = True,
 ) -> Iterator[Outcome]:
-    """Read a table and yield the outcome of every line.  The arguments are explained at ``TableFormat``.
+    """Read a table.  Yield for every line how it is counted, with its records.
 
-    If ``begin`` raises ValueError, the header is rejected with this reason.  All other lines are then counted as
-    foreign (not of this format).
+    The arguments are explained at ``TableFormat``.  If ``begin`` raises ValueError, the header is rejected with this
+    reason.  All other lines are then counted as foreign (not of this format).
     """
     reader: TableReader | None = None
     columns: Sequence[str] = ()
@@ -238,7 +241,7 @@ class TableFormat(FileFormat):
     * ``ours``: a further test of the header, for formats with several sets of columns.
     * ``begin``: makes the reader of a table.  ``each_row`` makes such a function from a function that reads a row.
       Raises ValueError if no row below such a header can be read.
-    * ``rename``: returns the names under which the columns are read.
+    * ``rename``: gives the columns other names before the rows are read.
     * ``fit``: the number of cells that a row may have.
     * ``comments``: a line that begins with such a text is treated as blank.
     * ``strip``: True if blanks around each cell are removed.

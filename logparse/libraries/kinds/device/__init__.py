@@ -1,1 +1,1 @@
-"""The device on which replay times problems: its memory, its clock, and the problems' inputs and outputs."""
+"""The GPU on which ``logparse replay`` times kernels: its memory, its clock, and the kernels' inputs and outputs."""

@@ -14,15 +14,15 @@ BACKENDS: Mapping[str, str] = {
 }
 """PyTorch's name of each attention backend, as ``torch.nn.attention.SDPBackend`` spells it.
 
-On ROCm, AOTriton or CK (AMD's kernel libraries) compute flash and efficient.
+On ROCm, the backends flash and efficient use the kernels of AOTriton or CK (libraries of AMD).
 """
 _OPERATOR = regex(
     r"aten::_(?:scaled_dot_product_)?(flash|efficient|cudnn)_attention(?:_for_cpu)?(?:_forward)?(?:_backward)?"
 )
 ELSEWHERE = {"CPU": frozenset({"efficient", "cudnn"}), "HIP": frozenset({"cudnn"})}
-"""The backends that a kind of device does not have.
+"""The attention backends that a kind of device does not have.
 
-The CPU has only one fused kernel, which belongs to flash.  ROCm has no cuDNN.
+The CPU has only one fused kernel, which belongs to the backend flash.  ROCm has no cuDNN.
 """
 
 

@@ -21,14 +21,15 @@ from logparse.model import Argument, Operand, OperatorProblem
 _TYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
 _MORE = ("cum_seq_q", "cum_seq_k", "cu_seqlens_q", "cu_seqlens_k", "seqused_k", "seqlen_k", "alibi_slopes")
 _WITHOUT = (*_MORE, "block_table", "window_size_left", "window_size_right", "window_size")
-"""Arguments that ask for more than ``scaled_dot_product_attention`` can compute, if they have a value.
+"""Arguments of an attention that ``scaled_dot_product_attention`` does not know.
 
-An empty text, ``None`` and ``-1`` mean that there is no value.
+If such an argument has a value, the attention cannot be computed that way.  An empty text, ``None`` and ``-1`` mean
+that it has no value.
 """
 _TOKENS_FIRST = frozenset({"flash", "efficient"})
 """Backends whose own operators take tensors of (batch, tokens, heads, size).
 
-All others take (batch, heads, tokens, size).
+The operators of all other backends take (batch, heads, tokens, size).
 """
 
 
@@ -99,7 +100,7 @@ def attention_of(device: TorchDevice, problem: OperatorProblem) -> Attention | N
 
 
 def _turned(x: Operand) -> Operand:
-    """Turn a tensor of (batch, tokens, heads, size) into (batch, heads, tokens, size), in the same memory."""
+    """Describe a tensor of (batch, tokens, heads, size) as (batch, heads, tokens, size), in the same memory."""
     if len(x.sizes) != 4:
         return x
     sizes, strides = ((y[0], y[2], y[1], y[3]) for y in (x.sizes, x.strides))
@@ -128,7 +129,7 @@ def _is_plain(x: Attention, *, from_corner: bool) -> bool:
 class AttentionOperands(OperatorOperands):
     """The inputs of an attention on the device: ``q``, ``k``, ``v``, ``mask`` and ``grad``.
 
-    Each is a list with one tensor per set of inputs. (There are several sets so that the cache does not hold the data.)
+    Each of them is a list of equal tensors, which are used in turn, so that the cache does not hold the data.
     """
 
     _is_filled = False

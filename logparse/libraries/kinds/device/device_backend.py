@@ -1,4 +1,7 @@
-"""Base class of the backends for real devices: one torch device, tensors for each problem, and one shared workspace."""
+"""Base class of the backends that run on a real device.
+
+It holds one torch device, the tensors to compute with, and one shared workspace.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class DeviceBackend:
             held.fill(seed)
 
     def release(self) -> None:
-        """Free the inputs and the workspace.  Memory that a prepared solution still uses stays allocated."""
+        """Free the inputs, the outputs and the workspace.  Memory that a prepared kernel still uses stays allocated."""
         self._held.clear()
         self._workspace = None
         self._device.empty_cache()
@@ -45,10 +48,10 @@ class DeviceBackend:
         return self._device.healthy()
 
     def operands(self, problem: Problem, conditions: Conditions) -> AnyOperands:
-        """Return the tensors (inputs and outputs) on which all solutions of a problem run.
+        """Return the tensors (inputs and outputs) on which all kernels for a matrix product or convolution run.
 
-        They are allocated and filled at the first call.  Raises UnsupportedError if the problem cannot run, and
-        OutOfMemoryError if they do not fit into the device's memory.
+        They are allocated and filled at the first call.  Raises UnsupportedError if ``problem`` cannot run, and
+        OutOfMemoryError if the tensors do not fit into the device's memory.
         """
         key = (problem.text, conditions)
         if key not in self._held:
@@ -70,8 +73,8 @@ class DeviceBackend:
     def _reserve(self, need_bytes: int) -> Tensor:
         """Return a workspace of at least ``need_bytes`` bytes.
 
-        All solutions share it, because they never run at the same time.  Raises OutOfMemoryError if it does not fit
-        into the device's memory.
+        All kernels share it, because they never run at the same time.  Raises OutOfMemoryError if it does not fit into
+        the device's memory.
         """
         if self._workspace is None or self._workspace.numel() < need_bytes:
             torch = self._device.torch

@@ -1,4 +1,4 @@
-"""The tensors of a problem on a torch device, filled with random data, and the reference for its result.
+"""The input and output tensors of a matrix product or convolution, filled with random data, and the right result.
 
 BLAS matrices are column-major and torch tensors are row-major.  The memory of a column-major matrix is the memory of a
 row-major tensor of its transpose.  So D = op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times ``y`` (k×m)
@@ -25,7 +25,7 @@ _DTYPES = {"xf32_r": "float32"} | {name: x.operand for x in _FLOATS for name in 
 
 _GELU_SLACK = 2e-3  # libraries approximate GELU, by tanh or worse
 _STRIPE = 1 << 28
-"""The number of elements of a result that are compared with the reference at a time.
+"""The number of elements of a result that are compared with the right result at a time.
 
 All elements at once would need too much memory.  In double precision, the logits of one language model fill a third of
 a GPU.
@@ -94,7 +94,7 @@ class Written:
     """A tensor that a call writes, with the functions that check it.
 
     * ``name``: its name.  It is empty for the main result.
-    * ``memory``: its memory in the first set of inputs and outputs.
+    * ``memory``: the tensor itself, in the first copy of the inputs and outputs.
     * ``reference``: a function that returns the right values in higher precision, for a slice of the first dimension.
     * ``magnitudes``: a function that returns, for the same slice, the sums of the magnitudes of the products.
     """
@@ -107,9 +107,9 @@ class Written:
 
 
 class OperandSets:
-    """The inputs and outputs of a problem, in several sets of equal tensors, and the reference for the result.
+    """The inputs and outputs of a matrix product or convolution, in several copies (sets), and the right result.
 
-    Several sets are used in turn, so that the cache does not hold the data.  A subclass defines ``_result`` and
+    The sets are used in turn, so that the cache does not hold the data.  A subclass defines ``_result`` and
     ``_inputs``.  It also defines ``_beside`` if a call writes more tensors than its result.
     """
 
@@ -121,11 +121,11 @@ class OperandSets:
         self._references: dict[str, Tensor] = {}
 
     def _inputs(self) -> Sequence[Sequence[Tensor]]:
-        """Return the tensors that get random data: for each input a list with one tensor per set."""
+        """Return the tensors that get random data.  For each input there is a list with one tensor per set."""
         raise NotImplementedError
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
-        """Compute the right result of the first set in higher precision.
+        """Compute the right result for the first copy of the inputs, in higher precision.
 
         ``part`` limits it to a slice of the first dimension.  If ``magnitudes`` is True, return the sum of the
         magnitudes of the products instead of the sum of the products.
@@ -158,9 +158,9 @@ class OperandSets:
         self._changed(index)
 
     def _fill_integers(self) -> None:
-        """Write only the numbers -1, 0 and 1 into the inputs of the first set.
+        """Fill the first copy of the inputs with the numbers -1, 0 and 1 only.
 
-        Most are 0, so that every sum of products is exact in the output's type.
+        Most of them are 0, so that every sum of products is exact in the output's type.
         """
         torch, choices = self._device.torch, integer_choices(self.problem)
         for number, memories in enumerate(self._inputs()):
@@ -171,10 +171,10 @@ class OperandSets:
         self._changed(0)
 
     def error(self, output: Tensor) -> float:
-        """Return the relative error ‖out − ref‖ / ‖ref‖ of the result of the first set.
+        """Return the relative error ‖out − ref‖ / ‖ref‖ of a result from the first copy of the inputs.
 
-        The reference has higher precision.  If the call writes several tensors, the largest error is returned.  It is
-        NaN if an element is not finite.
+        The reference ``ref`` has higher precision.  If the call writes several tensors, the largest error is returned.
+        It is NaN if an element is not finite.
         """
         torch, errors = self._device.torch, []
         for written in self._written(output):
@@ -190,10 +190,10 @@ class OperandSets:
         return max(errors)
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """Describe how the output is wrong by more than rounding can explain.  Returns an empty text if it is right.
+        """Check the result that ``run`` computes, and describe what is wrong.  Returns an empty text if it is right.
 
-        First each element of a run with random data is checked.  Then the call runs on small integers, for which every
-        result is exact.
+        First the result is computed from random data, and each element may be wrong by as much as rounding explains.
+        Then it is computed from small integers, for which every result is exact.
         """
         for written in self._written(run()):
             for part in _parts(written.memory):
@@ -213,9 +213,9 @@ class OperandSets:
         return f"{wrong} elements are wrong for integer inputs, whose sums are exact" if wrong else ""
 
     def _reference(self, part: slice, *, magnitudes: bool = False) -> Tensor:
-        """Return the right result, as ``_result`` computes it.
+        """Return the right result, which ``_result`` computes.
 
-        The result for the whole output is cached until the data change.
+        The right result of the whole output is kept until the inputs change.
         """
         if part != _ALL:
             return self._result(part, magnitudes=magnitudes)
@@ -227,7 +227,7 @@ class OperandSets:
     def _excess(self, written: Written, part: slice) -> float:
         """Return the largest error of an element, divided by the error that rounding can explain.
 
-        A result above 1 means a wrong element.  NaN if an element is not finite.
+        A result above 1 means that an element is wrong.  The result is NaN if an element is not finite.
         """
         allowed, ref, size = written.tolerance, written.reference(part), written.magnitudes(part)
         scale = float(self._device.torch.linalg.vector_norm(ref)) / math.sqrt(max(1, ref.numel()))
@@ -252,9 +252,9 @@ class OperandSets:
         return wrong
 
     def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
-        """Make a copy of the inputs in another form, one copy per set.  Return the list of copies.
+        """Make a converted copy of the inputs for each set of inputs, and return the list of copies.
 
-        ``make`` makes the copy of one set.  It is called again when the data change.
+        ``make`` converts one set.  It is called again when the inputs change.
         """
         held = [make(index) for index in range(self.sets)]
         self._remake.append(lambda index: held[index].copy_(make(index)))
@@ -266,10 +266,10 @@ class OperandSets:
 
 
 class GemmOperands(OperandSets):
-    """The inputs and outputs of a matrix product, in several sets that are used in turn.
+    """The inputs and outputs of a matrix product, in several copies (sets) that are used in turn.
 
     ``x``, ``y``, ``c``, ``d`` and ``bias`` are lists with one tensor per set, row-major as in torch.  ``memory`` holds
-    all tensors whose addresses a library gets.  These are the tensors above and:
+    all tensors whose addresses a library gets.  They are the tensors above and these:
 
     * ``aux`` is packed tightly, with the shape of D.
     * ``scale_a``, ``scale_b``, ``scale_c`` and ``scale_d`` are in single precision.  They have one factor, or one
@@ -317,7 +317,10 @@ class GemmOperands(OperandSets):
         return [memories for name, memories in self.memory.items() if name not in self.written and memories]
 
     def poison(self) -> None:
-        """Fill the tensors that the first set's call writes with NaN.  If the type has no NaN, 0 is written instead."""
+        """Fill the outputs with NaN, so that elements that a kernel does not write are found.
+
+        Only the first copy of the outputs is filled.  If the type has no NaN, 0 is written instead.
+        """
         for name in self.written:
             self.memory[name][0].fill_(math.nan)
 
@@ -335,8 +338,8 @@ class GemmOperands(OperandSets):
     def _before_activation(self, wide: Callable[[Tensor], Tensor], part: slice = _ALL) -> Tensor:
         """Compute α·op(A)·op(B)·scales + β·C + bias, the result before the activation.
 
-        It is row-major as in torch, so its rows are the columns of D.  ``part`` is a slice of the rows, or for a batch
-        a slice of the products in it.
+        It is row-major as in torch, so its rows are the columns of D.  ``part`` is a slice of the rows.  For a batch
+        ``part`` is a slice of the products in the batch.
         """
         scales = {name: wide(held[0]) for name, held in self.memory.items() if name.startswith("scale_")}
         out = wide(self.x[0][part]) @ wide(self.y[0] if self.batch == 1 else self.y[0][part])
@@ -368,7 +371,7 @@ class GemmOperands(OperandSets):
         return self._result(magnitudes=magnitudes).sum(0)
 
     def _fill_set(self, index: int) -> None:
-        """Fill the inputs of one set with random data.
+        """Fill one copy of the inputs with random data.
 
         The scale factors are powers of two near 1.  Random normal factors would make most of a result vanish.
         """
@@ -386,10 +389,10 @@ class GemmOperands(OperandSets):
 
 
 def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
-    """Return the vectors that a matrix product needs besides its matrices, by name: bias, aux and scale factors.
+    """Return the vectors that a matrix product needs besides its matrices: bias, aux and scale factors.
 
-    Each has its number of elements and its type.  Raises UnsupportedError for a kind of scale factors that is not
-    supported, and for the gradient of a bias of a batch.
+    The result maps a vector's name to its number of elements and its type.  Raises UnsupportedError for a kind of scale
+    factors that is not supported, and for the gradient of a bias of a batch.
     """
     p, found = problem, {}
     m, n, out_type = p.m or 0, p.n or 0, p.d_type or p.a_type or ""
@@ -411,7 +414,7 @@ def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
 
 
 class ConvOperands(OperandSets):
-    """The inputs and outputs of a convolution, in several sets that are used in turn.
+    """The inputs and outputs of a convolution, in several copies (sets) that are used in turn.
 
     ``x``, ``w`` and ``dy`` are lists with one tensor per set, in the memory layouts of the problem.  In the forward
     direction (F), ``dy`` is the output y.
@@ -440,17 +443,21 @@ class ConvOperands(OperandSets):
         return list(self.tensors.values())
 
     def poison(self) -> None:
-        """Fill the first set's output with NaN.  This is allowed because no direction reads its own output.
+        """Fill the output with NaN, so that elements that a kernel does not write are found.
 
-        Also fill a block of the same size with NaN and free it at once. torch's functions allocate their outputs, so
-        the allocator then gives them this block.
+        Only the first copy of the output is filled.  No direction reads its own output.  torch's functions allocate
+        their outputs.  So a block of the same size is also filled with NaN and freed at once, and the allocator then
+        gives them this block.
         """
         output = self.tensors[self.output][0]
         output.fill_(math.nan)
         self._device.torch.full_like(output, math.nan)
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
-        """Compute the right result: in single precision for half types, and in double precision for other types."""
+        """Compute the right result for the first copy of the inputs.
+
+        Inputs of half types are computed in single precision, inputs of other types in double precision.
+        """
         torch = self._device.torch
         wide = torch.float32 if self.x[0].dtype in (torch.float16, torch.bfloat16) else torch.float64
         with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=False, allow_tf32=False):
@@ -502,7 +509,7 @@ def memory_format(device: TorchDevice, layout: str | None, spatial: int) -> Any:
 
 
 def conv_of(problem: Problem, types: Container[str | None]) -> ConvProblem:
-    """Return the problem if it is a convolution that has known shapes and one of the given types.
+    """Return ``problem`` if it is a convolution with known shapes and with one of the given types.
 
     Raises UnsupportedError if it is not.
     """
@@ -570,8 +577,8 @@ def strides(shape: Sequence[int], layout: str | None) -> list[int]:
 def convolve(device: TorchDevice, problem: ConvProblem, x: Tensor, w: Tensor, dy: Tensor) -> Tensor:
     """Compute a convolution or one of its gradients with torch's own operators, and return the result.
 
-    These are the operators that autograd would call too.  The problem's direction decides which one: F (forward), B
-    (gradient of the input) or W (gradient of the weights).
+    They are the operators that autograd would call too.  The direction of ``problem`` decides which one is called: F
+    (forward), B (gradient of the input) or W (gradient of the weights).
     """
     aten = device.torch.ops.aten
     stride, pad, dilation = geometry(problem)

@@ -18,7 +18,7 @@ Inputs: TypeAlias = "tuple[Sequence[Any], Mapping[str, Any]]"
 
 
 class OperatorOperands:
-    """The inputs of a PyTorch operator on the device.  ``arguments`` holds one list of inputs per set.
+    """The inputs of a PyTorch operator on the device.  ``arguments`` holds one list of inputs per copy of the inputs.
 
     Results are not checked, because the call is PyTorch's own.  Only the values and the memory addresses of the tensors
     differ from the recorded call.
@@ -82,7 +82,10 @@ class OperatorOperands:
                 memory.copy_(torch.randint(0, 2, memory.shape, generator=generator, device=memory.device))
 
     def poison(self) -> None:
-        """Do nothing.  Other inputs fill the output with NaN here, but an operator's results are not checked."""
+        """Do nothing, because an operator's results are not checked.
+
+        For matrix products and convolutions this fills the output with NaN.
+        """
 
     def error(self, output: Tensor) -> float:
         """Return 0 as the error of a result, because an operator's results are not checked."""

@@ -26,43 +26,46 @@ Tensor: TypeAlias = Any
 """A torch.Tensor.  It is declared as ``Any``, because torch is not installed where types are checked."""
 
 Call: TypeAlias = Callable[[int], Tensor]
-"""A function that launches one execution with the set of inputs of the given index.
+"""A function that launches one execution of a kernel, on the copy of the inputs with the given number.
 
 It returns the output, or the buffer that will hold the output.
 """
 
 Around: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""A function that returns a context manager.
+"""A function that returns a context in which kernels are launched.
 
-The manager makes the settings that must hold while executions are launched.
+The context makes the settings that must hold meanwhile.
 """
 
 
 T = TypeVar("T")
 
 _TRIES = 3
-"""The number of tries of a sample if the host launched its executions too late.
+"""How often a measurement is tried if the host launched the kernels too late.
 
 Each further try lets the device wait longer, so that the host has more time.
 """
 
 
 class Operands(Protocol):
-    """The inputs and outputs of one problem, in several sets."""
+    """The inputs and outputs of one call, in several copies (sets) that are used in turn."""
 
     sets: int
     evict: bool
 
     def poison(self) -> None:
-        """Fill the first set's output with NaN."""
+        """Fill the first copy of the output with NaN, so that elements that a kernel does not write are found."""
 
     def error(self, output: Tensor) -> float:
-        """Return the relative error of an output of the first set.  NaN if the output is not finite."""
+        """Return the relative error of an output that was computed from the first copy of the inputs.
+
+        The result is NaN if the output is not finite.
+        """
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """Describe how the output is wrong by more than rounding can explain.  Returns an empty text if it is right.
+        """Check an output, and describe what is wrong with it.  Returns an empty text if it is right.
 
-        ``run`` is called to compute the output of the first set.
+        ``run`` is called to compute the output from the first copy of the inputs.
         """
 
 
@@ -149,7 +152,10 @@ class TorchDevice:
 
     @contextlib.contextmanager
     def memory_errors(self, need_bytes: float | None) -> Iterator[None]:
-        """Turn torch's out-of-memory error into ``OutOfMemoryError``, whose text states the size that did not fit."""
+        """Context that turns torch's out-of-memory error into ``OutOfMemoryError``.
+
+        The text of the error states the size that did not fit.
+        """
         try:
             yield
         except (self.torch.OutOfMemoryError, MemoryError) as error:
@@ -169,7 +175,7 @@ class TorchDevice:
     def evict(self) -> None:
         """Remove all other data from the last-level cache, by writes to twice the cache's size.
 
-        The writes are only launched.
+        The writes are launched, but this function does not wait for them.
         """
         if self._eviction is None:
             self._eviction = self.torch.zeros(2 * self.cache_bytes, dtype=self.torch.uint8, device=self.device)
@@ -178,8 +184,8 @@ class TorchDevice:
     def time_us(self, call: Call, first: int, count: int, *, evict: bool = False) -> float:
         """Run a call ``count`` times back to back and return the mean time of one execution, in µs.
 
-        The executions use the sets of inputs in turn, beginning with set ``first``.  ``evict`` empties the last-level
-        cache before them.  Raises HostBoundError if the host was too slow in every try.
+        The executions use the copies (sets) of the inputs in turn, beginning with set ``first``.  ``evict`` empties the
+        last-level cache before them.  Raises HostBoundError if the host was too slow in every try.
         """
         if not self.has_events:
             if evict:
@@ -229,9 +235,9 @@ def torch_device(name: str) -> TorchDevice:
 
 
 class TorchRunnable:
-    """A call that is ready to be timed.
+    """A call that is ready to be timed, and whose result can be checked.
 
-    It uses the sets of inputs in turn and can check the result of the first set.
+    It uses the copies (sets) of the inputs in turn.  The result of the first set can be checked.
     """
 
     def __init__(
@@ -250,7 +256,7 @@ class TorchRunnable:
         device.on_thread(thread, self._warm_up)
 
     def _warm_up(self) -> None:
-        """Run the call once before it is timed.  Plans, handles and kernels are made at the first call."""
+        """Run the call once before it is timed, because plans, handles and kernels are made at the first call."""
         with self._device.memory_errors(None), self._around():
             self._call(0)
             self._device.synchronize()
@@ -262,7 +268,10 @@ class TorchRunnable:
         return self._operands.fault(lambda: self._device.on_thread(self._thread, self._checked))
 
     def _checked(self) -> Tensor:
-        """Run the call on the first set and return its output.  Before the call the output is filled with NaN."""
+        """Run the call on the first copy of the inputs and return its output.
+
+        Before the call the output is filled with NaN.
+        """
         with self._device.memory_errors(None), self._around():
             self._operands.poison()
             output = self._call(0)
@@ -294,7 +303,7 @@ def _driver() -> str:
 def _miopen_version(number: int | None) -> str:
     """Return MIOpen's version as text, for example ``3.5.1``.
 
-    ``number`` is what ``torch.backends.cudnn.version()`` returns on ROCm: major·10⁶ + minor·10³ + patch.
+    ``number`` is the number that ``torch.backends.cudnn.version()`` returns on ROCm: major·10⁶ + minor·10³ + patch.
     """
     return "" if number is None else f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
