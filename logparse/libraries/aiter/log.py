@@ -45,11 +45,11 @@ from logparse.quoting import Shell, filled, shell_comment, shell_word
 
 CATEGORY = tables.CATEGORY
 TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
-"""Values of a message's field ``function``: the event that a line of aiter's log reports.
+"""Names of the events that a line of aiter's log can report, as they are stored in a message's field ``function``.
 
 * ``tuned``: aiter looked up a shape in a table of tuned kernels and found a row.
 * ``untuned``: it looked up a shape and found no row.
-* ``default``: the line names the solution that ran because there was no row.
+* ``default``: the line names the kernel that ran because there was no row.
 * ``fused_moe``: the line is about fused MoE.
 """
 
@@ -79,8 +79,8 @@ _BYTES_OF_MESSAGE = 2000
 def read(text: str) -> Outcome:
     """Read one line of aiter's log and return its records.
 
-    * The look-up of a shape in a table gives a call of this product, and a message with the line itself.
-    * A list of tables gives a fact about the job.
+    * A line about the look-up of a shape gives a call of this matrix product, and a message with the line itself.
+    * A line that lists tables gives a fact about the job.
     * Any other line of aiter gives a message.
     """
     line = _LINE.match(text)
@@ -161,7 +161,7 @@ def _values(fields: str) -> dict[str, str]:
 
 
 def _solution(found: re.Match[str]) -> Solution | None:
-    """Return the solution that runs the call, or None if the log line names neither a solution nor a library.
+    """Return the kernel that runs the call, or None if the log line names neither a kernel nor a library.
 
     If the table has a row for the call, the line names the row's kernel but not the kernel's number.
     """
@@ -188,7 +188,7 @@ _TUNERS = {
     "a8w8_blockscale_bpreshuffle": "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py --preshuffle -i",
     "a4w4_blockscale": "csrc/ck_gemm_a4w4_blockscale/gemm_a4w4_blockscale_tune.py -i",
 }
-"""Tuning program in a clone of aiter for each kind of table, with its option for the list of shapes to tune.
+"""The program in a clone of aiter that tunes each kind of table, with its option for the list of shapes to tune.
 
 Source: the READMEs beside the programs.
 """
@@ -208,7 +208,7 @@ _USE = Shell("# its tuner, in a clone of aiter:\n#   python3 <aiter>/@tuner@ {pa
 
 
 class Untuned(NamedTuple):
-    """CSV files of shapes that aiter's tuning programs should tune, and notes on shapes that are left out."""
+    """The result of ``untuned``: CSV files of shapes for aiter's tuning programs, and notes on omitted shapes."""
 
     files: list[Emission]
     notes: list[str]
@@ -217,11 +217,12 @@ class Untuned(NamedTuple):
 def untuned(lines: Iterable[str]) -> Untuned:
     """Write the shapes for which aiter found no tuned kernel to CSV files, so that aiter can tune them.
 
-    ``lines`` are the texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.
+    ``lines`` are log lines: the texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.
 
     * Each shape is written once, in the order of the lines.
-    * There is one CSV per table, or several if the shapes have different columns and no value is known for the missing
-      ones.
+    * There is one CSV file per table.  There are several if the shapes have different columns and no value is known for
+      the
+      missing ones.
     * A bf16 shape is left out if no line states its type, because aiter could not read such a row.
     """
     texts = list(lines)
@@ -249,7 +250,7 @@ _TABLE = regex(r"(\w+?)(_tuned)?_gemm\.csv")
 
 
 def _kind(table: str) -> str | None:
-    """Return which kind of products a table is for, from its file name: ``bf16`` for ``bf16_tuned_gemm.csv``.
+    """Return which kind of matrix products a table is for: ``bf16`` for the file name ``bf16_tuned_gemm.csv``.
 
     Returns None if no tuning program is known for such a table.
     """
@@ -258,7 +259,7 @@ def _kind(table: str) -> str | None:
 
 
 def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emission]:
-    """Yield the CSV files of untuned shapes: one for each set of columns that the shapes have.
+    """Yield CSV files of untuned shapes: one file for all shapes that have the same columns.
 
     Different versions of aiter print different columns.  A column that a version does not print is filled with the
     value that its calls have, if that value is known.
@@ -277,8 +278,8 @@ def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emi
 def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> dict[str, str]:
     """Fill in the columns of a bf16 shape that an older version of aiter does not print.
 
-    A version that does not print scaling and shuffle supports neither, so both become False.  The result gets the type
-    of the inputs, because aiter's tuning program uses that type if none is given.
+    A version that does not print scaling and shuffle supports neither, so both become False.  The type of the result
+    becomes the type of the inputs, because aiter's tuning program uses that type if none is given.
     """
     if kind != "bf16" or not {"bias", "dtype"} <= row.keys():
         return dict(row)
@@ -287,7 +288,7 @@ def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> d
 
 
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
-    """Collect the bf16 shapes from lines that name the default solution, by their sizes (M, N, K).
+    """Collect the bf16 shapes from log lines that name the default kernel.  The result has them by size (M, N, K).
 
     These lines lack the type of the result.  It becomes the type of the inputs, because aiter's tuning program uses
     that type if none is given.
@@ -323,10 +324,10 @@ _UNTUNED_MOE = (
 
 
 def _untuned_moe(texts: Iterable[str]) -> list[Emission]:
-    """Return a CSV file of the fused-MoE shapes that ran with default kernels, in a list.
+    """Write the fused-MoE shapes that ran with default kernels to a CSV file.  Return it in a list.
 
-    The list is empty if no shape did.  The file has the form that aiter itself writes if ``AITER_ONLINE_TUNE=1`` is
-    set.
+    The list is empty if there is no such shape.  The file has the form that aiter itself writes if
+    ``AITER_ONLINE_TUNE=1`` is set.
     """
     rows: dict[str, None] = {}
     for found in filter(None, map(_MOE_DEFAULT.match, texts)):

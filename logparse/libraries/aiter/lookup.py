@@ -20,7 +20,7 @@ from logparse.libraries.aiter import tables as aiter
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """Description of a table of tuned kernels: its columns, and how aiter looks up a call in it.
+    """Description of one kind of table of tuned kernels: its columns, and how aiter looks up a call in it.
 
     * ``keys`` are the columns by which aiter looks up a call.  Columns in ``flags`` hold True or False, columns in
       ``words`` hold texts, and the others hold integers.
@@ -55,16 +55,16 @@ class Lookup:
         return [x for x in self.keys if x not in self.flags | self.words]
 
     def has(self, backend: object, name: str) -> bool:
-        """Return True if aiter accepts rows with this backend in the table with file name ``name``.
+        """Return True if aiter accepts rows for the library ``backend`` in the table with the file name ``name``.
 
-        If the name is not one of aiter's own, the backends of all tables are accepted.
+        If the name is not one of aiter's own, the libraries of all tables are accepted.
         """
         table = stem(name)
         own = self.backends_of.items()
         return backend in self.backends or any(backend in more for of, more in own if table in (of, None))
 
     def present(self, columns: Collection[str]) -> list[str]:
-        """Return the columns by which a call is looked up in a table with these columns.
+        """Return the columns by which aiter looks up a call in a table that has these columns.
 
         A column that only newer versions of aiter have is left out if the table lacks it.
         """
@@ -123,7 +123,7 @@ _MXSCALE = Lookup(
 """How aiter looks up batched 8-bit GEMMs whose scales are powers of two.
 
 The function in aiter is ``lookup_mxscale_bmm_config`` (commit e4048607).  Later tables also have a column
-``w_scale_block``.  logparse has no rules for these.
+``w_scale_block``.  logparse has no rules for such later tables.
 """
 _MOE_SIZES = ("token", "model_dim", "inter_dim", "expert", "topk")
 _MOE_TYPES = ("dtype", "q_dtype_a", "q_dtype_w")
@@ -157,14 +157,17 @@ VARIABLES: Mapping[str, str] = {
     "bf16_tuned_gemm": "AITER_CONFIG_GEMM_BF16",
     "tuned_fmoe": "AITER_CONFIG_FMOE",
 }
-"""Name of an aiter table (without ``.csv``) → environment variable that holds the table's path.
+"""For each table of aiter, by its name without ``.csv``, the environment variable that holds the table's path.
 
 aiter recognises its tables by these names.
 """
 
 
 def stem(name: str) -> str | None:
-    """Return the first name in ``VARIABLES`` that a file name contains, or None if it contains none."""
+    """Return the name of the aiter table that a file name contains, such as ``bf16_tuned_gemm``, or None.
+
+    The names are those in ``VARIABLES``.
+    """
     return next((x for x in VARIABLES if x in name), None)
 
 

@@ -71,7 +71,7 @@ class TunedRow:
 
     @cached_property
     def key(self) -> str:
-        """The text by which aiter finds this row for a call, in the form that ``tables.key`` returns.
+        """The text by which aiter finds this row for a call, in the same form as the result of ``tables.key``.
 
         It is empty if a column or a value is missing.  Columns that only newer versions of aiter have are left out if
         the table lacks them.
@@ -265,7 +265,7 @@ def _table(head: Head) -> Lookup | None:
 def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]]:
     """Parse a table as pandas does.  Return its columns, its rows and notes about problems.
 
-    A note of severity ``error`` explains why pandas cannot read the file.
+    If pandas cannot read the file, a note of severity ``error`` explains why.
     """
     lines = list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
     rows = [(n, cells_of(line)) for n, line in lines if line.strip()]
@@ -344,7 +344,7 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[TunedRow]
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TunedRow, _Context]]:
     """Read a table of tuned kernels as aiter reads it, and check its rows for a target machine.
 
-    The table states no hipBLASLt version, so it stays unknown whether its solution indices are valid on the target.
+    The table states no hipBLASLt version.  So it stays unknown whether its kernel numbers are valid on the target.
     """
     text, _ = text_of(data)
     columns, found, damage = entries(name, text)
@@ -383,8 +383,8 @@ def padded(key: str) -> list[str]:
     * Newer versions first round M to a power of two if M is below 16.
     * Newer versions try 8192 if M is above 8192 and N is above 4096.
 
-    The result contains the keys of all versions.  It is empty for tables without an arch and for batched GEMMs, because
-    their rounding is unknown.
+    The result contains the keys of all versions.  It is empty for tables without a GPU architecture and for batched
+    GEMMs, because their rounding is unknown.
     """
     cells = key.split(",")
     if not cells[0].startswith("gfx") or (len(cells) == 6 and cells[5].isdigit()):
@@ -398,9 +398,9 @@ def padded(key: str) -> list[str]:
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Find out from a server's log which products aiter looked up in this table, and whether it found a row.
+    """Find out from a server's log which matrix products aiter looked up in this table, and whether it found a row.
 
-    Returns a report with the key that was looked up, by the text of each product.
+    The result maps the text of each product to a report, which states the key that was looked up.
     """
     operator, facts = stem(name), reading.key_facts
     device = {"gfx": arch(facts) or "", "cu_num": facts.get("cu_count", "")}
@@ -421,7 +421,7 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the properties in which tables must agree before they are merged: the operator and the columns.
+    """Return what two tables must have in common to be merged: the operator of aiter that reads them, and the columns.
 
     Raises InputError if aiter cannot read the table, or if the columns and the file name do not tell the operator.
     """
@@ -448,10 +448,10 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Translate a solution into one that an aiter table can name.  Return None if there is no such solution.
+    """Translate a kernel of any library into one that an aiter table can name.  Return None if that is impossible.
 
-    A solution of a library that aiter calls, such as hipBLASLt, is returned unchanged.  Any other solution is converted
-    to a hipBLASLt solution if possible (``tuning_rules.takes``).
+    A kernel of a library that aiter calls, such as hipBLASLt, is returned unchanged.  Any other kernel is converted to
+    a hipBLASLt kernel if possible (``tuning_rules.takes``).
     """
     return given if given.library in aiter.BACKENDS else hipblaslt_tuning.takes(given, rocblas_version)
 

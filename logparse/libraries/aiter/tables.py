@@ -77,7 +77,8 @@ def is_ours(header: Header) -> bool:
     """Return True if a table's header shows that aiter wrote the table.
 
     Such a header has the columns of fused MoE, or M, N, K and a column that only aiter's tuning programs write.  A list
-    of 8- or 4-bit shapes has only sizes, like lists of other programs.  So its file name must contain ``untuned``.
+    of 8- or 4-bit shapes has only sizes, like lists of other programs.  So the file name of such a list must contain
+    ``untuned``.
     """
     columns = set(header.columns)
     if set(_MOE) <= columns:
@@ -97,10 +98,10 @@ def _renamed(names: list[str]) -> list[str]:
 
 
 class _Table:
-    """Reader of one aiter table, which turns its rows into records for the store.
+    """Reads one aiter table and turns its rows into records.
 
-    A shape to be tuned becomes a call, a tuned row becomes a measurement, and a row of fused MoE becomes a message.
-    The reader also collects the GPUs that the rows name.
+    A shape to be tuned becomes a call, a tuned row becomes a measurement, and a row of fused MoE becomes a message. The
+    reader also collects the GPUs that the rows name.
     """
 
     def __init__(self, header: Header) -> None:
@@ -122,7 +123,8 @@ class _Table:
     def close(self) -> Iterator[Outcome]:
         """Yield facts about the GPU for which the rows were tuned.
 
-        If the rows name several GPUs, the fact lists all of them, so it equals the fact of no single machine.
+        If the rows name several GPUs, the fact lists all of them.  Such a fact is different from the fact of any single
+        machine.
         """
         devices = self._devices
         facts = [Fact(ours, " ".join(sorted(devices[name]))) for name, ours in _DEVICE.items() if devices[name]]
@@ -139,7 +141,7 @@ def _values(row: Row) -> dict[str, str]:
 
 
 def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
-    """Convert one row of an aiter table to a record for the store: a call, a measurement or a message.
+    """Convert one row of an aiter table to a record: a call, a measurement or a message.
 
     Raises KeyError for a missing column and ValueError for a bad value.
     """
@@ -174,7 +176,7 @@ _DEVICE = {"gfx": "arch", "cu_num": "cu_count"}
 
 
 def device_of_key(key_text: str, columns: Collection[str]) -> dict[str, str]:
-    """Return the arch and the number of compute units that a table row states in its key.
+    """Return the GPU architecture and the number of compute units that a table row states in its key.
 
     ``key_text`` holds the values that identify the row.  ``columns`` are the columns of its table.
     """
@@ -209,7 +211,7 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
 
 
 def _kind(file_name: str) -> str:
-    """Return the name of the operator that a table's file name contains.
+    """Return the name of aiter's operator that a table's file name contains.
 
     For example, it is ``a8w8_blockscale`` for ``a8w8_blockscale_tuned_gemm.csv``.  Returns an empty text if the name
     contains no operator.
@@ -219,10 +221,10 @@ def _kind(file_name: str) -> str:
 
 
 def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
-    """Tell whether the weights were shuffled in memory, as the GEMM field ``swizzle_a``.
+    """Tell whether a table row is for weights that were shuffled in memory, as the GEMM field ``swizzle_a``.
 
-    The answer comes from the column ``bpreshuffle`` or from the operator.  For 4-bit weights it is ``None``, because
-    that operator takes weights with and without shuffle and its table does not tell which.
+    The answer comes from the column ``bpreshuffle`` or from the operator.  For 4-bit weights the field stays unknown
+    (None), because that operator takes weights with and without shuffle and its table does not tell which.
     """
     stated = _BOOLS.get(values.get("bpreshuffle", "").lower())
     by_operator = None if not kind or kind.startswith("a4w4") else kind.endswith("_bpreshuffle")
@@ -253,7 +255,7 @@ def _type(name: str | None) -> str | None:
 
 
 def solution_of_row(values: Mapping[str, str]) -> Solution:
-    """Return the solution that a tuned row names: a library and its number for the kernel.
+    """Return the kernel that a tuned row names: a library and its number for the kernel.
 
     Raises KeyError for a missing column and ValueError for a bad value.
     """
@@ -288,10 +290,10 @@ KEY_COLUMNS = ("gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "sca
 A table must have all of them, because aiter passes them to ``set_index``.
 """
 COLUMNS = (*KEY_COLUMNS, "libtype", "solidx", "splitK", "us", "kernelName", "err_ratio", "tflops", "bw")
-"""Columns of the newest bf16 table.  They contain all columns that any aiter version with ``cu_num`` needs.
+"""Columns of the newest bf16 table, which include all columns that older versions of aiter need.
 
-aiter 0.1.5 and 0.1.6 also compare ``kernelName`` of hipBLASLt's rows with the kernel's name in the library, and stop if
-the two differ.
+Versions from before the column ``cu_num`` are not considered.  aiter 0.1.5 and 0.1.6 also compare ``kernelName`` of
+hipBLASLt's rows with the kernel's name in the library, and stop if the two differ.
 """
 BY_KERNEL_NAME = frozenset({"asm", "flydsl"})
 """Libraries whose kernels aiter finds by name (column ``kernelName``), not by number (``solidx``)."""
@@ -336,10 +338,10 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if aiter's bf16 table may hold this override (the user's choice of a solution for a product).
+    """Return True if aiter's bf16 table may hold this override (the user's choice of a kernel for a product).
 
-    A solution of hipBLASLt or torch is accepted only if aiter itself measured it, because other programs run such
-    solutions too.  A kernel that only aiter has is always accepted.
+    A kernel of hipBLASLt or torch is accepted only if aiter itself measured it, because other programs run such kernels
+    too.  A kernel that only aiter has is always accepted.
     """
     if not isinstance(override.problem, GemmProblem) or override.solution.library not in BACKENDS:
         return False
@@ -348,8 +350,9 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """Write the overrides as ``bf16_tuned_gemm.csv``.  For each key, only the fastest override is written.
+    """Write overrides (kernels to use for some products) as ``bf16_tuned_gemm.csv``, which aiter reads.
 
+    * For each key, only the fastest override is written.
     * The columns are the columns of the newest aiter version.
     * If the library finds kernels by name, ``kernelName`` is the override's ``parameters``.
     * ``us``, ``tflops`` and ``bw`` follow from the override's time.  Without a time they are empty.
@@ -357,8 +360,9 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
     Raises EmissionError in these cases:
 
-    * The target's arch or number of compute units, a value of the key, or a kernel's name is unknown.
-    * Two overrides have the same key and different solutions, and one of them has no time.
+    * The target machine's GPU architecture or number of compute units, a value of the key, or a kernel's name is
+      unknown.
+    * Two overrides have the same key and different kernels, and one of them has no time.
     """
 
     def key_of(override: Override) -> str:
@@ -377,7 +381,10 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
 
 def _backend(override: Override) -> list[str]:
-    """Return the values of the columns ``libtype,solidx,splitK`` for an override's solution."""
+    """Return the values of the columns ``libtype,solidx,splitK`` that name an override's kernel.
+
+    Raises EmissionError if aiter's table cannot name the kernel.
+    """
     given = override.solution
     if given.text == "Default":
         return ["torch", "0", "0"]
@@ -392,7 +399,7 @@ def _backend(override: Override) -> list[str]:
 def _speed(override: Override) -> list[str]:
     """Return the values of the columns ``us,kernelName,err_ratio,tflops,bw`` for an override.
 
-    Rates are computed as by aiter's tuning program, in 10¹² operations/s and 10⁹ bytes/s.
+    The rates are computed in the same way as in aiter's tuning program, in 10¹² operations/s and 10⁹ bytes/s.
     """
     gemm, us, kernel = override.problem, override.time_us, override.parameters or ""
     assert isinstance(gemm, GemmProblem)

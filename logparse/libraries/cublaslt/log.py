@@ -58,7 +58,7 @@ _SCALE_MODES: Mapping[str, str] = {
 }
 """How a matrix is scaled, by the text that cuBLASLt logs for it (``aScaleMode`` and the like).
 
-The words are the same as in ``enums.SCALES``, and for blocks of 128 the same as in traces.
+logparse has the same words for hipBLASLt (``enums.SCALES``), and for blocks of 128 the same as in traces.
 """
 
 
@@ -76,7 +76,7 @@ def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def solution(text: str | None) -> Solution | None:
-    """Return the solution that the ``algo=[…]`` group of a Trace line names: ``cublaslt:id=66,tile=192x192,…``.
+    """Return the kernel that the ``algo=[…]`` group of a Trace line names: ``cublaslt:id=66,tile=192x192,…``.
 
     Returns None if the program passed no algorithm.
     """

@@ -89,7 +89,7 @@ ATTRIBUTES: tuple[tuple[str, str, int | None, Mapping[int, str], str], ...] = (
 def algorithm_text(values: Mapping[str, int]) -> str:
     """Return the text that logparse writes for a cuBLASLt algorithm whose attributes are given as numbers.
 
-    An attribute that is missing in ``values`` has its default.
+    An attribute that is missing in ``values`` has its default value.
 
     >>> algorithm_text({"id": 66, "tile": 209, "stages": 35, "splitk": 1, "custom": 4, "cluster": 3})
     'id=66,tile=192x192,stages=64xAUTO,custom=4,cluster=2x1x1'
@@ -105,7 +105,7 @@ def algorithm_text(values: Mapping[str, int]) -> str:
 def algorithm_values(text: str) -> dict[str, int]:
     """Parse the text of a cuBLASLt algorithm and return every attribute as a number.
 
-    It is the inverse of :func:`algorithm_text`.  Raises ValueError if a word has no number.
+    It is the inverse of :func:`algorithm_text`.  Raises ValueError if a word of the text stands for no number.
     """
     given = dict(word.partition("=")[::2] for word in text.split(","))
     out: dict[str, int] = {}

@@ -1,10 +1,8 @@
-"""Time matrix products with the solutions of cuBLASLt, through NVIDIA's own bindings (package ``nvmath-python``).
+"""Time matrix products with the kernels of cuBLASLt, through NVIDIA's own bindings (package ``nvmath-python``).
 
-The solutions are the list that the library's heuristic returns, in its order.  The first is the library's choice.
-
-``cublasLtMatmulAlgoGetHeuristic`` sorts by estimated time.  PyTorch runs the solution at index 0.  Solutions are named
-as the Trace line names them (``logparse.libraries.cublaslt.names``).  So a logged pick and an offered solution have the
-same text.
+The library's heuristic (``cublasLtMatmulAlgoGetHeuristic``) lists the kernels, sorted by estimated time.  PyTorch runs
+the first one, so it is the library's choice.  A kernel has the same name as in cuBLASLt's log
+(``logparse.libraries.cublaslt.names``).  So a logged choice and a timed kernel can be compared.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _CONFIG = (
 )
 """Attributes of a cuBLASLt algorithm: logparse's word, the name in the API and the size in bytes.
 
-The API's names are members of ``cublasLtMatmulAlgoConfigAttributes_t``.
+The names in the API are members of ``cublasLtMatmulAlgoConfigAttributes_t``.
 """
 _WORKSPACE = {9: 32 << 20}
 """Workspace in bytes that PyTorch gives cuBLASLt, by compute capability (32 MiB on Hopper).
@@ -86,7 +84,7 @@ class CublasLt(LtBackend):
         return _WORKSPACE.get(major, 1 << 20)
 
     def _gemm(self, problem: Problem) -> GemmProblem:
-        """Return the matrix product without its scale factors.
+        """Return the matrix product without its scale factors.  Raises UnsupportedError if cuBLASLt cannot run it.
 
         Scalar factors do not change the kernel: without a pointer to a factor the library uses 1.
         """

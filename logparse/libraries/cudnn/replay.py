@@ -1,10 +1,9 @@
 """Time a convolution with all plans of cuDNN, through its own frontend (package ``nvidia-cudnn-frontend``).
 
-The first plan is the library's choice.
-
-The plans come from heuristic A, then B, then the fallback list.  A user of the heuristic gets index 0.  A plan has
-cuDNN's own name (engine and knobs).  For a problem in NCHW, the plans for channels_last operands come after the plans
-for NCHW.  Their names begin with ``layout=NHWC,stored``, because their times include no transposes.
+The plans come from heuristic A, then B, then the fallback list.  The first plan is the library's choice, because a user
+of the heuristic gets index 0.  A plan has cuDNN's own name (engine and knobs).  For a convolution in NCHW, the plans
+for channels_last operands come after the plans for NCHW.  Their names begin with ``layout=NHWC,stored``, because their
+times include no transposes.
 """
 
 from __future__ import annotations

@@ -42,14 +42,14 @@ _METADATA = "_metadata"
 recognise = begins(rb'\s*\{\s*"(?:\(\'[^\']+\', \'\w+\', \(|_metadata"\s*:\s*\{\s*"flashinfer_version")')
 _KEY = regex(r"\('(?P<op>[^' ]+)', '\w+', (?P<sizes>\(.*\))\)")
 _UNKNOWN = ("unknown", "None", "*")
-"""Values in the file's ``_metadata`` that do not state a version."""
+"""Values in the file's ``_metadata`` that state no version."""
 
 
 def read(source: Source) -> Iterator[Outcome]:
     """Read FlashInfer's file of chosen kernels.
 
-    Its metadata become facts, and each entry becomes a choice without a time.  An entry that cannot be read becomes a
-    reject (a counted error with a reason).
+    The file's metadata become facts, and each entry becomes a choice without a time.  An entry that cannot be read
+    becomes a reject (a counted error with a reason).
     """
     data = content(source)
     try:

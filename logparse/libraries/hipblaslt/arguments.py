@@ -23,7 +23,7 @@ WORDS: Mapping[str, Collection[str]] = {
     "activation_type": ("none", "relu", "gelu", "swish", "clamp", "sigmoid"),
     "bias_source": ("a", "b", "d"),
 }
-"""Allowed values of each hipblaslt-bench argument that takes one of a fixed list of words."""
+"""The allowed words of each hipblaslt-bench argument that takes a word from a fixed list."""
 SWITCHES: Mapping[str, bool] = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
 SCALE_WORDS: Mapping[str, str] = {
     **enums.SCALES,
@@ -32,29 +32,28 @@ SCALE_WORDS: Mapping[str, str] = {
 
 
 ONLY_IN_BLOCKS = frozenset({"f4_r", "f6_r", "bf6_r"})
-"""Data types whose products are always scaled in blocks.
+"""Data types whose matrices are always scaled in blocks.
 
-Builds of 2026 wrongly log ``--scaleA 0`` for these types (rocm-libraries issue 12024).  So for them a logged 0 means
-that the scale is unknown.
+Builds of 2026 wrongly log ``--scaleA 0`` for these types (rocm-libraries issue 12024).  So a logged 0 means that the
+scale is unknown.
 """
 
 
 def unlogged_scale(problem: Problem) -> bool:
-    """Return True if a product needs operands that are scaled in blocks, but the scale of A or B is unknown."""
+    """Return True if a matrix product must have operands scaled in blocks, but the scale of A or B is unknown."""
     if not isinstance(problem, GemmProblem) or ONLY_IN_BLOCKS.isdisjoint((problem.a_type, problem.b_type)):
         return False
     return None in (problem.scale_a, problem.scale_b)
 
 
 def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None) -> GemmProblem:
-    """Return the matrix product that arguments of hipblaslt-bench describe.
+    """Return the matrix product that the arguments of hipblaslt-bench describe.
 
     ``sizes`` holds the fields for its sizes, or the ``members`` of a grouped GEMM.
 
     * If an argument has no value or an invalid value, its field is unknown (None).
     * If an argument is missing, its field is unknown too, except for switches, scales and the activation.
-    * If ``absent`` is False, a missing switch, scale or activation is taken as not set.  If it is ``None``, the field
-      is unknown.
+    * ``absent`` decides about a missing switch, scale or activation: with False it is not set, with None it is unknown.
 
     Raises ValueError if the text of a number is no number.
     """
@@ -111,13 +110,13 @@ def _computed_as(values: Mapping[str, str | None], types: Mapping[str, str | Non
 
 
 def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
-    """Return the hipblaslt-bench arguments for a product, without its sizes.
+    """Return the hipblaslt-bench arguments that describe a matrix product, without its sizes.
 
     They have the order in which the library logs them.  An unknown epilogue or scale is written as none.  4- and 6-bit
-    products have no solution without scales, so their unknown scale is written as blocks of 32 (MX formats).
+    products have no kernel without scales, so their unknown scale is written as blocks of 32 (MX formats).
 
-    ``what`` names the output that needs the arguments.  Raises EmissionError if a transpose, the batch count or a type
-    is unknown, because the output would then describe another product.
+    ``what`` names the output that needs the arguments, for error messages.  Raises EmissionError if a transpose, the
+    batch count or a type is unknown, because the output would then describe another product.
     """
     p = problem.normal
     known = {"transA": p.trans_a, "transB": p.trans_b, "batch_count": p.batch_count}
@@ -157,7 +156,7 @@ def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[s
     """Return m, n, k, the leading dimensions and the strides of a GEMM, or of one member of a grouped GEMM.
 
     Unknown leading dimensions and strides are computed for matrices without gaps.  With a single batch an unknown
-    stride is 0.  Raises EmissionError if m, n or k is unknown.
+    stride is 0.  Raises EmissionError if m, n or k is unknown.  ``what`` names the output for the error message.
     """
     if size.m is None or size.n is None or size.k is None:
         raise EmissionError(f"{what} needs m, n and k of {problem.label}, which are unknown")
@@ -179,7 +178,7 @@ _COLUMNS: Mapping[str, str] = {
     "swizzle_a": "swizzleA",
     "swizzle_b": "swizzleB",
 }
-"""Argument of hipblaslt-bench that has the same meaning as a column of its results, by the column's name.
+"""For each column of hipblaslt-bench's results, the argument of hipblaslt-bench with the same meaning.
 
 The column ``aux_type`` is left out.  It is printed even if there is no auxiliary matrix, and no version prints the
 argument ``use_e``, which would tell.
@@ -187,7 +186,7 @@ argument ``use_e``, which would tell.
 
 
 def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
-    """Return the matrix product of one row of results, given as column name → text.
+    """Return the matrix product of one row of hipblaslt-bench's results.  ``cells`` maps column names to texts.
 
     Returns None for a grouped GEMM, because a row does not list its members.  A column that this version does not print
     leaves its field unknown.  Raises ValueError if the text of a number is no number.

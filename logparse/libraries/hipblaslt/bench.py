@@ -82,7 +82,7 @@ def _one_of(*words: str) -> Callable[[str], bool]:
 _SWITCH = _one_of("0", "1", "true", "false")
 
 SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "lde", *(f"stride_{x}" for x in "abcde"))
-"""Flags that a grouped GEMM repeats for each of its members.
+"""Flags that are repeated for each member of a grouped GEMM.
 
 ``-m``, ``-n`` and ``-k`` have one dash, the others two.
 """
@@ -124,10 +124,11 @@ _TOOL_ONLY: Mapping[str, Flag] = {
 """Flags that hipBLASLt never logs.  A line with such a flag was typed by a person."""
 
 _ADAPTIVE = "--adaptive"
-"""Start of the options of hipblaslt-bench for adaptive timing (2026: ``--adaptive``, ``--adaptive_noise 0.01`` …)."""
+"""Beginning of the option names for adaptive timing in hipblaslt-bench (2026: ``--adaptive``, ``--adaptive_noise`` …).
+"""
 
 _OTHER_MODE = frozenset({"--yaml", "--data", "--help", "-h", "--version"})
-"""Flags with which hipblaslt-bench does not run a product given on the command line, such as ``--yaml`` or ``--help``.
+"""Flags with which hipblaslt-bench does not run a matrix product that the command line describes, such as ``--help``.
 """
 
 FLAGS: Mapping[str, Flag] = {**LOGGED, **_TOOL_ONLY}
@@ -139,7 +140,7 @@ _SPELLED: Mapping[str, Mapping[str, str]] = {
     **{_NAMES[token]: SHORT_TYPES for token, flag in FLAGS.items() if flag.allows is _TYPE},
     "compute_type": SHORT_COMPUTE_TYPES,
 }
-"""Other spellings of a flag's values, which only lines typed by a person contain."""
+"""Other spellings of a flag's values.  They occur only in lines typed by a person."""
 
 ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
 _ALWAYS = ("transA", "transB", "batch_count", *TYPES, "compute_type")
@@ -168,7 +169,7 @@ SCALE_NOT_LOGGED = "the log states no scale of"
 OBJECT = "hipblaslt_ext::Gemm"
 """Value of ``function`` in the message that is kept beside a call through hipBLASLt's C++ object.
 
-The message's text is the text of the matrix product.
+The text of the message describes the matrix product.
 """
 
 _LATER = re.compile(r"--[A-Za-z]\w*").fullmatch
@@ -280,7 +281,7 @@ def _words(tokens: Sequence[str]) -> _Words:
 
 
 def _may_be_missing(token: str, following: str, bare: str | None) -> None:
-    """Check that a flag may occur without a value.
+    """Check that a flag may be written without a value, as it is in this line.
 
     ``following`` is the next text in the line.  Raises ValueError in these cases:
 
@@ -303,7 +304,7 @@ def _solution(words: _Words) -> Solution | None:
 def _logged_problem(words: _Words) -> GemmProblem:
     """Return the matrix product of a line that the library logged.
 
-    Raises ValueError if the line lacks a flag that its version always writes, because such a line was cut or edited.
+    Raises ValueError if the line was cut or edited: it lacks a flag that the library's version always writes.
     """
     first = words.members[0] if words.members else {}
     for needed, given in ((ALWAYS_SIZES, first), (_ALWAYS, words.values)):
@@ -339,7 +340,7 @@ def _with_default_layout(member: Mapping[str, int], words: _Words) -> dict[str, 
     """Return a product's sizes with the leading dimensions and strides that hipblaslt-bench really uses.
 
     It raises a leading dimension that is too small (``client.cpp``, ``run_bench_test``).  So ``--lda 0`` gives the
-    smallest possible one.  It raises strides only without ``--any_stride``.
+    smallest possible leading dimension.  It raises strides only without ``--any_stride``.
     """
     trans: Any = {f"trans_{x.lower()}": words.values[f"trans{x}"].upper() for x in "AB"}
     shape = GemmProblem(**trans, m=member["m"], n=member["n"], k=member["k"])
@@ -355,7 +356,10 @@ def _at_least(least: Mapping[str, int], given: Mapping[str, int]) -> dict[str, i
 
 
 def _sizes(words: _Words) -> dict[str, Any]:
-    """Return the sizes of the GEMM, or the list of members of a grouped GEMM."""
+    """Return the sizes of the matrix product, or the list of members of a grouped GEMM.
+
+    Raises ValueError if a member lacks m, n or k.
+    """
     found = [{name: value for name, value in member.items() if name in _OF_MEMBER} for member in words.members]
     if not words.flag("grouped_gemm"):
         return dict(found[0])
@@ -374,7 +378,7 @@ def command(gemm: Problem, solution: Solution | None = None) -> Shell:
     """Return the hipblaslt-bench command that runs a matrix product (with the flags of ROCm 6.4 and later).
 
     Unknown leading dimensions and strides are written for matrices without gaps.  An unknown epilogue or scale is left
-    out, so hipblaslt-bench uses none.  ``solution`` adds the index of the solution to run.
+    out, so hipblaslt-bench uses none.  ``solution`` adds the number of the kernel to run.
 
     Raises EmissionError if a transpose, a size, the batch count or a type is unknown, because hipblaslt-bench would
     then use a default.

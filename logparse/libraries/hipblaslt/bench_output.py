@@ -76,9 +76,10 @@ Such lines are printed by kernels, or come from standard error.
 
 @dataclass
 class _Row:
-    """One row that hipblaslt-bench printed, kept until the lines about its kernel and the Winner block have been read.
+    """One row of results that hipblaslt-bench printed.
 
-    Both may add to it.  ``cells`` holds the texts by column name in lower case.
+    It is kept until the lines about its kernel and the Winner block have been read, because both may add to it.
+    ``cells`` holds the texts by column name in lower case.
     """
 
     problem: GemmProblem
@@ -96,7 +97,7 @@ class _Row:
 
     @property
     def _not_converged(self) -> list[str]:
-        """List with one remark if adaptive timing did not end with the status ``converged``, else an empty list."""
+        """A list with a remark if adaptive timing did not end with the status ``converged``, otherwise empty."""
         status = self.cells.get("status", "-")
         return [f"adaptive timing: {status}"] if status not in ("-", "", "converged") else []
 
@@ -122,9 +123,9 @@ class _Row:
 
 @dataclass
 class _Reader:
-    """Reader of the output of hipblaslt-bench.
+    """Reads the output of hipblaslt-bench.
 
-    It keeps the rows of the current product, and the header whose row must come next.
+    It keeps the rows of the current matrix product, and the header whose row must come next.
     """
 
     rows: list[_Row] = field(default_factory=list)
@@ -201,7 +202,7 @@ class _Reader:
         return Outcome("fact") if self.devices else None
 
     def _facts(self, *facts: Fact) -> Outcome:
-        """Return those facts that this output has not stated before.
+        """Return the facts that this output has not stated before.
 
         A script may run hipblaslt-bench hundreds of times, and each run prints the same facts.
         """
@@ -248,10 +249,10 @@ class _Reader:
         return Outcome("measurement" if self._keep(new) else "fact")
 
     def _keep(self, new: _Row) -> bool:
-        """Keep a row of results and return True.
+        """Keep a row of results.  Return False if it only repeats an earlier row, otherwise True.
 
-        If the Winner block repeats a row that was kept before, return False.  Its additions, such as the solution
-        index, are then added to the earlier row.
+        The Winner block repeats an earlier row.  It may add something, such as the kernel's number, which is then added
+        to the earlier row.
         """
         self.current = new
         if self.winner:

@@ -31,7 +31,7 @@ SHORT_TYPES: Mapping[str, str] = {
     "c": "f32_c",
     "z": "f64_c",
 }
-"""Data type that hipblaslt-bench means by a short name such as ``h`` (``string_to_hip_datatype``)."""
+"""The data type for each short name that hipblaslt-bench accepts, such as ``h`` (``string_to_hip_datatype``)."""
 
 SHORT_COMPUTE_TYPES: Mapping[str, str] = {
     "s": "f32_r",
@@ -43,7 +43,7 @@ SHORT_COMPUTE_TYPES: Mapping[str, str] = {
     "z": "f64_r",
     "f64_c": "f64_r",
 }
-"""Compute type that hipblaslt-bench means by a short name such as ``s``.
+"""The compute type for each short name that hipblaslt-bench accepts, such as ``s``.
 
 Source: its function ``string_to_hipblas_computetype``, which knows complex types since 2026.
 """
@@ -67,7 +67,7 @@ DATA_TYPES: Mapping[str, str] = {
     "C_32F": "f32_c",
     "C_64F": "f64_c",
 }
-"""Data type by its name in log lines with a prefix, for example ``R_16BF``.
+"""The data type for each name in log lines with a prefix, for example ``R_16BF``.
 
 hipBLASLt prints ``Invalid`` for every other type, and for R_32I too.  Such a type is unknown.
 """
@@ -89,7 +89,7 @@ COMPUTE_TYPES: Mapping[str, str] = {
     "32F_FAST_16BF": "f32_bf16_r",
     "32F_FAST_TF32": "xf32_r",
 }
-"""Compute type by its name in log lines, without ``COMPUTE_``.
+"""The compute type for each name in log lines, without ``COMPUTE_``.
 
 hipblaslt-bench has no word for pedantic variants.  They get the compute type of the variant without ``_PEDANTIC``.
 """
@@ -99,7 +99,7 @@ PROFILE_COMPUTE_TYPES: Mapping[str, str] = {
     "c_f32_fast_bf16_r": "f32_bf16_r",
     **{f"c_{word}": word for word in BENCH_COMPUTE_TYPES},
 }
-"""Compute type by its name in profile records and in YAML files for hipblaslt-bench, for example ``c_f32_r``."""
+"""The compute type for each name in profile records and in YAML files for hipblaslt-bench, for example ``c_f32_r``."""
 
 
 def data_type(text: str | None) -> str | None:
@@ -111,7 +111,7 @@ def compute_type(text: str | None) -> str | None:
 
 
 class Epilogue(NamedTuple):
-    """The operations that an epilogue name such as ``RELU_BIAS`` stands for.
+    """The operations that follow a matrix product, for which a log line has a name such as ``RELU_BIAS``.
 
     The fields have the same names and meanings as in ``GemmProblem``.
     """
@@ -124,7 +124,7 @@ class Epilogue(NamedTuple):
 
 
 def _forward(word: str, *, aux: bool = False) -> dict[str, Epilogue]:
-    """Return the epilogues of an activation for the forward pass, by name, with and without bias.
+    """Return the meanings of an activation's epilogue names, such as ``RELU`` and ``RELU_BIAS``, for the forward pass.
 
     If ``aux`` is True, the result includes the variants that keep a matrix for the backward pass.
     """
@@ -152,7 +152,7 @@ EPILOGUES: Mapping[str, Epilogue] = {
     "BGRADA": Epilogue("none", True, False, True, "a"),
     "BGRADB": Epilogue("none", True, False, True, "b"),
 }
-"""Meaning of each epilogue, by its name without ``EPILOGUE_`` and ``_EXT``."""
+"""The meaning of each epilogue name, without ``EPILOGUE_`` and ``_EXT``."""
 
 
 def epilogue(text: str | None) -> Epilogue | None:
@@ -175,7 +175,7 @@ SCALES: Mapping[str, str] = {
     "8": "block16_e5m3",
     "1001": "block32_preswizzled",
 }
-"""Kind of scaling, by the value of ``--scaleA`` or ``--scaleB``.
+"""The kind of scaling for each value of ``--scaleA`` or ``--scaleB``.
 
 ROCm 6.3 writes the letters ``s`` and ``v``, later versions write numbers.  A vector scales the rows of op(A).
 """
@@ -186,8 +186,8 @@ SCALE_CODES: Mapping[str, str] = {word: code for code, word in SCALES.items() if
 def default_types(values: dict[str, Any]) -> dict[str, Any]:
     """Fill in the types of the bias and the auxiliary matrix if the call does not set them.
 
-    The library then uses the type of D.  This is true if D has 16 bits or more.  For a narrower D the default depends
-    on the other types, so it stays unknown (hipBLASLt API reference, ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and
+    The library then uses the type of D if D has 16 bits or more.  For a narrower D the default depends on the other
+    types, so it stays unknown (hipBLASLt API reference, ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and
     ``..._EPILOGUE_AUX_DATA_TYPE``).
     """
     d_type = values.get("d_type")
@@ -199,7 +199,7 @@ def default_types(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def beta_of(*texts: str | None) -> Beta | None:
-    """Return "zero" or "nonzero" for the scalar β, given the texts of its real and imaginary parts.
+    """Tell whether the scalar β is "zero" or "nonzero", from the texts of its real and imaginary parts.
 
     Returns None if no text is given or a text is no number.  The library prints six decimals.  So a β below 5e-7 is
     read as zero.
@@ -212,7 +212,7 @@ def beta_of(*texts: str | None) -> Beta | None:
 
 
 def tight_leading_dimensions(problem: GemmProblem) -> dict[str, int]:
-    """Return the smallest leading dimensions that a product allows, which are hipblaslt-bench's defaults.
+    """Return the smallest leading dimensions that a matrix product allows.  They are hipblaslt-bench's defaults.
 
     Transposes must be known.  Returns an empty dictionary if m, n or k is unknown.
     """

@@ -42,7 +42,7 @@ LAYERS: Mapping[str, str] = {
     "Info": "info",
     "Api": "api",
 }
-"""Category under which a log line is stored, by the level in its prefix, for example ``Hints``."""
+"""The category under which a log line is stored, for each level in a prefix (for example ``Hints``)."""
 
 _NEEDED = ("Adesc", "Bdesc", "Cdesc", "Ddesc", "computeDesc", "workSpaceSizeInBytes", "stream")
 """Keys that every Trace line of hipBLASLt's log has.
@@ -158,9 +158,9 @@ def _count(text: str) -> int | None:
 
 _TRANS: Mapping[str, Trans] = {"OP_N": "N", "OP_T": "T", "OP_C": "C"}
 _BATCH_MODES = {"": "strided", "0": "strided", "1": "pointer"}
-"""How a batch is stored, by the text of ``batch_mode``.
+"""How the matrices of a batch are stored, by the text of ``batch_mode`` in a log line.
 
-hipBLASLt prints it since 1.3.  In older versions all batches are strided.
+hipBLASLt prints this field since 1.3.  In older versions all batches are strided.
 """
 
 

@@ -49,9 +49,9 @@ _KNOWN = (frozenset(flag.lstrip("-") for flag in LOGGED) - {"m", "n", "k"}).unio
 
 
 def read(text: str) -> Outcome:
-    """Read one profile record of hipBLASLt as a call with its count.
+    """Read one profile record of hipBLASLt: a call and how often it ran.
 
-    If the record names the solution and its kernel, these names are returned as well.
+    If the record names the chosen kernel, its number and name are returned as well.
     """
     match = _OPEN.search(text)
     body = text[match.end() :].strip() if match else ""

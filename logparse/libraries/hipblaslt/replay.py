@@ -1,9 +1,9 @@
-"""Time matrix products with the solutions of hipBLASLt, through AMD's bindings (package ``rocm-bindings-libraries``).
+"""Time matrix products with the kernels of hipBLASLt, through AMD's bindings (package ``rocm-bindings-libraries``).
 
-The first solution of the list is the pick.  If the heuristic is asked for very many solutions, it returns nearly all
-kernels that fit the problem.  ``exhaustive`` asks for so many.  A solution's id is the index that logs and tuning files
-use.  It is the first int32 of ``hipblasLtMatmulAlgo_t`` (read in the library's source).  The bindings return tuples
-with the status first, and take pointers as integers.
+The first kernel of the list is the library's choice.  If the heuristic is asked for very many kernels, it returns
+nearly all that fit the product.  ``exhaustive`` asks for so many.  A kernel's id is the index that logs and tuning
+files use.  It is the first int32 of ``hipblasLtMatmulAlgo_t`` (read in the library's source).  The bindings return
+tuples with the status first, and take pointers as integers.
 """
 
 from __future__ import annotations
@@ -101,7 +101,10 @@ class HipblasLt(LtBackend):
         return int(self._ask("matmul_algo_get_heuristic", *arguments))
 
     def _default_workspace_bytes(self) -> int:
-        """Return the default workspace on gfx94x GPUs, in bytes.  PyTorch's logs show the same size."""
+        """Return the size of the workspace that hipBLASLt gets by default, in bytes.
+
+        It is the default of gfx94x GPUs.  PyTorch's logs show the same size.
+        """
         return 76 << 20
 
     def _describe_more(self, operation: Any, gemm: GemmProblem) -> None:

@@ -1,4 +1,4 @@
-"""Shell script that lets hipBLASLt search for faster solutions: ``tune_hipblaslt.sh``."""
+"""The shell script with which hipBLASLt searches for faster kernels: ``tune_hipblaslt.sh``."""
 
 from __future__ import annotations
 

@@ -53,16 +53,16 @@ _EPILOGUES = {
     256: "BGRADA",
     512: "BGRADB",
 }
-"""Name of each epilogue by the library's number (``hipblasLtEpilogue_t``)."""
+"""The name of each epilogue for the library's number (``hipblasLtEpilogue_t``)."""
 
 
 def is_header(names: Sequence[str] | None) -> bool:
-    """Return True if these column names are the header of a row of the runtime tuning cache."""
+    """Return True if these column names belong to a row of the runtime tuning cache."""
     return names is not None and SCHEMA in {name.strip() for name in names}
 
 
 def problem(cells: Mapping[str, str]) -> GemmProblem:
-    """Return the matrix product of a row of the runtime tuning cache, given as column name → text.
+    """Return the matrix product of a row of the runtime tuning cache.  ``cells`` maps column names to texts.
 
     Raises ValueError if a number cannot be read or a column is missing.
     """
@@ -91,8 +91,8 @@ _FALLEN_BACK = re.compile(r"\b(?:fellback|invalidated)=[1-9]")
 def read_line(text: str) -> Outcome:
     """Read a line that hipBLASLt prints about its runtime tuning cache, as a message.
 
-    If the line counts calls for which the cache was no help (``fellback=11``), the message has the category ``info``.
-    Such messages lead to a remark in reports.
+    If the line states that the cache lacked some calls (``fellback=11``), the message has the category ``info``, so
+    that reports show a remark.
     """
     text = text.strip()
     if not text.startswith("tuning-cache: "):

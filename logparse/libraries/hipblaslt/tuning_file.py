@@ -1,4 +1,4 @@
-"""hipBLASLt's tuning file: which solution the library uses for which GEMM.
+"""hipBLASLt's tuning file: which kernel the library uses for which GEMM.
 
 ``HIPBLASLT_TUNING_FILE=tuning.txt hipblaslt-bench …`` writes the file.  The library reads it with
 ``HIPBLASLT_TUNING_OVERRIDE_FILE=tuning.txt``.  ROCm 6.4 writes exactly 37 values per row and no header.  From 7.0 on
@@ -10,8 +10,7 @@ each row has a header line of its own::
 
 A file of one revision may have either layout, so each row is read by its own layout.  This module has the layout, the
 reader of a file, the library's key and the writer.  ``tuning_rules`` describes which rows a version of the library
-keeps.
-Source: ROCm/hipBLASLt ``UserDrivenTuningParser.cpp``, ``clients/include/testing_matmul.hpp``.
+keeps. Source: ROCm/hipBLASLt ``UserDrivenTuningParser.cpp``, ``clients/include/testing_matmul.hpp``.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ TUNING_COLUMNS: tuple[str, ...] = (
 )
 """The 37 columns of a tuning file row in ROCm 6.4, which writes no column names.
 
-The names are the names that hipblaslt-bench prints from ROCm 7.0 on.
+The names used here are the ones that hipblaslt-bench prints from ROCm 7.0 on.
 """
 _NUMBERS = ("batch_count", "m", "n", "k")
 _TYPES = ("a_type", "b_type", "c_type")
@@ -78,10 +77,11 @@ class TuningRow:
     * ``line`` is the line number, counted from 1.
     * ``values`` are the values in the line.
     * ``header`` holds the names in the line before it, or None.
-    * ``index`` is the solution index as the library reads it.
+    * ``index`` is the number of the kernel as the library reads it.
     * ``taken`` maps each column to the text that the library reads for it.
-    * ``key`` is the text under which the library keeps the row, and by which it finds the row for a call.  It is empty
-      if the library drops the row, about which the library prints no message.
+    * ``key`` is the text by which the library finds the row for a call.  It is empty if the library drops the row,
+      which
+      the library does without a message.
     * ``rule`` and ``why`` are the lint rule and the reason if the library drops the row.
     * ``claim`` is True if the row is a copy of a timed row with other sizes.  The copy was never timed, so its time is
       not used.
@@ -112,16 +112,17 @@ class TuningRow:
 
     @property
     def time_us(self) -> float | None:
-        """Measured time of the row in µs.
+        """The time that was measured for the row, in µs.
 
-        It is ``None`` if the row has no time, or if the row is a copy of a timed row with other sizes (``claim``).
+        It is missing (None) if the row has no time, or if the row is a copy of a timed row with other sizes
+        (``claim``).
         """
         value = self._number("us")
         return value if 0 < value < math.inf and not self.claim else None
 
     @property
     def stated_flops(self) -> float:
-        """Number of operations of the product that was timed: the row's Gflop/s times its time.
+        """Number of operations of the product that was timed, computed as the row's Gflop/s times its time.
 
         It is 0 if the rate or the time is missing.
         """
@@ -136,7 +137,7 @@ class TuningRow:
 
     @property
     def text(self) -> str:
-        """The row's lines as in a file: the column names, if it has a line of them, and the values."""
+        """The row's lines for a file: a line of column names, if the row has one, and the line of values."""
         lines = filter(None, (self.header, self.values))
         return "\n".join("    " + ",".join(words).rstrip("\r") for words in lines)
 
@@ -146,7 +147,7 @@ class TuningRow:
 
     @property
     def problem(self) -> GemmProblem | None:
-        """The matrix product of the row as the library understands it.
+        """The matrix product that the row is for, as the library understands the row.
 
         * It is never a grouped GEMM.
         * Every transpose except N is read as T.
@@ -166,21 +167,21 @@ class TuningRow:
 
 
 def split(line: str) -> tuple[str, ...]:
-    """Split a line at its commas as the library does (``std::getline``): an empty last value is dropped."""
+    """Split a line at its commas.  An empty last value is dropped, as by the library (``std::getline``)."""
     cells = line.lstrip(BLANKS).split(",")
     return tuple(cells[:-1] if len(cells) > 1 and not cells[-1] else cells)
 
 
 def recognise(head: Head) -> bool:
-    """Return True if the file begins with ``Git Version: ``."""
+    """Return True if the file is a tuning file: it begins with ``Git Version: ``."""
     return head.data.startswith(FIRST.encode())
 
 
 def read(source: Source) -> Iterator[Outcome]:
     """Read each row of a tuning file as a measurement in µs.
 
-    The file's revision, the arch and the number of compute units become facts.  A row that is only a copy of a timed
-    row with other sizes (``claim``) is read without its time.
+    The file's revision, the GPU architecture and the number of compute units become facts.  A row that is only a copy
+    of a timed row with other sizes (``claim``) is read without its time.
     """
     header: tuple[str, ...] | None = None
     lines: list[Line] = []
@@ -233,7 +234,10 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
 
 
 def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
-    """Read a row of hipBLASLt's runtime tuning cache, which states the library build that measured it."""
+    """Read a row of hipBLASLt's runtime tuning cache as a measurement.
+
+    The row states the library build that measured it.
+    """
     try:
         gemm, index, time_us = tuning_cache.problem(row.cells), int(row.cells["solution_index"]), float(row.cells["us"])
     except ValueError as error:
@@ -265,7 +269,7 @@ def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
 
 
 DEVICE: Mapping[str, str] = {"arch": "gcnArchName", "cu_count": "CUs"}
-"""The column of a tuning file that states each fact about the GPU: its arch and its number of compute units."""
+"""The column of a tuning file for each fact about the GPU: its architecture and its number of compute units."""
 
 
 def _reject(line: Line, reason: str) -> Outcome:
@@ -302,15 +306,19 @@ _COMPUTES = frozenset({"f32_r", "f64_r", "i32_r", "xf32_r"})
 _FAST_COMPUTES = frozenset({"f32_f16_r", "f32_bf16_r"})
 _OBJECT_COMPUTES = {"f16_r": "f32_f16_r", "bf16_r": "f32_bf16_r"}
 NO_ROW = "-"
-"""Text that replaces the compute type in a key if no row of a tuning file can serve the call."""
+"""Text that replaces the compute type in a key if no row of a tuning file can be used for the call."""
 _FOLDS_FAST = 100_203
-"""First hipBLASLt version that may look up products of a fast compute type as f32_r (rocm-libraries PR 6557)."""
+"""First hipBLASLt version that may look up products of a fast compute type (such as ``f32_f16_r``) as f32_r.
+
+Source: rocm-libraries PR 6557.
+"""
 
 
 def version(target: Mapping[str, str]) -> int | None:
-    """Return the target's ``hipblaslt_version`` as a number, for example 1201 or 100200.
+    """Return the hipBLASLt version of the target machine as a number, for example 1201 or 100200.
 
-    A text with dots is converted: 0.12.1 gives 1201.  Returns None if the text is no version.
+    The fact ``hipblaslt_version`` states it.  A text with dots is converted: 0.12.1 gives 1201.  Returns None if the
+    text is no version.
     """
     text = target.get("hipblaslt_version", "").partition("-")[0]
     parts = text.split(".")
@@ -323,8 +331,8 @@ def version(target: Mapping[str, str]) -> int | None:
 def by_name(number: int | None) -> bool | None:
     """Return True if this hipBLASLt version finds a tuning file's columns by name, False if by their place.
 
-    Returns ``None`` for an unknown version, and for 0.15.x, because its builds differ.  Callers then choose by the
-    row's layout: by name if it has a line of column names.
+    Returns None for an unknown version, and for 0.15.x, because its builds differ.  Callers then choose by the row's
+    layout: by name if it has a line of column names.
 
     0.15 is the development version of ROCm 7.0 from April 2025 on (ROCm/rocBLAS pull request 1613).  It read by place
     until ROCm/hipBLASLt pull request 1962 of May.
@@ -341,9 +349,9 @@ def folds_fast(number: int | None) -> bool | None:
 
 
 def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
-    """Return the compute type that the library reads from a row's text, or None if it drops the row.
+    """Return the compute type that the library reads from the text in a row, or None if the library drops the row.
 
-    ``number`` is the library's version.  ``named`` tells whether it finds columns by name.
+    ``number`` is the library's version.  ``named`` is True if the library finds columns by name.
     """
     if not named:
         if text == "xf32_r" and number is not None and number >= BETWEEN:
@@ -353,13 +361,13 @@ def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the text by which hipBLASLt finds the row of a tuning file for a product.
+    """Return the text by which hipBLASLt finds the row of a tuning file for a matrix product.
 
     It has the form ``transA,transB,batch,m,n,k,a,b,c,compute``.  Leading dimensions, strides, scalars, the epilogue,
     scales and swizzle are not part of it.  Products that differ only in them use the same row.
 
-    The names of 8-bit float types depend on the target's arch.  ROCm 6.4 (``hipblaslt_version`` below 1500) has the
-    same name for both families of 8-bit floats.
+    The names of 8-bit float types depend on the target's GPU architecture.  ROCm 6.4 (``hipblaslt_version`` below 1500)
+    has the same name for both families of 8-bit floats.
 
     Returns None in these cases:
 
@@ -388,19 +396,22 @@ def _key_values(problem: GemmProblem, target: Mapping[str, str]) -> dict[str, ob
 
 
 def _data_type(name: str | None, target: Mapping[str, str]) -> str | None:
-    """Return the name that the target's tuning file has for a data type."""
+    """Return the name of a data type in a tuning file for the target machine.
+
+    It depends on the version of hipBLASLt and on the GPU architecture.
+    """
     number = version(target)
     older = number is not None and number < BETWEEN
     return OCP.get(name or "", name) if older else on_arch(name, target.get("arch"))
 
 
 def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the text by which a tuning file's row is found for a call through hipBLASLt's C++ object.
+    """Return the text by which hipBLASLt finds a row for a call through its C++ object ``hipblaslt_ext::Gemm``.
 
-    rocBLAS makes such calls (``hipblaslt_ext::Gemm``).  Up to version 1.2.2 the text differs from the result of
-    ``key``:
+    rocBLAS makes such calls.  Up to version 1.2.2 the text differs from the result of ``key``:
 
-    * If A has 16 bits, the compute type follows A: ``f32_f16_r`` or ``f32_bf16_r``.  So no row of ``f32_r`` serves the
+    * If A has 16 bits, the compute type follows A: ``f32_f16_r`` or ``f32_bf16_r``.  So no row of ``f32_r`` is used for
+      the
       call.  ROCm 6.4 keeps no row with such a compute type, so there the call finds no row.
     * Calls of compute types ``f64_r`` and ``i32_r`` find no row.
 
@@ -423,13 +434,14 @@ def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
 
 
 class _DroppedError(Exception):
-    """The library drops a row of the tuning file.  ``args`` are the lint rule and the reason."""
+    """Raised if the library drops a row of the tuning file.  ``args`` are the lint rule and the reason."""
 
 
 def rows_of(text: str, number: int | None) -> list[TuningRow]:
     """Parse the rows of a tuning file as this version of the library reads them.
 
-    If the version is unknown, a row with a line of column names is read by name, and any other row by place, as in ROCm
+    For an unknown version, a row with a line of column names is read by name.  Any other row is read by place, as in
+    ROCm
     6.4.
     """
     out: list[TuningRow] = []
@@ -468,7 +480,7 @@ def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
 
 
 _EPILOGUE, _ROUNDED = 10, 0.02
-"""Tolerances for comparing a row's Gflop/s with its sizes.
+"""Tolerances for the check whether a row's Gflop/s fit its sizes and its time.
 
 The first is the largest number of operations per element of D that hipblaslt-bench adds for an epilogue.  The second is
 the relative error of rounding.
@@ -480,18 +492,18 @@ def _timing(row: TuningRow) -> tuple[str, ...]:
 
 
 def _operations(row: TuningRow) -> tuple[int, int]:
-    """Return how many operations the row's product needs, without an epilogue and with the costliest epilogue.
+    """Return how many operations the row's product needs: without an epilogue and with the costliest epilogue.
 
-    Both are 0 if a size is no number.
+    Both numbers are 0 if a size is no number.
     """
     m, n, k, batch = (leading(row.taken.get(x, "")) or 0 for x in ("m", "n", "k", "batch_count"))
     return 2 * m * n * k * batch, (2 * k + _EPILOGUE) * m * n * batch
 
 
 def row_of(line: int, values: tuple[str, ...], header: tuple[str, ...] | None, number: int | None) -> TuningRow:
-    """Read one row as this version of the library reads it.
+    """Read one row of a tuning file as this version of the library reads it.
 
-    For an unknown version the row's layout decides, as in ``rows_of``.
+    For an unknown version the row is read by name if it has a line of column names, and otherwise by place.
     """
     row = TuningRow(line, values, header)
     try:
@@ -568,9 +580,9 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if a tuning file can hold the override (the user's choice of a solution for a product).
+    """Return True if a tuning file can hold the override (the user's choice of a kernel for a product).
 
-    It must name a hipBLASLt solution for a single GEMM.  The library refuses the index 0.
+    The override must name a hipBLASLt kernel for a single GEMM.  The library refuses the kernel number 0.
     """
     index = override.solution.id
     gemm = isinstance(override.problem, GemmProblem) and not override.problem.members
@@ -578,23 +590,23 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """Write the overrides as a hipBLASLt tuning file.
+    """Write overrides (kernels to use for some products) as a hipBLASLt tuning file.
 
     * A target with ``hipblaslt_version`` below 1500 gets the layout of ROCm 6.4: only lines of values.
     * Any other target gets a line of column names before each line of values.  A target of unknown version gets this
       layout too, because ROCm 6.4 skips the names and reads the values.
-    * A column that the library ignores holds the product's own value if it is known, else the value of a product
-      without epilogue, scales and gaps.
+    * A column that the library ignores holds the product's own value if it is known.  Otherwise it holds the value of a
+      product without epilogue, scales and gaps.
     * Gflops, GB/s and µs are 0 if the time is unknown.
 
     Raises EmissionError in these cases:
 
     * The target lacks ``hipblaslt_revision``, which the library compares.  It may be empty, as in some builds.
-    * The target lacks ``arch``.  An index means another kernel on another arch.
+    * The target lacks ``arch``.  A number means another kernel on another GPU architecture.
     * A field by which the library finds the row is unknown.
     * The target's library reads no rows of this compute type.
-    * A row cannot name the solution (see ``accepts``).
-    * Two overrides with the same key have different solutions.
+    * A row cannot name the kernel (see ``accepts``).
+    * Two overrides with the same key have different kernels.
     """
     for fact, why in (
         ("hipblaslt_revision", "the library compares it"),

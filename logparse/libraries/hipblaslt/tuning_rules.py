@@ -66,7 +66,7 @@ _CACHE = (
 
 @dataclass(frozen=True)
 class Context:
-    """The target's facts, its hipBLASLt version (``number``) and the file's rows by key, which lint rules need."""
+    """Data for the lint rules: the target's facts, its hipBLASLt version (``number``), and the file's rows by key."""
 
     facts: Facts
     number: int | None
@@ -77,7 +77,7 @@ class Context:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Context]]:
-    """Read a tuning file as the target's hipBLASLt reads it, and return its rows with remarks.
+    """Read a tuning file as the target machine's hipBLASLt reads it, and return its rows with remarks.
 
     If the version is unknown, a row with a line of column names is read by name, and any other row by place.
     """
@@ -102,7 +102,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Cont
 
 
 def _revision(text: str) -> str | None:
-    """Return the library revision that the file's first line states after ``Git Version: ``, blanks included.
+    """Return the library revision that the file's first line states after ``Git Version: ``, with its blanks.
 
     The library compares this text with its own revision.  Returns None if the line has another form.
     """
@@ -111,10 +111,10 @@ def _revision(text: str) -> str | None:
 
 
 def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
-    """Return the facts that a tuning file states about its origin.
+    """Return what a tuning file states about the machine that wrote it.
 
-    They are the library revision, the arch and the number of compute units.  A value is left out if the rows contradict
-    each other.
+    This is the library revision, the GPU architecture and the number of compute units.  A value is left out if the rows
+    contradict each other.
     """
     revision = _revision(text)
     out = {} if revision is None else {"hipblaslt_revision": revision.rstrip("\r")}
@@ -159,7 +159,7 @@ def probe_order(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
 def recognise(head: Head) -> bool:
     """Return True if a file is a hipBLASLt tuning file.
 
-    Its first line may be missing or have text in front.
+    The usual first line may be missing, or other text may come before it.
     """
     data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip(tuning_file.BLANKS.encode())
     return data.startswith(tuning_file.FIRST.encode()) or b"transA,transB,grouped_gemm,batch_count" in data
@@ -169,7 +169,7 @@ def recognise(head: Head) -> bool:
 
 
 def _dropped(name: str, remedy: str) -> Rule[TuningRow, Context]:
-    """Make a lint rule for rows that the library drops for the reason ``name``.
+    """Make the lint rule that reports rows which the library drops for the reason ``name``.
 
     ``remedy`` is the sentence that tells the user what to do.
     """
@@ -227,11 +227,11 @@ def _copied(row: TuningRow, context: Context) -> str | None:
 
 
 def product_of(problem: Problem | None) -> dict[str, str | None]:
-    """Return the special properties of a product that its kernel must support, but that are not part of the key.
+    """Return the special properties of a product that its kernel must support, although no tuning file states them.
 
-    The key is the text by which a row of a tuning file is found.  The result has the items ``swizzle``, ``scale`` and
-    ``input`` (the type that operands are converted to).  A value is empty if the product has no such property, and None
-    if this is unknown.
+    A row of a tuning file is found by a key that lacks these properties.  The result has the items ``swizzle``,
+    ``scale`` and ``input`` (the type that operands are converted to).  A value is empty if the product has no such
+    property, and None if this is unknown.
     """
     if not isinstance(problem, GemmProblem):
         return {}
@@ -249,7 +249,7 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
 
 
 def other_product(row: Problem | None, call: Problem) -> str:
-    """Explain why a call cannot use the solution in a row, although the row has the call's key.
+    """Explain why a call cannot use the kernel of a row, although the row has the call's key.
 
     Returns an empty text if it can.  The reason is a property that is not part of the key (see ``product_of``).  A
     property that is unknown for the row or for the call is ignored.
@@ -283,7 +283,7 @@ def _slot(offer: Offer) -> str:
     """Return a text that is equal for two rows if only one of them may be kept when files are merged.
 
     It consists of the key and the properties of ``product_of``.  Rows with one key and different properties are both
-    kept, because neither solution can run the calls of the other.
+    kept, because neither kernel can run the calls of the other.
     """
     product = offer.work.partition("]")[0] if offer.work.startswith("[") else ""
     return f"{offer.key} {product}"
@@ -311,7 +311,7 @@ def _shared(row: TuningRow, context: Context) -> str | None:
 
 
 def _rivals(row: TuningRow, context: Context) -> list[TuningRow]:
-    """Return the other rows of the file that have the same key but another solution."""
+    """Return the other rows of the file that have the same key but another kernel."""
     return [x for x in context.same_key.get(row.key, ()) if x.index != row.index]
 
 
@@ -356,18 +356,19 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
 
 
 def _object_compute(problem: Problem, facts: Facts) -> str | None:
-    """Return the compute type that a row needs to serve this product if it is called through hipBLASLt's C++ object.
+    """Return the compute type of a row that works if the product is called through hipBLASLt's C++ object.
 
-    Returns None if the row for the C functions serves it too, or if the call has no key.
+    Returns None if ordinary rows (for the C functions) work too, or if the call has no key.
     """
     own, other = tuning_file.key(problem, facts), tuning_file.object_key(problem, facts)
     return None if other is None or own == other else other.rpartition(",")[2]
 
 
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Find the products for which ordinary rows do not help, because the job calls them through hipBLASLt's C++ object.
+    """Find the matrix products for which ordinary rows do not work, because the job calls them in another way.
 
-    Returns, by the product's text, a report with the key of a row that would help and the reason.
+    The job calls them through hipBLASLt's C++ object.  The result maps the product's text to a report, which has the
+    key of a row that would work and the reason.
     """
     out = {}
     for call in object_calls(messages):
@@ -380,20 +381,20 @@ def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str,
 
 
 def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:
-    """Return the products that a run called through hipBLASLt's C++ object.
+    """Return the matrix products that a job called through hipBLASLt's C++ object.
 
-    ``messages`` are pairs of function and text from the run's logs.  The reader of bench lines makes them for such
+    ``messages`` are pairs of function and text from the job's logs.  The reader of bench lines makes them for such
     calls.
     """
     return [problem_from_text(text) for function, text in messages if function == bench.OBJECT]
 
 
 def with_objects(overrides: Sequence[Override], called: Sequence[Problem], target: Mapping[str, str]) -> list[Override]:
-    """Add overrides so that calls through hipBLASLt's C++ object use the same solutions as other calls.
+    """Add overrides so that calls through hipBLASLt's C++ object use the same kernels as other calls.
 
     ``called`` are the products that the job calls through that object.  If an override is for such a product, a second
-    one with the key of this call follows it.  No override is added if the two keys are equal, or if no row can serve
-    the call.
+    override with the key of this call is added after it.  None is added if the two keys are equal, or if no row can be
+    used for the call.
     """
     keys = {tuning_file.key(call, target) for call in called} - {None}
     out = []
@@ -406,13 +407,13 @@ def with_objects(overrides: Sequence[Override], called: Sequence[Problem], targe
 
 
 def kernels(problem: Problem) -> str | None:
-    """Describe which special kernels a product needs.  Return None if this is unknown.
+    """Describe which special kernels a matrix product needs.  Return None if this is unknown.
 
-    The text is empty if the product needs no special kernel.  A solution index serves only products of the same
-    description.  Bias, activation, β, scales of whole matrices, leading dimensions and strides do not matter.
+    The text is empty if the product needs no special kernel.  The number of a kernel can be used only for products with
+    the same description.  Bias, activation, β, scales of whole matrices, leading dimensions and strides do not matter.
 
-    This was measured: version 1.2.2 offered 11,808 indices for products without special needs on gfx90a, and 5,972 on
-    gfx1201.  It offered no such index for any other product.
+    This was measured: version 1.2.2 offered 11,808 kernel numbers for products without special needs on gfx90a, and
+    5,972 on gfx1201.  It offered no such number for any other product.
     """
     if not isinstance(problem, GemmProblem) or problem.aux is None:
         return None
@@ -433,7 +434,7 @@ def kernels(problem: Problem) -> str | None:
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the properties in which tuning files must agree before they are merged: revision, GPU and layout.
+    """Return what two tuning files must have in common to be merged: revision, GPU and layout.
 
     Raises InputError if the file has no revision.
     """
@@ -461,9 +462,9 @@ def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Translate a solution into a hipBLASLt solution.  Return None if hipBLASLt has no such solution.
+    """Translate a kernel of any library into a hipBLASLt kernel.  Return None if hipBLASLt has no such kernel.
 
-    Some rocBLAS indices stand for hipBLASLt solutions.  Such an index is translated.
+    rocBLAS numbers some kernels that belong to hipBLASLt.  Such a number is translated.
     """
     if given.library == "rocblas" and given.id.lstrip("-").isdigit():
         index = hipblaslt_index(given, rocblas_version)

@@ -306,7 +306,7 @@ class Emission:
 
     @property
     def settings(self) -> list[Shell]:
-        """Those of the shell lines that change the environment so that a library reads the file."""
+        """The shell lines for the environment (``export`` and ``unset``) with which a library reads the file."""
         return settings(self.lines)
 
     def lines_at(self, folder: Shell, path: Shell) -> list[Shell]:

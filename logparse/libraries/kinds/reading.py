@@ -98,7 +98,7 @@ class Breach:
 class Verdicts:
     """The effect of a row of an override file: does the library read it, match it with calls, and obey it?
 
-    * Each of these answers is True, False or None (unknown).
+    * All three answers are True, False or None (unknown).
     * ``why``: the reason of the first answer that is False.
     * ``fault``: the fault of the row itself.  It is empty if the row is unused only because an earlier row of its key
       wins, or because of the file as a whole.  In these two cases the row may be copied into a merged file.

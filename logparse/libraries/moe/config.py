@@ -35,7 +35,7 @@ from logparse.model import Message
 
 CATEGORY = "moe-config"
 MISSING, FALLBACK, FOUND = "not found", "fallback", "found"
-"""Texts of messages about a server's search for a fused-MoE table.
+"""Results of a server's search for a fused-MoE table, as the texts of messages.
 
 * ``not found``: the server found no table.
 * ``fallback``: the server used a table of another Triton version.
@@ -82,7 +82,7 @@ def read_line(text: str) -> Outcome:
 
 
 def fields(name: str) -> dict[str, str]:
-    """Split the name of a fused-MoE table into its fields: E, N, K, device_name, dtype and block_shape."""
+    """Split the name of a fused-MoE table into its parts: E, N, K, device_name, dtype and block_shape."""
     return dict(_FIELD.findall(name))
 
 
@@ -93,7 +93,10 @@ def is_name(text: str) -> bool:
 
 
 def _names(text: str) -> list[str]:
-    """Return the fused-MoE tables that a text names, each once, without the blank in SGLang's names."""
+    """Return the names of fused-MoE tables that a text contains, each once.
+
+    The blank in SGLang's names is removed.
+    """
     return list(dict.fromkeys(NAME.findall(_SPACED.sub(r"\1,\2", text))))
 
 

@@ -201,8 +201,8 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
 def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
     """Parse the JSON of a table.  Return errors, and the members with their line numbers.
 
-    It is an error if the file is no JSON object, has a byte order mark, or is not UTF-8.  A server's ``open`` and
-    ``json.load`` raise on them too.
+    It is an error if the file is no JSON object, has a byte order mark, or is not UTF-8, because the server could not
+    read such a file either.
     """
     try:
         text = data.decode()
@@ -244,9 +244,9 @@ def _facts(table: str) -> dict[str, str]:
 
 
 def _of_device(table: str, target: Facts) -> list[Note]:
-    """Return an error note if the table's name is for another GPU than the target's.
+    """Return an error note if the table's name states another GPU than the target machine has.
 
-    If the target's GPU is not known, there is no note.
+    If the target machine's GPU is not known, there is no note.
     """
     own = _facts(table)
     if not own or not ("device" in target or arch(target)):
@@ -266,9 +266,9 @@ def _of_device(table: str, target: Facts) -> list[Note]:
 
 
 def _plain(device: str) -> str:
-    """Return a GPU's name in the form that file names of tables contain.
+    """Return a GPU's name in the form in which file names of tables contain it.
 
-    vLLM has the same name for all H200 variants.
+    vLLM uses the same name for all H200 variants.
     """
     words = device.replace(" ", "_")
     return "NVIDIA_H200" if "H200" in words.split("_") else words
@@ -314,7 +314,7 @@ def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
 
 
 _FAR = 16
-"""Largest ratio of two neighbouring numbers of tokens in a table.  A note reports larger ratios as a gap.
+"""Largest allowed ratio of two neighbouring numbers of tokens in a table.  A larger ratio is reported as a gap.
 
 In the lists that the tuning programs use, the ratio is at most 2.
 """
@@ -328,19 +328,19 @@ def _entry(table: str, line: int, key: str, value: object) -> Tile:
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return the name of the table in which a server looks for a fused-MoE problem.
+    """Return the name of the table in which a server looks for the settings of a fused-MoE call.
 
-    It is the problem's name.  Returns None for any other problem.
+    ``problem`` describes the call, and its name is the table's name.  Returns None for any other kind of call.
     """
     named = isinstance(problem, OperatorProblem) and moe_config.is_name(problem.name)
     return problem.name if named and isinstance(problem, OperatorProblem) else None
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Return which tables the servers of a run looked for, and whether they found them.
+    """Return which fused-MoE tables the servers of a job looked for, and whether they found them.
 
-    ``messages`` are pairs of function and text from the run's logs (see ``moe.config``).  The result is a dictionary by
-    the problem's text.
+    ``messages`` are pairs of function and text from the job's logs (see ``moe.config``).  The result maps the text of a
+    fused-MoE call to a report.
     """
     out: dict[str, Report] = {}
     for table, text in messages:
@@ -362,9 +362,9 @@ def recognise(head: Head) -> bool:
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the properties in which tables must agree before they are merged: the name and the Triton version.
+    """Return what two fused-MoE tables must have in common to be merged: the name and the Triton version.
 
-    Raises InputError if no server reads the file.
+    Raises InputError if vLLM and SGLang would not read the file.
     """
     reading = read(name, data, {})
     if reading.refusals:

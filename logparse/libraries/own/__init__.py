@@ -1,1 +1,1 @@
-"""Readers of files that logparse writes itself, and of output of libraries that has no format of its own."""
+"""Readers of files that logparse writes itself, and of messages that libraries print outside of any log format."""

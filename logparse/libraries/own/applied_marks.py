@@ -44,7 +44,8 @@ recognise = begins(rb'\s*\{\s*"logparse_applied"\s*:')
 def read(source: Source) -> Iterator[Outcome]:
     """Read a file in which a process of a job reports which settings and files it applied.
 
-    Yields one fact per action, variable and file, or one reject (a counted error) if the file is not such a report.
+    Yields one fact for each setting, change, variable and file.  If the file is not such a report, yields one reject (a
+    counted error).
     """
     data = content(source)
     try:

@@ -38,12 +38,12 @@ from logparse.model import (
 
 VERSION = 1
 RECORD = "record-"
-"""Start of the file names of measurements that ``logparse export --as bundle`` writes."""
+"""Beginning of the names of files with measurements that ``logparse export --as bundle`` writes."""
 PRIVATE = frozenset({"pid", "kernels_of"})
-"""Facts that are never exported, because they concern one process of one job."""
+"""Facts that are never exported, because they only have a meaning within one job."""
 _REPLAY = frozenset({"environment", "confirmation", "pick", "threads"})
 _PREFIXES = ("replay_", "validator:")
-"""Names of facts that are exported with the times of a replay, or the beginnings of their names.
+"""Beginnings of the names of facts that are exported with measured times.
 
 They tell which times can be compared, and how the times were measured.
 """
@@ -52,7 +52,7 @@ recognise = begins(rb'\s*\{\s*"logparse_bundle"\s*:')
 
 
 def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[str, int | None]) -> tuple[str, bytes]:
-    """Return the file name and the content of an exported record: times, calls and the facts of the machine.
+    """Return the name and the content of a file that exports measured times, calls and facts of the machine.
 
     Facts that others should not see are left out.
     """
@@ -118,10 +118,10 @@ def _call(text: str, count: Any) -> Record:
 
 
 def _problem(text: str) -> Problem:
-    """Parse the text of a problem, for example ``gemm trans=T,N mnk=…``.
+    """Parse a text that describes a matrix product or convolution, for example ``gemm trans=T,N mnk=…``.
 
-    Raises ValueError unless the result has exactly the same text again, because a damaged text may be readable but give
-    fields of a wrong type.
+    Raises ValueError if the result does not give exactly the same text again.  A damaged text may still be readable but
+    give fields of a wrong type.
     """
     problem = problem_from_text(text)
     if problem.text != text:

@@ -1,8 +1,8 @@
-"""Recognise files of other known tools that logparse does not read, and advise the user what to capture instead.
+"""Recognise files of other known tools that logparse does not read, and tell the user what to capture instead.
 
-A file is recognised by its head: the columns of a table, the first member of an object, the magic of a database, or
-lines that no other tool writes.  It is still counted as a foreign file.  The only difference is that the user gets a
-remark about it.
+A file is recognised by its beginning: the columns of a table, the first member of an object, the magic number of a
+database, or lines that no other tool writes.  It is still counted as a file that cannot be read.  The only difference
+is that the user gets a remark about it.
 
 Sources: ROCm/rocprofiler ``bin/tblextr.py`` (columns of rocprof v1), ROCm/rocprofiler-sdk ``source/lib/output/
 generateJSON.cpp``, NVIDIA's cuDNN API log (``CUDNN_LOGINFO_DBG``, ``CUDNN_LOGLEVEL_DBG``), pytorch/pytorch

@@ -31,22 +31,22 @@ from logparse.model import Fact, Reject, is_time, is_whole
 from logparse.quoting import printable
 
 TRIAL = "trial:"
-"""Start of the names of facts about a tried action.  The action's name follows."""
+"""Beginning of the names of facts about a tried change of the job.  The change's name follows."""
 recognise = begins(rb'\s*\{\s*"logparse_try"\s*:')
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The results of one process about one action that was tried in the running job.
+    """The measurements of one process about one change (action) that was tried in the running job.
 
-    An action is a setting or a change of the model.
+    A change is a setting, such as TF32, or a change of the model.
 
     * ``ended`` tells how the trial ended, for example ``decided``.
-    * ``pairs`` holds one triple per comparison: the logarithm of the time ratio, the µs without the action, and the µs
+    * ``pairs`` holds one triple per comparison: the logarithm of the time ratio, the µs without the change, and the µs
       with it.
-    * ``control`` holds the logarithms for comparisons in which the action was never applied, so they show the noise.
+    * ``control`` holds the logarithms for comparisons in which the change was never applied, so they show the noise.
     * ``same`` holds the deviation of the job's result, the deviation that rounding allows, and a description of the
-      comparison.  It is ``None`` if the results were not compared.
+      comparison.  It is missing (None) if the results were not compared.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Record:
-    """The results of one process of a job, in which actions were tried.
+    """The results of one process of a job in which changes (actions) were tried.
 
     * ``sort`` names the kind of step that was timed, for example ``optimizer``.
     * ``units`` is the number of steps.
-    * ``on`` is the action that was on when the file was written.
-    * ``seen`` holds the results for each action that was tried.
+    * ``on`` is the change that was on when the file was written.
+    * ``seen`` holds the results for each change that was tried.
     """
 
     sort: str
@@ -80,9 +80,9 @@ class Record:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read the file in which a process reports the actions that it tried, as one fact per action.
+    """Read the file in which a process reports the changes that it tried.  Each change becomes one fact.
 
-    If it is no such file, the result is one reject (a counted error).
+    If the file has another content, the result is one reject (a counted error).
     """
     data = content(source)
     try:
@@ -92,7 +92,10 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def record(data: bytes) -> Record:
-    """Parse the file in which a process reports the actions that it tried.  Raises ValueError if it is no such file."""
+    """Parse the file in which a process reports the changes (actions) that it tried.
+
+    Raises ValueError if the file has another content.
+    """
     found = parsed(data)
     actions = found.get("actions") if isinstance(found, dict) else None
     if not isinstance(actions, list) or not is_whole(found.get("units")):
@@ -109,7 +112,7 @@ def record(data: bytes) -> Record:
 
 
 def seen_of(found: Any) -> Seen:
-    """Parse the results about one action from the JSON object of a file or a fact.
+    """Parse the results about one change from the JSON object of a file or a fact.
 
     Raises ValueError if ``found`` is no such object.
     """
@@ -148,7 +151,7 @@ def _is_number(found: Any) -> TypeGuard[float]:
 
 
 def _deviation(same: Mapping[str, Any]) -> float:
-    """Return how far the result with the action deviates from the result without it.
+    """Return how far the job's result with the change deviates from its result without the change.
 
     It is infinite for NaN and for any value that is no number.
     """
@@ -157,12 +160,12 @@ def _deviation(same: Mapping[str, Any]) -> float:
 
 
 def facts(found: Record) -> list[Fact]:
-    """Return one fact for each action that the process tried."""
+    """Return one fact for each change that the process tried."""
     return [Fact(TRIAL + x.name, json.dumps(_plain(x, found.sort))) for x in found.seen]
 
 
 def _plain(x: Seen, sort: str) -> dict[str, Any]:
-    """Convert the results about one action to a JSON object, which ``seen_of`` can read."""
+    """Convert the results about one change to a JSON object, which ``seen_of`` can read."""
     made: dict[str, Any] = {**vars(x), "control": [[log, 0.0, 0.0] for log in x.control], "unit": sort}
     if x.same is None:
         return {name: value for name, value in made.items() if name != "same"}
@@ -171,7 +174,7 @@ def _plain(x: Seen, sort: str) -> dict[str, Any]:
 
 
 def dump(found: Record) -> bytes:
-    """Return the content of the file in which a process reports the actions that it tried."""
+    """Return the content of the file in which a process reports the changes that it tried."""
     made = {**vars(found), "unit": found.sort, "actions": [_plain(x, found.sort) for x in found.seen]}
     kept = {name: value for name, value in made.items() if name not in ("seen", "sort")}
     return json.dumps({"logparse_try": 1, **kept}).encode()

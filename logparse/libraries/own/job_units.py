@@ -29,9 +29,10 @@ from logparse.quoting import printable
 
 UNIT, TRACING, ALONE, SETTINGS, KIND = "unit", "unit_tracing", "unit_alone", "job_settings", "unit:"
 NOTE = "unit_note"
-"""Names of the facts about the steps of a job.
+"""Name of the fact that holds a remark for the user.
 
-``KIND`` is only the beginning of a name: the description of a kind of step follows.
+The constants above it name the other facts about the steps of a job.  ``KIND`` is only the beginning of a name: the
+description of a kind of step follows.
 """
 UNITS_EACH = """
     with held as (
@@ -41,17 +42,17 @@ UNITS_EACH = """
         from facts where run = $run group by source_id)
     select coalesce((select sum(units) from held where units > 0 group by alone, sort order by alone, 1 desc limit 1)
                     / (select nullif(sum(n), 0) from held), 1) as each"""
-"""SQL query for the ratio of all steps of run ``$run`` to the steps in its traces.
+"""SQL query for how many steps the job did for each step in its traces.
 
-It is 1 if this is unknown.
+``$run`` names the execution of the job.  The result is 1 if the number is unknown.
 """
 recognise = begins(rb'\s*\{\s*"logparse_units"\s*:')
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read the file in which a process lists its steps, as facts.
+    """Read the file in which a process of a job lists its steps, as facts.
 
-    If it is no such file, the result is one reject (a counted error).
+    If the file has another content, the result is one reject (a counted error).
     """
     data = content(source)
     try:
@@ -61,7 +62,10 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def facts(data: bytes) -> list[Fact]:
-    """Parse the file in which a process lists its steps.  Raises ValueError if it is no such file."""
+    """Parse the file in which a process of a job lists its steps, and return facts.
+
+    Raises ValueError if the file has another content.
+    """
     found = parsed(data)
     kinds = found.get("kinds") if isinstance(found, dict) else None
     if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):

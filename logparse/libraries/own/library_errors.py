@@ -134,7 +134,7 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         "split it",
     ),
 )
-"""Explanations of messages that libraries print, each with the texts by which a message is recognised.
+"""Explanations of messages that libraries print.  Each has the texts by which a message is recognised.
 
 The first entry that fits is used.  Some of the texts also occur in logs of MIOpen, TunableOp and hipBLASLt.
 """
@@ -148,7 +148,7 @@ def meaning(text: str) -> str | None:
 def read(text: str) -> Outcome:
     """Read a line that a library printed on standard error, as a message.
 
-    A line of any other form gives nothing.
+    A line of any other form gives no record.
     """
     text = text.strip()
     shown = text[:_BYTES_OF_MESSAGE]

@@ -28,7 +28,7 @@ _BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d
 
 
 def recognise(head: Head) -> bool:
-    """Return True if a file holds facts about a machine, as ``logparse capture`` writes them.
+    """Return True if a file holds facts about a machine, such as its GPU.  ``logparse capture`` writes such files.
 
     It must be a flat JSON object whose first member has the name of a fact.  Any JSON object in a file named
     ``facts.json`` is accepted too.
@@ -41,9 +41,9 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a file of facts about a machine.  Each member gives a fact, or a reject (a counted error) if it is no text.
+    """Read a file of facts about a machine.  Each member gives a fact.
 
-    A file that is no JSON object gives one reject.
+    A member that is no text gives a reject (a counted error).  A file that is no JSON object gives one reject.
     """
     data = content(source)
     try:
@@ -64,7 +64,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def dump(facts: Mapping[str, str]) -> str:
-    """Return the content of a file with these facts about a machine.
+    """Write facts about a machine as the content of a file ``facts.json``.
 
     The facts are in the order of ``FACTS``.  The values that PyTorch compares (``validator:…``) come last.
     """

@@ -1,4 +1,4 @@
-"""Time problems in PyTorch, with its default and with other settings."""
+"""Time matrix products, convolutions and other operators in PyTorch, with its default and with other settings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Time problems in PyTorch on ROCm, CUDA or the CPU: its default, and changes that a user can make without a new
-kernel.
+"""Time operations in PyTorch on ROCm, CUDA or the CPU: the default, and changes that need no new kernel.
 
 ``Default`` is the call without any change.  ``torch:WORD,WORD…`` names a changed setting or another formulation:
 
@@ -57,7 +56,7 @@ class Torch(DeviceBackend):
 def _operator(o: OperatorOperands) -> Call:
     """Return a function that calls an operator exactly as the trace recorded it.
 
-    Its result is the reference with which the results of other solutions are compared.
+    The results of other ways to compute it are compared with the result of this function.
     """
 
     def call(i: int) -> object:

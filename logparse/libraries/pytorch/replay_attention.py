@@ -1,7 +1,7 @@
-"""Attention in PyTorch: ``scaled_dot_product_attention`` on each of its backends.
+"""Time attention in PyTorch: ``scaled_dot_product_attention`` on each of its backends.
 
 ``Default`` runs on the backend to which the recorded operator belongs.  A trace does not hold the data that the forward
-pass left for the gradient.  So all solutions compute a gradient from a forward pass that runs before the timing.
+pass left for the gradient.  So every gradient is computed from a forward pass that runs before the timing.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def _call(device: TorchDevice, around: Around, o: AttentionOperands) -> Call:
 def _reason(error: RuntimeError, said: list[str]) -> str:
     """Return why PyTorch refused the inputs of an attention.
 
-    The reason is in PyTorch's warnings.  Warnings about backends that are switched off here are left out.  Without a
-    warning it is the error's text.
+    The reason is in PyTorch's warnings.  Warnings about backends that are switched off here are left out.  If there is
+    no warning, the reason is the text of the error.
     """
     reasons = [x.partition(" (Triggered internally")[0].splitlines()[0] for x in said if not _NO_REASON.match(x)]
     return " ".join(dict.fromkeys(reasons)) or str(error).splitlines()[0]

@@ -19,7 +19,7 @@ from logparse.model import ConvProblem
 
 _OTHER = {"NCHW": "NHWC", "NHWC": "NCHW", "NCDHW": "NDHWC", "NDHWC": "NCDHW"}
 _SEARCHED = "benchmark"
-"""Name of the thread that makes all calls with ``torch.backends.cudnn.benchmark`` switched on."""
+"""Name of the thread in which all calls run with ``torch.backends.cudnn.benchmark`` switched on."""
 
 
 def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[Way]:
@@ -112,7 +112,7 @@ def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
 
 
 def _settings(device: TorchDevice, place: Place, *, benchmark: bool = False) -> Around:
-    """Return a context manager that sets ``torch.backends.cudnn`` as the user would set it.
+    """Return a context manager that sets ``torch.backends.cudnn`` in the same way as a user would.
 
     On ROCm these settings apply to MIOpen.  With ``benchmark`` every plan is tried.
     """

@@ -1,7 +1,7 @@
-"""GEMMs in PyTorch: the default formulation and its alternatives.
+"""Time matrix products in PyTorch: the default formulation and its alternatives.
 
-The default is the call that a framework would make for D = act(op(A)·op(B) + bias): ``mm``, ``addmm`` or ``bmm`` and
-the heuristic of the BLAS library chooses the solution.  The activation is a separate kernel.
+The default is the call that a framework would make for D = act(op(A)·op(B) + bias): ``mm``, ``addmm`` or ``bmm``.  The
+heuristic of the BLAS library chooses the kernel.  The activation is a separate kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from logparse.model import GemmProblem
 
 _PADS = (8, 64)
 _BLAS = {False: ("cublas", "cublaslt"), True: ("cublas", "cublaslt", "ck")}
-"""PyTorch's names of the BLAS libraries to choose from, without ROCm and with it.
+"""PyTorch's names of the BLAS libraries that a user can choose: with False on NVIDIA GPUs, with True on ROCm.
 
 On ROCm ``cublas`` means rocBLAS (hipBLAS), and ``cublaslt`` means hipBLASLt.
 """
@@ -58,7 +58,7 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
 
 
 def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) -> list[Way]:
-    """Return the ways that differ in the epilogue: bias and activation fused into the product, and other forms of GELU.
+    """Return the ways to compute a product that fuse bias and activation into it, or use another form of GELU.
 
     The other forms of GELU give another result than the default.  They are timed only if the user asks for them,
     because a program may contain them.
@@ -131,8 +131,8 @@ def _written_gelu(torch: Any, x: Tensor) -> Tensor:
 def _fused(device: TorchDevice, o: GemmOperands) -> Call:
     """Return a function that computes the product with bias and activation in one kernel.
 
-    It uses a private function of torch, which torch's compiler uses too.  That function needs a bias, so a product
-    without a bias gets zeros.
+    It uses a private function of torch, which torch's compiler uses too.  That function needs a bias, so zeros are
+    passed for a product without a bias.
     """
     gelu = o.problem.activation == "gelu"
     bias = o.bias or [o.d[0].new_zeros(o.d[0].shape[-1])] * o.sets
@@ -174,7 +174,7 @@ def _padded(device: TorchDevice, o: GemmOperands, *, pad: int, stored: bool = Fa
 
 @contextlib.contextmanager
 def _precision(device: TorchDevice, *, short: bool) -> Iterator[None]:
-    """Let matrix products in single precision run in full precision, or in TF32 if ``short`` is True.
+    """Context in which single-precision matrix products run in full precision, or in TF32 if ``short`` is True.
 
     The setting is restored when the context ends.
     """

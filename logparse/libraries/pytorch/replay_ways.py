@@ -1,4 +1,4 @@
-"""A way in which PyTorch can solve a problem, for example with another setting or memory layout."""
+"""A way in which PyTorch can compute something, for example with another setting or memory layout."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from logparse.model import DEFAULT, Solution
 
 @dataclass(frozen=True)
 class Way:
-    """One way in which PyTorch can solve a problem, for example with another memory layout.
+    """One way in which PyTorch can compute a matrix product, convolution or other operation.
+
+    Ways differ for example in the memory layout.
 
     * ``make`` takes the operands and returns the function to time, which runs within the context ``around``.
-    * ``thread`` is the name of a separate thread for the calls.  PyTorch keeps cuDNN's plan of a problem per thread, so
-      a later change of ``benchmark`` has no effect in a thread (``ATen/native/cudnn/Conv_v8.cpp``).
+    * ``thread`` is the name of a separate thread for the calls.  In each thread PyTorch keeps cuDNN's plan of a
+      convolution,
+      so a later change of ``benchmark`` has no effect in a thread (``ATen/native/cudnn/Conv_v8.cpp``).
     * ``raced`` is False for a way that computes something else, for example in lower precision.  It is timed only if
       the user asks for it.
     """
@@ -31,13 +34,13 @@ class Way:
 
 
 def named(*words: str) -> Solution:
-    """Return the solution with the name ``torch:word,word``, or PyTorch's default if no words are given."""
+    """Return the name of a way to compute something in PyTorch: ``torch:word,word``, or the default without words."""
     return Solution("torch", ",".join(words)) if words else DEFAULT
 
 
 @contextlib.contextmanager
 def without_mkldnn(device: TorchDevice) -> Iterator[None]:
-    """Switch oneDNN off within this context.
+    """Context in which oneDNN is switched off.
 
     On a CPU this is another way to compute the same result.
     """
