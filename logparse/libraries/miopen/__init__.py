@@ -1,4 +1,4 @@
-"""MIOpen (AMD's library for convolutions): its logs, its driver, its databases and its replay backend."""
+"""MIOpen (AMD's library for convolutions): its logs, its driver, its databases and timing its kernels."""
 
 from __future__ import annotations
 

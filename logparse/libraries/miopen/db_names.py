@@ -1,4 +1,4 @@
-"""The names of MIOpen's database files.  Only the name states the device and the build of MIOpen that read the file.
+"""The names of MIOpen's database files.  Only a file's name states the GPU and the build of MIOpen that read the file.
 
 MIOpen ignores a file of another name.  The number in a name is ``hipDeviceAttributeMultiprocessorCount``.  This is the
 number of compute units (CUs), but on RDNA the number of workgroup processors of two CUs each
@@ -26,7 +26,7 @@ FILE_NAME = regex(
 )
 """A regular expression for the name of a database file, for example ``gfx942130.HIP.3_4_0_037eb6dc4-dirty.ufdb.txt``.
 
-The number of compute units behind the device is decimal after ``_``, otherwise hexadecimal.
+The number of compute units follows the GPU: in decimal after ``_``, otherwise in hexadecimal.
 """
 
 _MACHINE = ("arch", "cu_count", "backend", "miopen_version", "miopen_tweak")
@@ -35,7 +35,8 @@ _MACHINE = ("arch", "cu_count", "backend", "miopen_version", "miopen_tweak")
 def recognised(head: Head, names: str, is_key: Callable[[str], bool]) -> bool:
     """Tell whether a file is a MIOpen database, by its name or by a first line of the form ``key=id:values``.
 
-    ``names`` is a regular expression for file names.  ``is_key`` tells whether a text is a key of this database.
+    ``names`` is a regular expression for file names.  ``is_key`` is a function that tells whether a text is a key of
+    this database.
     """
     if re.search(names, head.name):
         return True
@@ -44,18 +45,19 @@ def recognised(head: Head, names: str, is_key: Callable[[str], bool]) -> bool:
 
 
 def of_fusions(name: str) -> bool:
-    """Return True if MIOpen reads a file of this name only for fused operations.
+    """Return True if a MIOpen database of this name holds only fused operations.
 
-    The keys in such a file name no convolution.
+    The keys in such a file describe no convolution.
     """
     match = FILE_NAME.fullmatch(name)
     return match is not None and match["fusion"] is not None
 
 
 def facts_of_name(name: str) -> list[Fact]:
-    """Return what the name of a database file states: the GPU's arch, the number of compute units, the build of MIOpen.
+    """Return the facts that the name of a database file states.
 
-    The list is empty if MIOpen never gives a file such a name.
+    They are the GPU's architecture, the number of compute units and the build of MIOpen.  The list is empty if MIOpen
+    never gives a file such a name.
     """
     match = FILE_NAME.fullmatch(name)
     if match is None:
@@ -95,7 +97,7 @@ def units_text(units: int) -> str:
 
 
 def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
-    """Yield a note if the name of a database file belongs to another device or build than the target machine has.
+    """Yield a note if the name of a database file is for another GPU or MIOpen build than the target machine has.
 
     ``own`` are the facts in the file's name.  The build's suffix (tweak) may be empty: this is a known value, too.
     """
@@ -114,9 +116,9 @@ def _known(fact: str, facts: Facts) -> bool:
 
 
 def odd_name(name: str, match: re.Match[str]) -> str:
-    """Explain why no MIOpen, on any device, uses this name for a user database.
+    """Explain why MIOpen, on any GPU, does not use this name for a user database.
 
-    Returns an empty text if one may use it.
+    Returns an empty text if some MIOpen may use the name.
     """
     unit = match["cu"]
     if not name.endswith(".txt"):
@@ -129,7 +131,7 @@ def odd_name(name: str, match: re.Match[str]) -> str:
 
 
 def wanted(target: Facts, suffix: str, otherwise: str) -> str:
-    """Return the advice for a wrong file name: the name for which the target's MIOpen looks.
+    """Return the advice for a wrong file name: "name it …", with the name for which the target's MIOpen looks.
 
     If this name is unknown, ``otherwise`` is returned.
     """
@@ -140,12 +142,12 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
 
 
 def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
-    """Decide from the reasons against a database file whether MIOpen uses it on the target machine.
+    """Decide whether MIOpen on the target machine uses a database file.  ``refusals`` are the reasons why not.
 
     Returns three values:
 
-    * True if enough is known about the target to be sure.
-    * True if MIOpen uses the file, False if not, None if it is unknown.
+    * True if enough is known about the target machine to be sure.
+    * True if MIOpen uses the file, False if not, None if this is unknown.
     * The text to print if MIOpen does not use the file.
     """
     certain = all(_known(word, target) for word in _MACHINE if word != "backend")

@@ -121,7 +121,7 @@ _BIT_OF_DIRECTION = {direction: bit for bit, direction in DIRECTION_OF_BIT.items
 class Command:
     """A MIOpenDriver command line that was read, with the convolutions that it runs (one per direction).
 
-    ``function`` is the MIOpen function that logged it, or None if a person typed it.
+    ``function`` is the MIOpen function that logged the line, or None if a person typed it.
     """
 
     op: str
@@ -131,7 +131,7 @@ class Command:
     def problem(self, direction: str | None) -> ConvProblem | None:
         """Return the convolution that the command runs in one direction, or None if it does not run this direction.
 
-        Without a direction, the result is the command's only convolution, or None if it has several.
+        If ``direction`` is None, the result is the command's only convolution, or None if it has several.
         """
         if direction is None:
             return self.problems[0] if len(self.problems) == 1 else None
@@ -139,7 +139,7 @@ class Command:
 
 
 class CommandError(ValueError):
-    """Error that is raised for a command line that cannot be read.
+    """Raised for a command line that cannot be read.
 
     ``reject`` holds the reason and the damaged part of the line.
     """
@@ -178,7 +178,7 @@ def read_command(text: str) -> Command | None:
 
 
 JSON_COMMAND = '{"command":"MIOpenDriver'
-"""The beginning of the command that MIOpenDriver prints with ``MIOPEN_PERFORMANCE_LOGS``."""
+"""Beginning of the JSON text in which MIOpenDriver prints its command if ``MIOPEN_PERFORMANCE_LOGS`` is set."""
 
 
 def plain_command(text: str) -> str:
@@ -240,7 +240,10 @@ def _directions(given: int) -> tuple[Direction, ...]:
 
 
 def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> ConvProblem:
-    """Make the forward convolution of a command that MIOpen printed (``logged``) or a person typed."""
+    """Make a convolution from the flags of a command that MIOpen logged (``logged``) or a person typed.
+
+    The values describe the forward convolution, also if the command runs a gradient.
+    """
     axes, plain = ("dhw", "NCDHW") if three else ("hw", "NCHW")
     transposed, groups, type_ = flags["mode"] == "trans", flags["group_count"] or 1, TYPE_OF_OP[op]
     sizes: dict[str, Any] = {field: flags[name] for name, _, _, field in _sizes_of(three)}
@@ -302,8 +305,8 @@ def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool)
 def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], plain: str) -> list[str]:
     """Find the memory layouts of a convolution's tensors from the layouts that a logged command prints.
 
-    The result is one layout for all tensors if all of them may have it, otherwise the printed layouts.  They are the
-    layouts of the problem's key.
+    The result is one layout for all tensors if all of them may have it, otherwise the printed layouts.  MIOpen uses the
+    same layouts in the key of the convolution.
 
     A command prints each tensor's axes sorted by stride, then by size, then by position.  So if an axis has size 1,
     several layouts print the same text.  Example: NHWC with one channel and a width of 1 is printed as NHCW.
@@ -329,11 +332,11 @@ def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], pla
 
 
 _SUPPORTED = ("NCHW", "NHWC", "CHWN", "NCDHW", "NDHWC")
-"""The layouts that MIOpen tries, in MIOpen's order."""
+"""The layouts that MIOpen tries for all tensors of a convolution, in MIOpen's order."""
 
 
 def _strides(layout: str, size: Mapping[str, int]) -> dict[str, int]:
-    """Return the stride of each axis of a tensor without gaps."""
+    """Return the stride of each axis of a tensor that has this layout and no gaps."""
     strides, stride = {}, 1
     for axis in reversed(layout):
         strides[axis] = stride
@@ -351,7 +354,7 @@ def _may_be(layout: str, strides: Mapping[str, int], size: Mapping[str, int], le
 
 
 def _output(sizes: Mapping[str, int], x: str, output_pad: int | None) -> int | None:
-    """Return the size of a convolution's output along one axis, as MIOpen computes it.  None if the stride is below 1.
+    """Return the size of a convolution's output along one axis, by MIOpen's formula.  None if the stride is below 1.
 
     Source: ROCm/MIOpen ``src/convolution.cpp``, ``GetForwardOutputDim``.
     """
@@ -391,8 +394,8 @@ def command(problem: Problem) -> Shell:
     """Return the MIOpenDriver command that runs a convolution, for example to measure it.
 
     With ``-s 1`` appended, the command tunes the convolution.  The shell's ``PATH`` has to find the driver, because its
-    folder differs by ROCm version.  Raises EmissionError, which names the field, if a field is unknown or the driver
-    cannot express it.
+    folder differs by ROCm version.  Raises EmissionError if a field is unknown or the driver cannot express it.  The
+    error names the field.
     """
     if not isinstance(problem, ConvProblem):
         raise EmissionError(f"MIOpenDriver cannot run a {problem.kind}")
@@ -427,7 +430,7 @@ def command(problem: Problem) -> Shell:
 def _check_expressed(problem: ConvProblem, line: str) -> None:
     """Read a written command back and check that it states every field of the convolution.
 
-    Raises EmissionError if a field would differ.  Then the field is unknown, or no flag of the driver states it.
+    Raises EmissionError if a field would differ, because the field is unknown or no flag of the driver states it.
     Example: an unknown layout would become NCHW, and an unknown number of groups would become 1.
     """
     back = readable_command(line)

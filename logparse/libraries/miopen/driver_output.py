@@ -1,4 +1,4 @@
-"""Read the output of ``MIOpenDriver``: the solution that it ran, the time, and the verification of the result.
+"""Read the output of ``MIOpenDriver``: the solver that it ran, the time, and the verification of the result.
 
 ::
 
@@ -15,14 +15,14 @@
 
 ``MIOpenDriver conv`` prints the times with ``-t 1``, the list of immediate mode (MIOpen's choices without a search)
 with ``-S 0``, and the verification with ``-V 1``.  Source: ROCm/MIOpen ``driver/conv_driver.hpp``.  The lines of one
-direction are one measurement.  Its problem is in the command before them, which ``driver`` reads.
+direction are one measurement.  The command before them, which ``driver`` reads, states the convolution.
 
 * The time is the mean over all iterations except the first.  ``stats`` lines repeat it.
 * A result that failed verification has the status ``wrong``.
 * The list of immediate mode is not a measurement.  Its times come from the find-db if the find-db has a record.
-  Otherwise they are estimates: 10, 20, 30 … from TunaNet, or 10/WTI.  The list does not state which.  So solutions of
+  Otherwise they are estimates: 10, 20, 30 … from TunaNet, or 10/WTI.  The list does not state which.  So solvers of
   the list have status ``no_time`` and origin ``driver-list``, and ``error`` quotes the printed time.
-* Before ROCm 3 no solver is printed.  The solution is then named by its algorithm.
+* Before ROCm 3 no solver is printed.  The algorithm's name is then used instead.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Run:
     error: str | None = None
     wrong: bool = False
     listed: dict[Solution, tuple[str, int]] = field(default_factory=dict)
-    """The solutions that immediate mode lists, each with its milliseconds and workspace.
+    """The solvers that immediate mode lists, each with its milliseconds and workspace.
 
     (In immediate mode MIOpen chooses without a search.)
     """
@@ -114,7 +114,7 @@ class _Run:
 
 
 class Reader:
-    """The reader of MIOpenDriver's output."""
+    """Reads the output of MIOpenDriver."""
 
     awake = False  # Every line of this format has a marker, so the reader needs no other lines.
 

@@ -61,8 +61,8 @@ def _file_facts(name: str) -> list[Fact]:
 def read(source: Source) -> Iterator[Outcome]:
     """Read a find-db (MIOpen's database of the fastest solvers): the facts in its name, then every line.
 
-    The lines become columns, a few MB at a time.  In a find-db of fused operations (fusion plans) every line is counted
-    as foreign (it has no convolution).
+    The lines become columns, a few MB at a time.  A find-db of fused operations has no convolution, so each of its
+    lines is counted as foreign (not used).
     """
     # Imported here, because the import is slow and only databases need it.
     from logparse.libraries.miopen.find_db_columns import read_columns
@@ -75,9 +75,9 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def unread(stream: Iterable[bytes]) -> Iterator[Outcome]:
-    """Yield an outcome for each line of a database that holds no convolutions, so that no line is lost.
+    """Count each line of a database that holds no convolutions, so that no line is lost.
 
-    A line is counted as foreign or blank.
+    A line is counted as foreign (not used) or as blank.
     """
     return (FOREIGN if line.strip() else Outcome("blank") for line in stream)
 
@@ -98,11 +98,11 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """Write a user find-db (MIOpen's database of the fastest solvers), so that MIOpen runs the chosen solutions.
+    """Write a user find-db (MIOpen's database of the fastest solvers), so that MIOpen runs the chosen solvers.
 
-    It has one record per convolution.  A record holds the fastest solution and a slower one.  If MIOpen cannot run the
-    first, it takes the second instead of searching again.  They are the two fastest of all overrides (chosen solutions)
-    of the convolution and their ``fallback`` solutions.
+    It has one record per convolution.  A record holds the fastest solver and a slower one.  If MIOpen cannot run the
+    first, it takes the second instead of searching again.  The two are the fastest of all overrides (chosen solvers)
+    for the convolution and of their ``fallback`` solvers.
 
     MIOpen matches or checks every field, so no field can be left out or guessed.  Time and workspace are written as
     measured: a solver with too small a workspace fails at run time, and MIOpen skips a solver with too large a
@@ -135,7 +135,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
 
 
 def _overflows(row: Override) -> str | None:
-    """Explain why MIOpen may compute wrong results with the solution of this row.
+    """Explain why MIOpen may compute wrong results with the chosen solver.
 
     Returns None if no reason is known.
     """
@@ -143,10 +143,10 @@ def _overflows(row: Override) -> str | None:
 
 
 def _can_stand_in(row: Override) -> bool:
-    """Return True if a fallback solution can be written into the find-db (MIOpen's database of solvers).
+    """Return True if a fallback solver can be written into the find-db, after the chosen solver.
 
     Its time, workspace and algorithm must be known, and the solver must not be known to overflow.  A fallback that
-    cannot be written is left out, so that the first solution is still written.
+    cannot be written is left out, so that the chosen solver is still written.
     """
     timed = row.time_us is not None and 0 < row.time_us < math.inf and row.workspace_bytes is not None
     return (

@@ -1,4 +1,4 @@
-"""Read find-db records (MIOpen's fastest solvers per convolution) as Arrow columns, a few MB of text at a time.
+"""Read the records of a find-db (MIOpen's fastest solvers per convolution) as Arrow columns, a few MB at a time.
 
 The result is the same as from ``find_db_items.read_record``, but this way is faster.  All records of the usual form
 become columns together (``find_db_index``).  The other records are read one by one.
@@ -38,12 +38,12 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class _Block:
-    """A block of whole lines of a find-db (MIOpen's database of solvers), with an index of its records.
+    """Some lines of a find-db (MIOpen's database of solvers), with an index of their records.
 
     * ``usual``: for each line, True if its record has the usual form.
     * ``places``: for each line, the row in ``tails`` for the end of its key (see ``key_tails``).  It is -1 if MIOpen
       has no such key.
-    * ``tables``: the measurements and problems of the usual lines.
+    * ``tables``: the measurements and convolutions of the usual lines.
     """
 
     offset: int
@@ -55,7 +55,7 @@ class _Block:
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def tabled(self) -> _Block:
-        """Return the block with its ``tables``: the measurements and problems of the usual lines."""
+        """Return a copy of the block whose ``tables`` hold the measurements and convolutions of the usual lines."""
         lines = np.flatnonzero(self.usual)
         if not len(lines):
             return replace(self, tables={})
@@ -69,7 +69,7 @@ class _Block:
         return replace(self, tables=tables)
 
     def _problems(self, lines: Ints) -> tuple[pa.Array, dict[str, pa.Array]]:
-        """Return the convolutions of the usual lines: their texts, and one column for each field."""
+        """Return the convolutions of the usual lines: the text of each, and one column for each field."""
         places, numbers = self.places[lines], self.index.sizes.take(lines, axis=1)
         native = native_reader()
         assert native is not None, "without it no line is usual"
@@ -91,8 +91,8 @@ class _Block:
     ) -> dict[str, pa.Array]:
         """Return the columns of the measurements.  Each solver of a record is one row.
 
-        ``items`` are the indices of the solvers' entries.  ``line`` gives for each of them the index of its line within
-        ``lines`` (the usual lines).
+        ``items`` are the indices of the solvers' entries.  ``line`` has the same length.  It gives the index of the
+        entry's line within ``lines`` (the usual lines).
         """
         index, zeros = self.index, np.zeros(len(items), np.int32)
         solver, timed = index.solver[items], index.time_us[items] > 0
@@ -131,9 +131,9 @@ def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
 
 
 def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
-    """Read a find-db (MIOpen's database of the fastest solvers) block by block, as columns.
+    """Read a find-db (MIOpen's database of the fastest solvers) piece by piece, as columns.
 
-    For each block, the first outcome holds all records of the usual form, as tables ``measurements`` and ``convs``.
+    For each piece, the first outcome holds all records of the usual form, as tables ``measurements`` and ``convs``.
     Then one outcome follows for each other line.
     """
     keys = _Keys()
@@ -175,13 +175,13 @@ def _read(text: bytes, offset: int) -> _Block:
 
 
 class _Keys:
-    """The keys that were seen so far, as 64-bit hashes in a few sorted arrays."""
+    """All keys that were seen so far, as 64-bit hashes in a few sorted arrays."""
 
     def __init__(self) -> None:
         self._runs: list[Hashes] = []  # Each array is at least twice as long as the next, so there are few.
 
     def met(self, keys: Hashes) -> Bools:
-        """Tell for each key whether it was seen before: in an earlier call, or earlier in this call.
+        """Tell for each key whether it was seen before, in an earlier call or earlier in ``keys``.
 
         All ``keys`` are then remembered.
         """

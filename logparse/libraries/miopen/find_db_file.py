@@ -29,11 +29,12 @@ from logparse.model import Direction
 K = TypeVar("K")
 V = TypeVar("V")
 Judged: TypeAlias = Sequence[tuple[Item, Row]]
-"""The entries of a find-db record (one for each solver), each with its row, which states what MIOpen does with it."""
+"""The entries of a find-db record (one for each solver).  Each has a row that states what MIOpen does with the entry.
+"""
 
 
 class FindDbFile(Collection[Row]):
-    """The rows of a find-db (MIOpen's database of solvers), one for each solver in each record, in the file's order.
+    """The rows of a find-db (MIOpen's database of solvers), in the file's order.  A row is one solver in a record.
 
     * ``numbers``: the numbers of the lines that have a record, counted from 1.
     * ``odd``: the entries and rows of each record that does not have the usual form, by line number.
@@ -99,9 +100,10 @@ class FindDbFile(Collection[Row]):
 
     @property
     def judged(self) -> Iterator[tuple[Item, Row, Sequence[int]]]:
-        """The entries (solvers) that were checked, each with its row and with the numbers of all lines like it.
+        """The entries (solvers) that were checked, each with its row and the numbers of the lines with an equal entry.
 
-        What MIOpen does with the row is the same for all these lines.
+        MIOpen does the same with all entries that are equal in solver, algorithm and direction, so only one of them is
+        checked.
         """
         for number, judged in self.odd.items():
             yield from ((item, row, (number,)) for item, row in judged)
@@ -124,9 +126,9 @@ class FindDbReading(Reading[FindDbFile]):
         return ((row, lines) for _, row, lines in self.parsed.judged)
 
     def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
-        """Yield the key, solver and time of each row.
+        """Yield the key, solver and time of each row that may be copied into a merged database.
 
-        ``work`` is not used: the key of a row states the whole convolution, so every time is for this convolution.
+        ``work`` is not used, because the key of a row already states the whole convolution to which the time belongs.
         """
         index = self.parsed.columns
         begins, names = index.begins.tolist(), [index.solvers[place] for place in index.solver.tolist()]
@@ -157,7 +159,9 @@ class FindDbReading(Reading[FindDbFile]):
 
 
 class _OfKeys(Mapping[K, Sequence[V]]):
-    """A mapping that computes the value of a key at each look-up.  The value may be an empty sequence."""
+    """A mapping that computes the value of a key at each look-up.  If the value is an empty sequence, the key is
+    missing.
+    """
 
     def __init__(self, keys: Collection[K], made: Callable[[K], Sequence[V]]) -> None:
         self._keys, self._made = keys, made
@@ -177,7 +181,7 @@ class _OfKeys(Mapping[K, Sequence[V]]):
 class Kinds:
     """The entries (solvers) of usual find-db records, grouped by solver, algorithm and direction.
 
-    All entries of a group are judged alike.
+    MIOpen does the same with all entries of a group.
     """
 
     def __init__(self, index: Index, tails: Tails, places: Ints) -> None:
@@ -189,10 +193,7 @@ class Kinds:
         self._place = np.frombuffer(found.indices.buffers()[1], np.int32)[: len(codes)]
 
     def all_for(self, holds: Callable[[str, str, Direction], bool]) -> npt.NDArray[np.bool_]:
-        """Return for each entry the result of ``holds(solver, algorithm, direction)``.
-
-        The function is called only once per group.
-        """
+        """Call ``holds(solver, algorithm, direction)`` once for each group, and return its answer for each entry."""
         fine: list[bool] = []
         for names, direction in (divmod(code, 3) for code in self._codes):
             solver, algorithm = divmod(names, len(self._index.algorithms))
@@ -203,7 +204,7 @@ class Kinds:
     def lines(self, usual: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Sequence[int]]]:
         """Yield the solver and the line numbers (from 1) of each group, sorted by the group's first line.
 
-        ``usual`` tells for each line whether its record has the usual form.  Other lines are left out.
+        ``usual`` has a bool for each line: True if its record has the usual form.  Other lines are left out.
         """
         items = np.flatnonzero(usual[self._index.line])
         order = items[np.argsort(self._place[items], kind="stable")]

@@ -1,7 +1,7 @@
 """An index of a find-db: where each record begins, and the numbers in its usual records, as columns.
 
-The native reader builds the index without a Python object per record.  Without it all records are read one by one, as
-if no record had the usual form.  The result is the same, but this is about twenty times slower.
+A module in C builds the index without a Python object per record.  Without that module all records are read one by one,
+as if no record had the usual form.  The result is the same, but this is about twenty times slower.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 VERSION = 6
-"""The version of the interface to the native module.  A module of another version is not used."""
+"""Version of the functions in the C module.  A module that has another version is not used."""
 SIZES = ("n", "c", "d", "h", "w", "k", "filter_d", "filter_h", "filter_w", "out_d", "out_h", "out_w")
 """The sizes at the beginning of a find-db key, in the order of the rows of ``Index.sizes``."""
 
 
 def native_reader() -> ModuleType | None:
-    """Return the native module that reads MIOpen's solver databases (find-dbs) fast, or None if it cannot be used.
+    """Return the module in C that reads MIOpen's solver databases (find-dbs) fast, or None if it cannot be used.
 
-    This is so if the module was not built, has another VERSION, or is switched off with LOGPARSE_NATIVE=0.
+    It cannot be used if it was not built, has another VERSION, or is switched off with LOGPARSE_NATIVE=0.
     """
     if os.environ.get("LOGPARSE_NATIVE", "1") == "0":
         return None
@@ -96,7 +96,7 @@ _TYPES = (np.int64, *(np.int32,) * 4, np.uint64, np.int64, np.int32, np.int32, n
 def index_of(data: bytes, *, whole: bool = True) -> Index:
     """Build the index of a find-db (MIOpen's solver database): where its records are, and the numbers in them.
 
-    * A file of 2 GiB − 1 byte or more is too large for the native reader.  All its records are then read one by one.
+    * A file of 2 GiB − 1 byte or more is too large for the module in C.  All its records are then read one by one.
     * If ``whole`` is False, ``data`` is only a piece of a file.  Each record is then taken as the first of its key, and
       the caller has to look for earlier records.
     """

@@ -47,7 +47,7 @@ ORIGIN = "find-db"
 DUPLICATE_KEY = "the record has the key of an earlier one, and MIOpen uses the first"
 REFIND = "let MIOpen find again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
 BLANKS = " \t\n\r\f\v"
-"""The characters that C++ treats as blanks."""
+"""The characters that C++ treats as white space."""
 # Memory of an MI355X, bytes.  MIOpen allocates the workspace that a row states, so a larger workspace fails.
 _MOST_MEMORY = 288 * 10**9
 _PLAIN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
@@ -119,7 +119,7 @@ def _algorithm(item: Item, target: Facts) -> str | None:
 
 
 def _thrown(item: Item, target: Facts) -> str | None:
-    """Return a message if another solver in the same find-db record makes MIOpen throw an exception.
+    """Return a message if MIOpen cannot use an entry because another entry of the record makes it throw an exception.
 
     MIOpen converts the algorithms of all solvers of a record before it uses any of them.  So it can use no solver of
     the record.
@@ -132,8 +132,8 @@ def _thrown(item: Item, target: Facts) -> str | None:
 def _us(text: str) -> float:
     """Return the time that an entry of MIOpen's solver database states, in µs.
 
-    The text is read as C++'s ``operator>>`` reads a float: only the number at its start is read.  The time is 0 if the
-    text begins with no number.
+    The text is read in the same way as C++'s ``operator>>`` reads a float: only the number at its start counts.  The
+    time is 0 if the text begins with no number.
     """
     match = _NUMBER.match(text)
     return microseconds(match[1]) if match and match[1][-1] not in "eE+-" else 0.0
@@ -241,7 +241,10 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 
 def read_record(text: str) -> Outcome:
-    """Read one line of a find-db (MIOpen's solver database).  It is taken as the first record of its key."""
+    """Read one line of a find-db (MIOpen's solver database).
+
+    It is assumed that no earlier line has the same key.
+    """
     return miopen_records.read_record(text, problem_from_key, items, measured)
 
 
@@ -269,12 +272,12 @@ def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurem
 
 
 def no_time(milliseconds: str) -> str:
-    """Return the reason why an entry of MIOpen's solver database has no usable time."""
+    """Return the message that an entry of MIOpen's solver database has no usable time."""
     return f"time is {milliseconds} ms"
 
 
 def row_of(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
-    """Make the row of an entry in MIOpen's solver database: the solver, and what MIOpen does with it."""
+    """Make the row for an entry in MIOpen's solver database: the solver, and what MIOpen does with it."""
     values, text = [x.strip(BLANKS) for x in item.values[:3]], item.text.rstrip(BLANKS)
     named = item.solver and item.problem is not None
     return Row(
@@ -301,7 +304,7 @@ def _bytes(item: Item) -> int | None:
 
 
 def _usual(item: Item) -> bool:
-    """Return True if an entry of MIOpen's solver database certainly breaks no rule for which MIOpen would drop it.
+    """Return True if an entry of MIOpen's solver database is certainly valid, so that the rules need not be checked.
 
     This check is fast but incomplete.  If it returns False, the rules have to decide.  It ignores the other entries and
     records of the file.
@@ -320,7 +323,7 @@ def _usual(item: Item) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def usable(solver: str, algorithm: str, direction: Direction) -> bool:
-    """Return True if MIOpen uses an entry of its solver database that states this solver, algorithm and direction.
+    """Return True if MIOpen would use an entry of its solver database with this solver, algorithm and direction.
 
     It is assumed that the numbers in the entry and the key of its record are usual.
     """

@@ -75,7 +75,7 @@ def _is_large(key: bytes) -> bool:
 def _convolutions(name: str, data: bytes) -> bytes:
     """Return the content of a database without the records of fused operations, whose keys have another form.
 
-    A removed record leaves an empty line, so that the line numbers of the other records do not change.
+    Each removed record leaves an empty line, so that the line numbers of the other records do not change.
     """
     if not db_names.of_fusions(name):
         return data
@@ -110,8 +110,8 @@ def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
 def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
     """Return the solvers that MIOpen on the target machine takes from a find-db (its solver database).
 
-    If no fact about the target is known, any valid file name is accepted.  A byte order mark is part of the first key,
-    as in MIOpen.
+    If no fact about the target is known, any valid file name is accepted.  A byte order mark is read as part of the
+    first key, because MIOpen does so.
     """
     own = {fact.name: fact.value for fact in db_names.facts_of_name(name)}
     records = _convolutions(name, data)
@@ -124,7 +124,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
 def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[Note]:
     """Yield notes about a find-db (MIOpen's solver database) and its entries.
 
-    The reasons why MIOpen refuses the file are not among them.
+    The reasons why MIOpen refuses the whole file are not among them.
     """
     yield from line_notes(reading.parsed.keyless)
     for number in reading.parsed.longer_than(_MOST):
@@ -146,12 +146,14 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
 
 
 def _rank(row: Row | Offer) -> float:
-    """Return the time of a solver as the key for sorting.  Solvers without a time come last."""
+    """Return a solver's time, by which solvers are sorted.  Without a time it is infinite, so that the solver comes
+    last.
+    """
     return math.inf if row.time_us is None else row.time_us
 
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:
-    """Write the database that several find-dbs were merged into.  The fastest solver of each record comes first."""
+    """Write the database into which several find-dbs are merged.  The fastest solver of each record comes first."""
     records = (sorted(record, key=lambda row: (_rank(row), row.text)) for _, record in groupby(rows, lambda x: x.key))
     lines = (f"{record[0].key}={';'.join(row.text for row in record)}" for record in records)
     return [Emission(name, bytes_of(lines), find_db.USE)]

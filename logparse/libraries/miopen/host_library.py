@@ -1,6 +1,6 @@
-"""Call MIOpen's C API through ctypes: describe a convolution, list MIOpen's solutions for it and run them.
+"""Call MIOpen's C API through ctypes: describe a convolution, list MIOpen's solvers for it and run them.
 
-The solutions are from immediate mode (MIOpen's choices without a search), in all three directions.  Signatures and
+The solvers are the choices of immediate mode (MIOpen without a search), in all three directions.  Signatures and
 structures: ROCm/MIOpen ``include/miopen/miopen.h`` (LP64).  Every function returns a ``miopenStatus_t``.
 """
 
@@ -18,7 +18,7 @@ from logparse.libraries.kinds.device.operands import conv_shapes, geometry, stri
 from logparse.model import ConvProblem
 
 TYPES = {"FP16": 0, "FP32": 1, "BF16": 5}
-"""The number in ``miopenDataType_t`` of each data type that can be run."""
+"""The number in ``miopenDataType_t`` of each data type with which convolutions can be run."""
 
 DIRECTIONS = {
     "F": ("Forward", ("w", "x", "dy")),
@@ -27,7 +27,7 @@ DIRECTIONS = {
 }
 """For each direction, the word in MIOpen's function names, and the tensors in the order of the arguments.
 
-The output is the last tensor.
+The last tensor is the output.
 """
 
 _STATUS = (
@@ -36,7 +36,7 @@ _STATUS = (
 )
 _LETTERS: dict[str, Any] = {"p": ctypes.c_void_p, "i": ctypes.c_int, "z": ctypes.c_size_t, "u": ctypes.c_uint64}
 _CONVOLUTION = {"GetSolutionCount": "p", "GetSolution": "zpp", "CompileSolution": "u"}
-"""For each function, the types of the arguments behind the handle and the four descriptors."""
+"""For each function, the types of the arguments that follow the handle and the four descriptors."""
 _SIGNATURES = {
     "miopenGetVersion": "ppp",
     "miopenCreateWithStream": "pp",
@@ -55,9 +55,9 @@ _SIGNATURES = {
 
 
 class ConvSolution(ctypes.Structure):
-    """``miopenConvSolution_t``, MIOpen's C struct for a solution that immediate mode offers.
+    """``miopenConvSolution_t``, MIOpen's C struct for a solver that immediate mode offers.
 
-    ``time`` is in ms.  It comes from the find-db or is invented.
+    ``time`` is in ms.  It comes from the find-db, or MIOpen has made it up.
     """
 
     _fields_ = (
@@ -70,7 +70,7 @@ class ConvSolution(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Offer:
-    """A solution that MIOpen offers for a convolution.
+    """A solver that MIOpen offers for a convolution.
 
     ``id`` is its number in MIOpen's registry, ``algorithm`` its ``miopenConvAlgorithm_t``.
     """
@@ -101,7 +101,7 @@ class Library:
     def made(self, function: str, *arguments: Any) -> ctypes.c_void_p:
         """Call a function of MIOpen that creates an object, and return the object.
 
-        The function writes it to the pointer in its first argument.
+        The function writes the object's address to the pointer in its first argument.
         """
         out = ctypes.c_void_p()
         self.ask(function, ctypes.byref(out), *arguments)
@@ -116,7 +116,7 @@ class Library:
 
 
 class Convolution:
-    """A convolution as MIOpen's API describes it, with the solutions that MIOpen offers for it.
+    """A convolution that was described to MIOpen's API, with the solvers that MIOpen offers for it.
 
     The descriptors are freed when the process ends.
     """
@@ -148,13 +148,13 @@ class Convolution:
         return [Offer(x.solution_id, x.workspace_size, x.algorithm) for x in found[: count.value]]
 
     def compile(self, solution_id: int) -> None:
-        """Build the kernels of a solution.  The id must come from ``offers``, because the library does not check it."""
+        """Build the kernels of a solver.  The id must come from ``offers``, because the library does not check it."""
         self._ask("CompileSolution", solution_id)
 
     def run(self, pointers: Sequence[int], workspace: int, workspace_bytes: int, solution_id: int) -> None:
-        """Launch one execution of a solution.
+        """Launch one execution of a solver.
 
-        ``pointers`` are the addresses of the tensors, in the order of ``order``.
+        ``pointers`` are the addresses of the tensors, in the order that ``order`` states.
         """
         first, second, convolution, last = self._described
         inputs = (first, pointers[0], second, pointers[1])

@@ -32,12 +32,13 @@ Pieces = tuple[bytes, bytes, bytes]
 
 DIRECTIONS: tuple[Direction, ...] = ("F", "B", "W")
 _SMALLEST = {2: "1-1-1-1x1-1-1-1-1-", 3: "1-1-1-1-1x1x1-1-1-1-1-1-"}
-"""For 2 and 3 dimensions, a text that makes a whole key if it is put before a tail.  All sizes in it are 1."""
+"""For 2 and 3 dimensions, the beginning of a key in which all sizes are 1.  With a tail behind it, it is a whole key.
+"""
 _NULL = int(np.iinfo(np.int64).min)
 
 
 def number_column(values: npt.NDArray[Any], present: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Turn a numpy array into an Arrow array without a copy.  Where ``present`` is False, the result has a null.
+    """Turn a numpy array into an Arrow array without a copy.  Elements for which ``present`` is False become null.
 
     ``pyarrow.array`` is not used, because it would import pandas.
     """
@@ -47,16 +48,16 @@ def number_column(values: npt.NDArray[Any], present: npt.NDArray[np.bool_] | Non
 
 
 def dictionary(codes: npt.NDArray[Any], values: pa.Array, present: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Make an Arrow dictionary array that holds ``values[code]`` for each code.
+    """Make an Arrow dictionary array with the element ``values[code]`` for each of the codes.
 
-    It is null where ``present`` is False.
+    Elements for which ``present`` is False become null.
     """
     indices = number_column(codes.astype(np.int32, copy=False), present)
     return pa.DictionaryArray.from_arrays(indices, values, safe=False)
 
 
 def text_column(texts: Iterable[str]) -> pa.Array:
-    """Turn texts into an Arrow array."""
+    """Make an Arrow array of texts."""
     data = [text.encode() for text in texts]
     ends = np.zeros(len(data) + 1, np.int32)
     np.cumsum([len(text) for text in data], out=ends[1:])
@@ -67,7 +68,8 @@ def text_column(texts: Iterable[str]) -> pa.Array:
 def _problem_of(tail: Tail) -> ConvProblem | None:
     """Return a convolution whose key in MIOpen's solver database has this end and whose sizes are all 1.
 
-    Returns None if MIOpen has no such key or spells the key differently, or if the store refuses such a convolution.
+    Returns None if MIOpen has no such key or spells the key differently, or if logparse cannot store such a
+    convolution.
     """
     try:
         problem = problem_from_key(_SMALLEST[tail[0]] + tail[1])
@@ -97,7 +99,10 @@ class Tails:
         self._problems = [problem for problem in found if problem is not None]
         self.pieces = tuple(map(_pieces, self._problems))
         self.direction = np.array([*(DIRECTIONS.index(x.direction) for x in self._problems), 0], np.int64)
-        """The index in ``DIRECTIONS`` for each row.  One more value at the end gives the row -1 a direction too."""
+        """For each row, the index of its direction in ``DIRECTIONS``.
+
+        One more value at the end is used for the row number -1.
+        """
         self.groups = np.array([x.groups for x in self._problems], np.int64)
 
     def column(self, name: str, places: Ints) -> pa.Array:

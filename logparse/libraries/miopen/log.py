@@ -85,7 +85,7 @@ _RAN: dict[str, Direction] = {
     "ConvolutionBackwardImmediate": "B",
     "ConvolutionWrwImmediate": "W",
 }
-"""The direction of the convolution that each API function runs.
+"""For each API function of MIOpen, the direction of the convolution that it runs.
 
 Every function in this table prints one line behind the command of a call.  Only the lines of immediate mode name the
 solver.
@@ -94,7 +94,10 @@ solver.
 
 @dataclass
 class _Find:
-    """The state of one thread in the log: its convolutions, and times whose workspace may follow in a later line."""
+    """State of one thread in MIOpen's log: its convolutions, and its measurements.
+
+    A time may be waiting for its workspace, which a later line states.
+    """
 
     thread: Thread = field(default_factory=Thread)
     fallback: bool = False
@@ -102,7 +105,7 @@ class _Find:
 
 
 class Reader:
-    """The reader of MIOpen's log.  If the lines' prefix names threads, each thread is followed separately."""
+    """Reads MIOpen's log.  If the prefix of the lines names threads, each thread is followed separately."""
 
     awake = False  # Every line has the prefix, so the reader needs no other lines.
 
@@ -159,7 +162,7 @@ class Reader:
             find.thread.typed(text)
 
     def _find(self, prefix: re.Match[str] | None) -> _Find:
-        """Return what is known of the thread that a line's prefix names.  A new thread is added."""
+        """Return the state of the thread that a line's prefix names.  A new thread is added."""
         name = f"{prefix['host']} {prefix['tid']}" if prefix else "None None"
         find = self._finds.get(name)
         if find is None:
@@ -173,9 +176,9 @@ def _masked(text: str) -> str:
 
 
 def _unnamed(find: _Find, function: str, text: str) -> Outcome:
-    """Return a line as a message, because the convolution that it is about is unknown.
+    """Return a line as a message, because it is unknown which convolution the line is about.
 
-    If this is because several threads write to the same log, a second message gives this reason.
+    If the reason is that several threads write to the same log, a second message says so.
     """
     why = [Message(category="miopen_info", text=SHARED)] if find.thread.shared else []
     return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text)), *why])
@@ -184,7 +187,7 @@ def _unnamed(find: _Find, function: str, text: str) -> Outcome:
 def _measurement(
     named: Named, solver: str, origin: str, ms: str = "", workspace: str | None = None, why: str = ""
 ) -> Measurement:
-    """Make the measurement of a solver.  ``why`` is the reason if the line states no time."""
+    """Make the measurement of a solver.  If the log line states no time, ``why`` is the reason."""
     problem, key = named
     family = known_algorithm(solver)
     time_us = None if why else from_milliseconds(ms)
@@ -236,7 +239,7 @@ def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
 
 
 def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
-    """Read the line of a call in immediate mode (without a search).
+    """Read the log line of a call in immediate mode (MIOpen without a search).
 
     Returns None if the line is of another kind or names no solver.
     """

@@ -1,4 +1,4 @@
-"""Find the convolution that a line of MIOpen's log is about.  The line itself does not say, but earlier lines do.
+"""Find the convolution that a line of MIOpen's log is about.  Earlier lines name it, but not the line itself.
 
 One thread writes one of two sequences:
 
@@ -30,9 +30,10 @@ Named = tuple[ConvProblem, str | None]
 
 @dataclass
 class _Waiting:
-    """The commands of one kind and direction whose call has not printed its line yet, with their line numbers.
+    """Commands of one kind and direction in the log, whose calls have not printed their line yet.
 
-    ``ended`` is the number of commands whose call has printed its line, although it is unknown which of them.
+    Each has its line number. ``ended`` counts calls that have printed their line although it is unknown to which
+    command the line belongs.
     """
 
     commands: deque[tuple[int, ConvProblem]] = field(default_factory=deque)
@@ -44,7 +45,9 @@ class _Waiting:
             self.ended = max(0, self.ended - 1)
 
     def end(self, problems: int) -> None:
-        """Note that one call has printed its line.  ``problems`` is the number of different convolutions that wait."""
+        """Take note that one call has printed its line.  ``problems`` is the number of different convolutions that
+        wait.
+        """
         self.ended += 1
         if problems == 1:
             self.commands.popleft()
@@ -103,7 +106,7 @@ class Thread:
     def finding(self, direction: Direction | None) -> Named | None:
         """Return the convolution that a line inside a search for solvers is about.
 
-        Returns None if it is unknown or has another direction.
+        Returns None if the convolution is unknown or has another direction.
         """
         if len(self._started) > 1:
             self.shared = True
@@ -135,10 +138,10 @@ class Thread:
         return None if self._key is None or self.shared else _keyed(self._key, direction)
 
     def _of_commands(self, direction: Direction | None, *, find: bool, end: bool = False) -> Named | None:
-        """Return the convolution of the commands that wait for their call's line.
+        """Return the convolution of the commands whose calls have not printed their line yet.
 
-        Returns None if no command waits, or if they are about different convolutions.  If ``end`` is True, the line
-        shows that the call of one waiting command ran.
+        Returns None if there is no such command, or if the commands are about different convolutions.  If ``end`` is
+        True, the present line shows that the call of one of these commands ran.
         """
         problems: dict[str, ConvProblem] = {}
         for (of_find, of_direction), waiting in self._waiting.items():
@@ -165,8 +168,8 @@ def _keyed(key: str, direction: Direction | None) -> Named | None:
 
 
 def _sizes(problem: ConvProblem) -> list[object]:
-    """Return the fields of a convolution that both commands and keys state.
+    """Return the fields of a convolution that both a logged command and a key state.
 
-    Types are left out: a command states few types.
+    Types are left out, because a command states few types.
     """
     return [getattr(problem, name) for name in _SIZES]

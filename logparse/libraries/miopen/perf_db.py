@@ -16,7 +16,7 @@ A row states *that* a solver is tuned for a convolution, but not how fast it is.
 ``no_time``.  ``raw`` holds the parameters, whose meaning only the solver knows.  ``key_text`` holds the key.
 
 The key holds only the sizes and the layout of the first tensor (x for F, dy for B and W).  So the sizes of the other
-tensor are unknown.  To compare a full problem with a row, compare its ``perf_key_of`` with the key.
+tensor are unknown.  To compare a whole convolution with a row, compare its ``perf_key_of`` with the key.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def facts_of_file(name: str) -> list[Fact]:
 def read(source: Source) -> Iterator[Outcome]:
     """Read a perf-db (MIOpen's database of tuned parameters): the facts in its name, then every row.
 
-    Rows of batch normalisations are counted as foreign.
+    Rows of batch normalisations are counted as foreign (not used).
     """
     if of_batch_norms(source.name):
         with source.open() as stream:
@@ -92,7 +92,10 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if the chosen MIOpen solver, or its fallback, has tuned parameters that can be written."""
+    """Return True if the override chooses a MIOpen solver whose tuned parameters can be written.
+
+    The parameters of its fallback solver are enough.
+    """
     miopen = isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
     return miopen and any(x.parameters is not None for x in _with_fallback(override))
 
@@ -106,10 +109,10 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """Write a user perf-db (MIOpen's database of tuned parameters), so that solvers run as they were measured.
+    """Write a user perf-db (MIOpen's database of tuned parameters), so that solvers run with the measured parameters.
 
     It goes with a user find-db, which chooses the solvers.  Parameters are copied from measured rows and never
-    invented.  If several overrides (chosen solutions) have the same key and solver, the parameters of the fastest are
+    invented.  If several overrides (chosen solvers) have the same key and solver, the parameters of the fastest are
     written.
 
     Raises EmissionError in these cases:
@@ -148,10 +151,10 @@ def _with_fallback(override: Override) -> Sequence[Override]:
 
 
 def own_key(override: Override, target: Mapping[str, str]) -> str | None:
-    """Return the key of a chosen solution's convolution in MIOpen's database of tuned parameters (perf-db).
+    """Return the key of an override's convolution in MIOpen's database of tuned parameters (perf-db).
 
-    If a file gave its find-db key, the perf-db key is made from this, because MIOpen itself wrote it.  Otherwise it is
-    made from the convolution.
+    If a find-db states the convolution's key, the perf-db key is made from it, because MIOpen itself wrote it.
+    Otherwise the perf-db key is made from the convolution.
     """
     with contextlib.suppress(ValueError):
         return perf_key_of(problem_from_key(override.key_text or ""))

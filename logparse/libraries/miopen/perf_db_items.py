@@ -34,9 +34,9 @@ _2D = rf"2x(?:{_SIZE}x){{3}}1x(?:{_SIZE}x){{2}}1x(?:{_SIZE}x){{2}}(?:{_SIZE}x{_S
 _TENSOR = rf"(?:NCHW(?:c4|c8)?|CHWN(?:c4|c8)?|NHWC|NCDHW|NDHWC)x(?:{'|'.join(TYPES)})\w*x[FBW]"
 KEY = regex(rf"(?:{_2D}|3x(?:{_SIZE}x){{{len(NUMBERS) - 2}}}{_SIZE})x{_TENSOR}", re.ASCII)
 _PADDED = "Xdlops_Padded_Gemm"
-"""The end of the names of solvers that divide by their parameters 7 to 9 without a check (MIOpen 3.5.1).
+"""End of the names of solvers that divide by three of their parameters without a check (MIOpen 3.5.1).
 
-These parameters are the factors by which M, N and K are padded.
+The parameters are numbers 7 to 9, the factors by which M, N and K are padded.
 """
 _NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
 
@@ -119,10 +119,10 @@ def _no_parameters(item: Item, target: Facts) -> str | None:
 
 
 def _crash(item: Item, target: Facts) -> str | None:
-    """Return a message if tuned parameters may make MIOpen divide by 0.
+    """Return a message if the tuned parameters in an entry may make MIOpen divide by 0.
 
-    MIOpen reads each parameter into an int as ``strtol`` does, and stops at the first one without a number.  If that
-    text is not empty, the parameter becomes 0.
+    MIOpen reads each parameter into an int in the same way as ``strtol``, and stops at the first one without a number.
+    If that text is not empty, the parameter becomes 0.
     """
     if not item.solver.endswith(_PADDED):
         return None
@@ -142,9 +142,10 @@ def _line_end(item: Item, target: Facts) -> str | None:
 
 
 def _split_k(item: Item, target: Facts) -> str | None:
-    """Return a message if MIOpen on the target machine gives a tuned split-K reduction too little workspace.
+    """Return a message if MIOpen on the target machine gives a split-K reduction too little workspace.
 
-    Source: ROCm/rocm-libraries pull requests 1426 and 9427 (the backport to ROCm 7.0.2).
+    Tuned parameters may ask for such a reduction.  Source: ROCm/rocm-libraries pull requests 1426 and 9427 (the
+    backport to ROCm 7.0.2).
     """
     parts = re.search(r"\+(\d{1,6})\s*$", item.values[0]) if item.solver and SPLIT_K.match(item.solver) else None
     version = [int(x) for x in re.findall(r"\d{1,6}", target.get("miopen_version", ""))[:3]]

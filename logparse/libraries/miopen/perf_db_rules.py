@@ -73,7 +73,7 @@ def _text(name: str, data: bytes) -> str:
 def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterator[Note]:
     """Yield notes about a perf-db (MIOpen's database of tuned parameters) and its entries.
 
-    The reasons why MIOpen refuses the file are not among them.
+    The reasons why MIOpen refuses the whole file are not among them.
     """
     text = _text(name, data)
     split = enumerate((line.partition("=") for line in text.split("\n")), start=1)

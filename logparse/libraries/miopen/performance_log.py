@@ -52,7 +52,7 @@ _MOST_BYTES = 10**18
 
 
 class Reader:
-    """The reader of MIOpen's performance log.
+    """Reads MIOpen's performance log.
 
     It remembers the last MIOpenDriver command, because records name no convolution.
     """

@@ -70,8 +70,8 @@ PLAIN_LAYOUTS = ("NCHW", "NCDHW")
 def split_types(text: str) -> list[str]:
     """Return the three data types that a key of MIOpen's solver database states as one text.
 
-    They are the types of the first tensor, the weights and the second tensor.  Examples: ``INT8INT8FP32``, or ``FP16``
-    if all three are equal.
+    They are the types of the first tensor, the weights and the second tensor.  ``INT8INT8FP32`` has three of them.
+    ``FP16`` means that all three are equal.
     """
     three = _THREE_TYPES.fullmatch(text)
     return list(three.groups()) if three else [text] * 3
@@ -81,8 +81,9 @@ def split_types(text: str) -> list[str]:
 def read_tail(tail: str) -> dict[str, Any]:
     """Read the end of a key of MIOpen's solver database, for example ``0-NCHW-FP16-W_g32``.
 
-    It states all fields except the sizes.  The fields are named by tensor (input, weights, output), whatever their
-    order in the key.  Raises ValueError if the text is not the end of a key.
+    It states all fields except the sizes.  The result has fields for the input, the weights and the output, although
+    the order of the tensors in the key depends on the direction.  Raises ValueError if the text is not the end of a
+    key.
     """
     match = _TAIL.fullmatch(tail)
     if match is None:
@@ -103,7 +104,8 @@ def read_tail(tail: str) -> dict[str, Any]:
 def _columns(spatial: int, x_first: bool, short_pad: bool) -> Sequence[tuple[str, Sequence[str]]]:
     """Return the names of the sizes with which a key of MIOpen's solver database begins, in groups and in order.
 
-    Each group has the character that joins its numbers.  If ``short_pad`` is True, the pads lack the depth.
+    Each group has the character (``-`` or ``x``) that joins its numbers.  If ``short_pad`` is True, the pads lack the
+    depth.
     """
     axes = "dhw"[3 - spatial :]
     ends = (("c", *axes), ("k", *(f"out_{x}" for x in axes)))

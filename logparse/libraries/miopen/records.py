@@ -50,9 +50,9 @@ class Item:
 
 
 Split = Callable[[str, str], tuple[str, Sequence[str]]]
-"""A function that takes the texts before and behind the first ``:`` of an entry.
+"""A function that splits an entry into the solver and the values, in the order of the format's newest version.
 
-It returns the solver and the values, in the order of the format's newest version.
+It takes the texts before and behind the first ``:`` of the entry.
 """
 
 
@@ -149,7 +149,7 @@ _HAS = "a MIOpen log of level 6 from the target lists the solvers that it has"
 
 
 def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts]]) -> list[Rule[Item, Facts]]:
-    """Return the rules for the entries of a MIOpen database: the shared rules, and ``own``, the rules of this database.
+    """Return the rules for the entries of a MIOpen database.  ``own`` are the rules of this database alone.
 
     The rules about reading come first, then ``own``, then the rules about solvers.
     """
@@ -195,7 +195,7 @@ def lines(rows: Iterable[Row | Offer]) -> list[str]:
 
 
 def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Remove entries (solvers) from a MIOpen database.  ``keep`` tells for each entry whether it stays.
+    """Remove entries (solvers) from a MIOpen database.  ``keep`` decides for each entry whether it stays.
 
     If no entry of a record stays, the whole line is dropped.
     """
@@ -211,9 +211,9 @@ def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
 
 
 def slot(row: Offer) -> str:
-    """Return the place of a row in a merged MIOpen database, as ``key=solver``.
+    """Return a text that is equal for two rows if only the better one may be in a merged MIOpen database.
 
-    Of several rows for one place only the best is kept.
+    It has the form ``key=solver``.
     """
     return f"{row.key}={row.id}"
 
@@ -227,11 +227,11 @@ def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
-    """Return a function that checks a MIOpen database before it is merged with others.
+    """Return a function that checks whether a MIOpen database may be merged with others.
 
-    It returns the file's name as ``[("name", name)]``, because databases are merged only if all names are equal.  It
-    raises InputError if MIOpen looks for no user database of this ``kind`` under the name, or if the file is for fused
-    operations (fusion plans).
+    The function returns the file's name as ``[("name", name)]``, because databases are merged only if all names are
+    equal. It raises InputError if MIOpen looks for no user database of this ``kind`` under the name, or if the file is
+    for fused operations (fusion plans).
     """
 
     def check(name: str, data: bytes) -> list[tuple[str, str]]:
@@ -246,5 +246,5 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
 
 
 def write(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
-    """Write the merged MIOpen database under the name that all files have."""
+    """Write the merged MIOpen database.  It gets the name that all merged files have."""
     return [Emission(name, bytes_of(lines(rows)), Shell("export MIOPEN_USER_DB_PATH={folder}"))]

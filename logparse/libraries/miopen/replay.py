@@ -1,6 +1,6 @@
-"""Run convolutions with MIOpen's C API, for replay.  The first solution is the one that MIOpen itself would choose.
+"""Time convolutions with the solvers of MIOpen, through its C API.  The first one is MIOpen's own choice.
 
-The solutions are from immediate mode, in which MIOpen chooses without a search.  If the find-db holds the convolution,
+The solvers are from immediate mode, in which MIOpen chooses without a search.  If the find-db holds the convolution,
 MIOpen lists the solvers of the find-db record, sorted by their recorded times (fastest first).  Otherwise MIOpen
 guesses the list.  In both cases an application runs the first entry.  ``exhaustive`` adds every other solver that
 applies, also if the find-db does not hold it.  A list of all solvers needs other environment variables, and MIOpen
@@ -35,9 +35,9 @@ class Miopen(DeviceBackend):
         return dict(self._device.facts) | {"miopen_version": self._library.version}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """Return the solutions that MIOpen offers for a convolution and that fit the workspace.
+        """Return the solvers that MIOpen offers for a convolution and that fit the workspace.
 
-        Without ``workspace_bytes``, each solution gets the workspace that it needs, as PyTorch provides it.
+        Without ``workspace_bytes``, each solver gets the workspace that it needs, because PyTorch provides it too.
         """
         conv = conv_of(problem, TYPES)
         out = [
@@ -71,9 +71,9 @@ class Miopen(DeviceBackend):
         super().release()
 
     def _offered(self, conv: ConvProblem) -> tuple[Convolution, dict[str, Offer]]:
-        """Return MIOpen's description of a convolution, and the solutions that it offers, by solver name.
+        """Return MIOpen's description of a convolution, and the solvers that it offers, by name.
 
-        They are in the library's order.  Solutions that only the other process found (``exhaustive``) come last.
+        They are in the library's order.  Solvers that only the other process found (``exhaustive``) come last.
         """
         if conv.text not in self._described:
             convolution = Convolution(self._library, self._handle, conv)

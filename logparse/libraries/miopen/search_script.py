@@ -1,4 +1,4 @@
-"""The script with which MIOpen searches for the fastest solutions: ``tune_miopen.sh``."""
+"""The shell script with which MIOpen searches for the fastest solvers: ``tune_miopen.sh``."""
 
 from __future__ import annotations
 

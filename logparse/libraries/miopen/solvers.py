@@ -21,7 +21,7 @@ _DIRECTIONS = {"F": "Fwd", "B": "BwdData", "W": "BwdWeights"}
 
 
 def algorithm_name(family: str, direction: str) -> str:
-    """Return MIOpen's name of an algorithm.  ``("GEMM", "W")`` gives ``miopenConvolutionBwdWeightsAlgoGEMM``."""
+    """Return MIOpen's name of an algorithm: ``miopenConvolutionBwdWeightsAlgoGEMM`` for ``("GEMM", "W")``."""
     return f"miopenConvolution{_DIRECTIONS[direction]}Algo{family}"
 
 
@@ -33,7 +33,7 @@ ALGORITHMS: dict[str, str] = {
 } | {"miopenTransposeBwdDataAlgoGEMM": "B"}
 """For each algorithm name, the direction (F, B or W) of the find-db records in which it may occur.
 
-MIOpen throws an exception on any other name.
+MIOpen throws an exception on a name that is not in this table.
 """
 
 _FAMILY_OF = tuple(
@@ -50,10 +50,7 @@ _FAMILY_OF = tuple(
 
 @lru_cache(maxsize=4096)  # Cached, because a find-db repeats a few hundred names in thousands of records.
 def known_algorithm(solver: str) -> str | None:
-    """Return the kind of algorithm that a solver uses, for example ``GEMM``.
-
-    None if the solver's name does not show it.
-    """
+    """Return the kind of algorithm that a solver uses, for example ``GEMM``, or None if its name does not show it."""
     return next((family for pattern, family in _FAMILY_OF if pattern.match(solver)), None)
 
 
@@ -63,7 +60,7 @@ TUNABLE = regex(
 )
 """A regular expression for the solvers that have parameters in the perf-db.
 
-Without a row there they use their defaults.
+Without a row in the perf-db they use their defaults.
 """
 
 MOST_ELEMENTS = 2**31 - 1
@@ -104,7 +101,7 @@ _DIRECTION_OF: tuple[tuple[re.Pattern[str], Direction], ...] = (
     (regex(r"(?:Gemm|Conv\w*)(?:Fwd|Forward)"), "F"),
 )
 _BOTH_WAYS = regex(r"ConvOclDirectFwd|ConvHipDirectFwd|ConvDepthwiseFwd")
-"""A regular expression for solvers that also compute the input gradient, in spite of their name.
+"""A regular expression for solvers that also compute the input gradient, although their names say forward.
 
 Source: ``src/solver/conv/conv_ck_grouped_conv_fwd.cpp``.
 """
