@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from logparse.ingest import Ingested
 
 Location: TypeAlias = Store | str | os.PathLike[str] | None
-"""Argument that names a store: an open store, its folder or its URL.
+"""Argument that names a store (the folder with everything that logparse has read).
 
-Without a value the store is found as by ``open``.
+It is an open store, or the folder or URL of a store.  Without a value (None) the default of ``open`` is used.
 """
 
 __all__ = [
@@ -71,7 +71,7 @@ __all__ = [
 
 
 def open(location: str | os.PathLike[str] | None = None) -> OpenStore:
-    """Open the store (the folder with everything that logparse has read) at a folder or URL.
+    """Open a store (the folder with everything that logparse has read) at a folder or URL.
 
     The default location is ``$LOGPARSE_STORE``, or ``logparse-store`` if that variable is not set.  Raises
     logparse.errors.StoreError if there is no store, or if another schema version wrote it.
@@ -83,9 +83,10 @@ def open(location: str | os.PathLike[str] | None = None) -> OpenStore:
 
 
 class OpenStore(Store):
-    """A store for notebooks and scripts.
+    """An open store for notebooks and scripts.
 
-    ``run`` returns one of its runs.  Its SQL views are methods that return DataFrames, for example ``calls()``.
+    A run is what was read about one execution of a job, under one label.  ``run`` returns a run.  The SQL views are
+    methods that return DataFrames, for example ``calls()``.
     """
 
     def run(self, label: str | None = None) -> Run:
@@ -93,7 +94,7 @@ class OpenStore(Store):
         return Run(self, self.latest_run(label))
 
     def _repr_html_(self) -> str:
-        """Return what the store holds as an HTML table, which a notebook shows."""
+        """Return the store's contents as an HTML table, which a notebook shows."""
         return f"<p>{html_text(repr(self))}</p>{status(self).table.to_html(index=False)}"
 
     def __dir__(self) -> list[str]:
@@ -121,7 +122,7 @@ def ingest(
     * ``jobs``: the number of processes that read at once.  0 means one per core.
     * ``engine``: how these processes are started, for example ``local``.
 
-    Raises UsageError if the format or the engine does not exist.  Raises StoreError as ``open`` does.
+    Raises UsageError if the format or the engine does not exist.  Raises StoreError for the same reasons as ``open``.
     """
     from logparse.executors import open_executor
     from logparse.ingest import ingest as read
@@ -143,12 +144,12 @@ def recommend(
     gpus: int = 1,
     own: Sequence[str] = (),
 ) -> Recommendation:
-    """Find what to change in a run, and rank the changes by the time that they save.
+    """Find what to change in a job, and rank the changes by the time that they save.
 
-    The findings are kept in the store, as the view ``findings``.
+    The findings are also stored, as the view ``findings``.
 
-    * ``run``: the label of the run.  The default is the latest run.
-    * ``out``: a folder into which the override files (the solutions that the libraries should use) and ``report.md``
+    * ``run``: the label of the run (the data of one execution of the job).  The default is the latest run.
+    * ``out``: a folder into which the override files (the kernels that the libraries should use) and ``report.md``
       are written.  By default no file is written.
     * ``gpus``: the number of GPUs that each process of the job sees.
     * ``own``: override files that the job reads now.  Their other rows are copied into the new files.
@@ -166,9 +167,9 @@ def recommend(
 
 
 def run(label: str | None = None, store: Location = None) -> Run:
-    """Return a run of a store, by its label (default the latest).
+    """Return a run of a store: the data of one execution of a job.
 
-    Raises StoreError for a store or run that does not exist.
+    ``label`` names the run.  The default is the latest run.  Raises StoreError if the store or the run does not exist.
     """
     held = _opened(store)
     return Run(held, held.latest_run(label))
@@ -179,11 +180,11 @@ def _opened(store: Location) -> Store:
 
 
 def diff(a: str, b: str, store: Location = None, *, fail_on: float = 0.03) -> Result:
-    """Compare two runs and return which matrix products and convolutions became slower or faster.
+    """Compare two runs of a job, and return which matrix products and convolutions became slower or faster.
 
-    It does what ``logparse diff`` does.  ``a`` and ``b`` are labels of runs, stores (their latest run), ``STORE#RUN``,
-    or log files.  A problem is slower if its calls take more than ``fail_on`` longer (0.03 is 3 %).  Raises InputError
-    if ``a`` or ``b`` names no run.
+    The command ``logparse diff`` gives the same answer.  ``a`` and ``b`` are labels of runs, stores (their latest run),
+    ``STORE#RUN``, or log files.  A product or convolution is slower if its calls take more than ``fail_on`` longer
+    (0.03 is 3 %).  Raises InputError if ``a`` or ``b`` names no run.
     """
     from analyzers.compare import render
 
@@ -192,10 +193,10 @@ def diff(a: str, b: str, store: Location = None, *, fail_on: float = 0.03) -> Re
 
 
 def verify(before: str, after: str, files: Sequence[str | os.PathLike[str]], store: Location = None) -> Result:
-    """Check whether override files took effect and how much time they saved, as ``logparse verify`` does.
+    """Check whether override files took effect and how much time they saved.
 
-    ``before`` names the run without the files and ``after`` the run with them, in the same forms as for ``diff``.
-    Raises InputError if a name matches no run.
+    The command ``logparse verify`` gives the same answer.  ``before`` names the run without the files and ``after`` the
+    run with them, in the same forms as for ``diff``.  Raises InputError if a name matches no run.
     """
     from analyzers.compare import verify as overrides
     from analyzers.compare.diff import FAIL_ON
@@ -205,9 +206,10 @@ def verify(before: str, after: str, files: Sequence[str | os.PathLike[str]], sto
 
 
 def lint(files: Sequence[str | os.PathLike[str]], *, target: Mapping[str, str] | None = None) -> Result:
-    """Check for each row of override files whether the library will read and use it, as ``logparse lint`` does.
+    """Check for each row of override files whether the library will read and use it.
 
-    ``target`` holds facts of the machine that will read the files, such as ``{"arch": "gfx942"}``.
+    The command ``logparse lint`` gives the same answer.  ``target`` holds facts of the machine that will read the
+    files, such as ``{"arch": "gfx942"}``.
     """
     from analyzers.overrides.lint import answer, lint_files
 
@@ -215,9 +217,10 @@ def lint(files: Sequence[str | os.PathLike[str]], *, target: Mapping[str, str] |
 
 
 def coverage(files: Sequence[str | os.PathLike[str]], run: str | None = None, store: Location = None) -> Result:
-    """Return which calls of a run have a row in the override files, as ``logparse coverage`` does.
+    """Return which calls of a job have a row in the override files.
 
-    The default run is the latest one.  Raises StoreError if the store or the run does not exist.
+    The command ``logparse coverage`` gives the same answer.  ``run`` is the label of the run with the calls (default:
+    the latest).  Raises StoreError if the store or the run does not exist.
     """
     from analyzers.evidence.runs import tables_to_check
     from analyzers.overrides.coverage import answer
@@ -228,10 +231,10 @@ def coverage(files: Sequence[str | os.PathLike[str]], run: str | None = None, st
 
 
 def show(text: str, store: Location = None) -> Result:
-    """Return all that is known of one problem, for example of one matrix product.
+    """Return all that is known of one matrix product or convolution: its calls and its times.
 
-    ``text`` is a log line of any format that contains the problem, or the problem's name in a table of logparse.
-    Raises InputError if the text contains no problem and names no problem of the store.
+    ``text`` is a log line of any format that describes it, or its name in a table of logparse.  Raises InputError if
+    the text describes none and names none of the store.
     """
     from logparse import lookup
 
@@ -294,7 +297,7 @@ def _html(block: str | Block) -> str:
 
 
 class Run:
-    """One run of a job, for notebooks: the changes worth making, its SQL views and its figures.
+    """The data of one execution of a job, for notebooks: the changes worth making, its SQL views and its figures.
 
     Each of them is computed when it is first asked for.
 
@@ -315,14 +318,14 @@ class Run:
 
     @property
     def headline(self) -> str:
-        """The sentence that sums up what to do about this run: the first line that ``logparse recommend`` prints."""
+        """The sentence that sums up what to change in the job.  ``logparse recommend`` prints it as its first line."""
         from analyzers.recommend.verdict import verdict
 
         return verdict(self.recommendation).headline
 
     @property
     def todo(self) -> pd.DataFrame:
-        """The changes that are worth making, the best first, as a table.
+        """A table of the changes that are worth making, the best first.
 
         Times are µs per ``unit``, which is a step, the run, or one call.  If ``certainty`` is ``unknown``, ``saves_us``
         is the most that the change can save.
@@ -335,13 +338,16 @@ class Run:
 
     @property
     def findings(self) -> pd.DataFrame:
-        """All findings as a table, one row each, with the columns of ``recommend --format csv``."""
+        """A table of all findings, one row each, with the columns of ``recommend --format csv``."""
         from analyzers.recommend.render import rows
 
         return rows(self.recommendation)
 
     def top(self, n: int = 20, by: str = "calls") -> pd.DataFrame:
-        """Return the ``n`` problems with the most calls, or with the most time if ``by`` is ``"time"``."""
+        """Return the ``n`` matrix products and convolutions with the most calls, or with the most time.
+
+        ``by`` is ``"calls"`` or ``"time"``.
+        """
         from logparse.lookup import ranked
 
         frame: pd.DataFrame = ranked(self.store, by=by, kind=None, n=n, run=self.label).rows.to_pandas()
@@ -354,31 +360,35 @@ class Run:
 
     @cached_property
     def points(self) -> pd.DataFrame:
-        """The run's problems with their times, as the table from which the figures are drawn."""
+        """The matrix products and convolutions of the job with their times.  The figures are drawn from this table."""
         return explore.store_points(self.store, self.label)
 
     def roofline(self) -> Figure:
-        """Draw each problem as a point: its arithmetic intensity (flop/byte) and its achieved TFLOP/s."""
+        """Draw each matrix product and convolution as a point in a roofline chart.
+
+        Its place is its arithmetic intensity (flop/byte) and its achieved TFLOP/s.
+        """
         return explore.roofline(self.points)
 
     def regret(self) -> Figure:
-        """Draw how much slower the solutions that ran are than the best known ones.
+        """Draw how much slower the kernels that ran are than the best known ones.
 
-        A curve shows how much time the first N override rows would save.
+        A curve shows how much time the first N override rows (each makes a library use another kernel) would save.
         """
         return explore.regret(self.points)
 
     def backward_weights(self) -> Figure:
         """Draw how long the weight gradient (wgrad) of each convolution takes, compared with its other passes.
 
-        The other time is the slower one of the forward pass and dgrad of the same layer.
+        It is compared with the slower one of the forward pass and dgrad (the input gradient) of the same layer.
         """
         return explore.backward_weights(self.points)
 
     def solutions(self, label: str) -> Figure:
-        """Draw the times of all measured solutions for one problem.
+        """Draw the times of all kernels that were measured for one matrix product or convolution.
 
-        ``label`` is a value from the column ``label`` of ``points``.  Raises InputError if the run has no such problem.
+        ``label`` is a value from the column ``label`` of ``points``.  Raises InputError if the job has none with this
+        label.
         """
         rows = self.points[self.points["label"] == label]
         if not len(rows):

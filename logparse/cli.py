@@ -53,7 +53,7 @@ def _print_version(asked: bool) -> None:
 def facts_of(words: Sequence[str] | None) -> Mapping[str, str]:
     """Return the facts of the machine that the words of ``--target`` describe.
 
-    Without words it returns nothing and imports no reader of files.
+    Without words the result is empty, and no reader of files is imported.
     """
     if not words:
         return {}

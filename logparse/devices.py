@@ -1,4 +1,4 @@
-"""Peak compute and memory rates of GPUs, and the least time that a GPU needs for a problem (roofline).
+"""Peak compute and memory rates of GPUs, and the least time that a GPU needs for an operation (roofline).
 
 ``devices.csv`` lists the peaks with their sources.  For a GPU that is not in this file, the functions return None.
 """
@@ -21,7 +21,7 @@ PEAK_COLUMN: Mapping[str, str] = {
     **dict.fromkeys(("FP8", "BF8", "f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r"), "tf_fp8"),
     **dict.fromkeys(("INT8", "i8_r"), "tf_int8"),
 }
-"""Input type → column of ``devices.csv`` that holds the peak rate of matrix products of this type.
+"""For each input type, the column of ``devices.csv`` with the peak rate of matrix products of this type.
 
 Types of GEMMs (``f16_r``) and of convolutions (``FP16``) are both keys.
 """
@@ -56,7 +56,7 @@ class Device:
         return self.peaks.get("tf_xf32" if short else PEAK_COLUMN.get(dtype, ""))
 
     def least_us(self, flops: float, least_bytes: float, dtype: str) -> float | None:
-        """Return the least time in µs that this GPU needs for a problem (the roofline).
+        """Return the least time in µs that this GPU needs for a matrix product or convolution (the roofline).
 
         It is the longer one of two times: to compute ``flops`` operations at the peak rate, and to move ``least_bytes``
         from or to memory.  Returns None if the peak for ``dtype`` is unknown.
@@ -87,8 +87,8 @@ def devices() -> tuple[Device, ...]:
 def device_of(facts: Mapping[str, str]) -> Device | None:
     """Return the GPU model that a machine's facts describe, or None if it is not in ``devices.csv``.
 
-    The marketing name in the fact ``device`` decides first, then the arch and the number of compute units.  If several
-    known names fit, the longest decides: "RX 9070 XT" is not read as "RX 9070".
+    The marketing name in the fact ``device`` decides first, then the architecture and the number of compute units.  If
+    several known names fit, the longest decides: "RX 9070 XT" is not read as "RX 9070".
     """
     name, arch, cus = facts.get("device", ""), facts.get("arch", "").partition(":")[0], facts.get("cu_count", "")
     words = f" {' '.join(name.replace('-', ' ').replace('_', ' ').split())} "
@@ -105,12 +105,12 @@ def is_nvidia(facts: Mapping[str, str]) -> bool:
 
 
 _FOUR_BIT = frozenset({"gfx950", "sm_100", "sm_103", "sm_120", "sm_121"})
-"""GPU archs that multiply 4-bit types twice as fast as 8-bit types."""
+"""GPU architectures that multiply 4-bit types twice as fast as 8-bit types."""
 _CLOCKS, _LATER = 1.1, 4
 """How far a measured rate may exceed the peak of the data sheets before it is taken for an error.
 
-The first factor is for a known GPU or arch.  The second is for an unknown GPU, whose rate is compared with the largest
-of all known peaks.
+The first factor is for a known GPU or architecture.  The second is for an unknown GPU, whose rate is compared with the
+largest of all known peaks.
 """
 
 

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 
 class LogparseError(Exception):
-    """Base of all errors that the user can correct.
+    """Base class of all errors that the user can correct.
 
     The program prints the message without a traceback and exits with 1.
     """
 
 
 class InputError(LogparseError):
-    """A file, folder or URL cannot be read, or logparse refuses to read it."""
+    """Raised if a file, folder or URL cannot be read, or if logparse refuses to read it."""
 
 
 class UsageError(InputError):
-    """An option or argument has an impossible value.  The program exits with 2."""
+    """Raised if an option or argument has an impossible value.  The program exits with 2."""
 
 
 class StoreError(LogparseError):
-    """The store is missing or damaged, or has another schema version."""
+    """Raised if the store is missing or damaged, or has another schema version."""
 
 
 class QueryError(LogparseError):
-    """The user's SQL query is wrong, not allowed or too slow."""
+    """Raised if the user's SQL query is wrong, not allowed or too slow."""
 
 
 class EmissionError(LogparseError):
-    """An override file (a library's list of solutions to use) cannot be written.
+    """Raised if an override file (a library's list of kernels to use) cannot be written.
 
     The reason is that a value that the library compares is unknown.
     """

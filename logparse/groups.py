@@ -12,7 +12,7 @@ T = TypeVar("T")
 def in_groups(members: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """Sort items into lists by a key.  Return a dictionary from each key to its list.
 
-    Keys and items keep the order in which they come.
+    Keys and items keep their order.
     """
     out: dict[K, list[T]] = {}
     for x in members:

@@ -26,8 +26,8 @@ __all__ = ["ds", "duckdb", "members", "pa", "pd", "pq"]
 class Module(ModuleType):
     """Placeholder for a module, which is imported only when one of its attributes is first read.
 
-    Every attribute is read from the real module each time.  So if a test replaces an attribute there, the placeholder
-    returns the new value.
+    Every attribute is read from the real module each time.  So if a test replaces an attribute of the real module, the
+    placeholder returns the new value.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -48,8 +48,8 @@ if not TYPE_CHECKING:
 def members(package: str, places: Mapping[str, str | Callable[[], object]]) -> Callable[[str], object]:
     """Make the ``__getattr__`` of a package, so that its members are imported only when they are first used.
 
-    ``places`` maps each name to the module that holds the object, or to a function that makes the object.  Each object
-    is looked up once and then set as an attribute of the package.  For any other name the returned function raises
+    ``places`` maps each name to the module that holds the object, or to a function that makes the object.  An object is
+    looked up once and then set as an attribute of the package.  For any other name the ``__getattr__`` raises
     AttributeError.
     """
 

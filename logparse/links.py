@@ -1,10 +1,11 @@
-"""Find problems of different files that may be the same call, for example a call in a log and a time in a tuning file.
+"""Find matrix products and convolutions in different files that may be the same call.
 
-Files state different fields of a problem, so such problems are only linked and never merged.  Two problems are linked
-if their shapes are equal and no field that both know differs.  There is one exception: the number of compute units that
-a library is told to use may be the number of all units of the device.  So a call with such a number may be a call
-without one.  ``linked`` compares two problems, and ``links_sql`` compares two tables.  A test checks that both give
-equal results.
+For example, one is a call in a log and the other has a time in a tuning file.  Files state different fields of a matrix
+product or convolution (here called a problem), so such problems are only linked and never merged.  Two problems are
+linked if their shapes are equal and no field that both know differs.  There is one exception: the number of compute
+units that a library is told to use may be the number of all units of the device.  So a call with such a number may be a
+call without one.  ``linked`` compares two problems, and ``links_sql`` compares two tables.  A test checks that both
+give equal results.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _CONV_LAYOUT_KNOWN = tuple(f"{{t}}.{name} is not null" for name in CONV_LAYOUT)
 
 
 def linked(one: Problem, other: Problem) -> Level | None:
-    """Tell whether two problems may be the same call, and how much of them is known to be equal.
+    """Tell whether two matrix products or convolutions may be the same call, and how surely.
 
-    Returns ``exact`` (all fields), ``layout`` (all fields that describe the memory layout) or ``shape``.  Returns None
-    if they are different calls.  The order of the two problems does not matter.
+    Returns ``exact`` (all fields are known to be equal), ``layout`` (all fields that describe the memory layout) or
+    ``shape``.  Returns None if they are different calls.  The order of the arguments does not matter.
     """
     if isinstance(one, GemmProblem) and isinstance(other, GemmProblem):
         names, one, other = GEMM_FIELDS, one.normal, other.normal
@@ -50,9 +51,9 @@ def linked(one: Problem, other: Problem) -> Level | None:
 
 
 def _folded(value: object) -> object:
-    """Return a field's value with the FNUZ fp8 types replaced by the OCP types.
+    """Return a field's value in which AMD's 8-bit float types (FNUZ) have the names of the standard ones (OCP).
 
-    In bench lines both have the same text, so the difference must not keep two problems apart.
+    In bench lines both have the same name.  So the difference must not make two calls different.
     """
     return value.replace("_fnuz", "") if isinstance(value, str) else value
 
@@ -65,11 +66,11 @@ def _layout_known(problem: GemmProblem | ConvProblem) -> bool:
 
 
 def links_sql(gemms: str, convs: str) -> dict[str, str]:
-    """Return SQL for two views that list which problems may be the same call: ``links`` and ``open_links``.
+    """Return SQL for two views that list which problems (matrix products and convolutions) may be the same call.
 
-    Both have the columns ``problem``, ``other``, ``level`` and ``fan``.  ``gemms`` and ``convs`` name the tables of
-    problems, in which a problem may have several rows.  ``open_links`` lacks the links of fully known problems (without
-    ``?``) to themselves, because there may be hundreds of thousands of them.
+    The views are ``links`` and ``open_links``.  Both have the columns ``problem``, ``other``, ``level`` and ``fan``.
+    ``gemms`` and ``convs`` name the tables of problems, in which a problem may have several rows.  ``open_links`` lacks
+    the links of fully known problems (without ``?``) to themselves, because there may be hundreds of thousands of them.
 
     ``fan`` is there so that no call is counted twice.  Calls are summed only over links with ``fan`` = 1, but times are
     taken over all links.  Its value is:
@@ -97,7 +98,7 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
 
 
 def full_links_sql(problems: str) -> str:
-    """Return SQL for the links of fully known problems (without ``?``) to themselves.
+    """Return SQL that links each fully known problem (matrix product or convolution without ``?``) to itself.
 
     ``problems`` is SQL for the problems.  It may list a problem several times.
     """
@@ -107,11 +108,11 @@ def full_links_sql(problems: str) -> str:
 
 
 def open_sql(rows: str) -> str:
-    """Return SQL for the rows whose problem may be the same call as another problem.
+    """Return SQL for the rows whose matrix product or convolution may be the same call as another one.
 
-    These are problems with an unknown field, with a type that has a second spelling (``_fnuz``), or with a number of
-    compute units.  Any other two problems with different texts differ in a known field, so they need no comparison.
-    This saves much, because a find-db holds hundreds of thousands of such texts.
+    These rows have an unknown field, a type that has a second spelling (``_fnuz``), or a number of compute units.  Any
+    other two texts differ in a known field, so they need no comparison.  This saves much, because a find-db (MIOpen's
+    database of solvers) holds hundreds of thousands of such texts.
     """
     return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz') or contains(problem, ' sms=')"
 
@@ -124,7 +125,7 @@ def _equal(name: str) -> str:
 
 
 def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
-    """Return SQL for all links except the links of fully known problems to themselves.
+    """Return SQL for all links except those from a fully known problem to itself.
 
     Only the problems of ``open_sql`` are compared, each with the problems of its shape.  Each problem is compared once,
     because thousands of small files may hold one problem thousands of times.
@@ -146,8 +147,8 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
 
 
 def may_be(row: Problem | None, problem: Problem) -> bool:
-    """Tell whether an override row may be for ``problem``.
+    """Tell whether a row of an override file may be for this matrix product or convolution.
 
-    It may be if no known field of the row's problem differs from the field of ``problem``.
+    It may be if no known field of ``row`` differs from the field of ``problem``.
     """
     return isinstance(row, (GemmProblem, ConvProblem)) and linked(row, problem) is not None

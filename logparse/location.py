@@ -54,14 +54,14 @@ The file is created in one step that cannot be half done.  The function returns 
 """
 
 OBJECT_STORES = frozenset({"s3", "gcs"})
-"""File systems that have no folders, by pyarrow's ``type_name``."""
+"""File systems that have no folders, under the names in pyarrow's ``type_name``."""
 
 # A `?` in the path of a URL may be a wildcard.  It begins a query only if options follow.
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<place>[^/?]*)(?P<path>.*?)(?P<query>\?\w+=[^&]*(?:&\w+=[^&]*)*)?\Z", re.DOTALL
 )
 _GS_SECONDS = 30
-"""How long a request to Google's storage is repeated if it fails, in seconds.
+"""How long a failed request to Google's storage is repeated, in seconds.
 
 The library's own default is a quarter of an hour.
 """
@@ -142,9 +142,9 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
 
 @contextlib.contextmanager
 def explained(url: str, what: type[Exception]) -> Iterator[None]:
-    """Turn each OSError of a file system into an error of type ``what`` that names the URL.
+    """Context that turns each OSError of a file system into an error of type ``what``, which names the URL.
 
-    Examples are a bucket that does not exist, a missing permission, or no network.  Use it in a ``with`` statement.
+    Examples are a bucket that does not exist, a missing permission, or no network.
     """
     try:
         yield
@@ -155,7 +155,7 @@ def explained(url: str, what: type[Exception]) -> Iterator[None]:
 def make_folder(filesystem: pafs.FileSystem, path: str) -> None:
     """Create a folder, unless the file system has no folders.
 
-    An object store (S3) has none.  It would get an empty object instead.
+    An object store such as S3 has no folders.  It would create an empty object instead.
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         os.makedirs(path, exist_ok=True)
@@ -166,7 +166,7 @@ def make_folder(filesystem: pafs.FileSystem, path: str) -> None:
 def write_file(filesystem: pafs.FileSystem, path: str, data: Any) -> None:
     """Create a file with the bytes of ``data`` (any buffer).
 
-    On a disk it survives a power cut only after ``flush``.
+    On a disk, the file survives a power cut only after ``flush`` was called.
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         left = memoryview(data).cast("B")
@@ -192,8 +192,8 @@ def delete_file(filesystem: pafs.FileSystem, path: str) -> None:
 def flush(filesystem: pafs.FileSystem, root: str, files: Iterable[str] = (), folders: Iterable[str] = ()) -> None:
     """Make sure that files and folders survive a power cut.
 
-    It flushes ``files``, ``folders``, ``root``, and every folder between ``root`` and these paths.  A file that no
-    longer exists is skipped.  If the file system is not a local disk, nothing is done.
+    ``files``, ``folders``, ``root``, and every folder between ``root`` and these paths are written to the disk.  A file
+    that no longer exists is skipped.  If the file system is not a local disk, nothing is done.
     """
     if not isinstance(filesystem, pafs.LocalFileSystem):
         return
@@ -242,7 +242,8 @@ def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
 def replace_file(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
     """Create or replace a file in one step.
 
-    Readers see either the old bytes or the new bytes, and so does a disk after a power cut.
+    Readers see either the old bytes or the new bytes.  After a power cut, too, the disk has either the old or the new
+    bytes.
     """
     if filesystem.type_name in OBJECT_STORES:
         # An object appears when its stream is closed.  All its bytes are in memory by then, so only a request can fail,

@@ -1,4 +1,8 @@
-"""Answer a user's questions to a store: which problems ran most, what is known of one problem, what the store holds."""
+"""Answer a user's questions: which matrix products ran most, what is known of one of them, what the store holds.
+
+A problem is a matrix product or convolution with its sizes, types and layout.  A solution is a kernel that a library
+can run for it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ from logparse.store.rules import DEFAULTS, counted_as_sql, main_picks_sql, trace
 from logparse.text import counted, duration, printable, shortened
 
 _PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
-"""SQL expression for the first values of an aiter key, which name the GPU.
+"""SQL expression for the first values of a key in a table of aiter, which name the GPU.
 
 It is needed if a table holds rows for several GPUs.
 """
@@ -36,7 +40,7 @@ _PARTS = f"""
     join files f on f.source_id = m.source_id and f.part = case when gfx is null then '' else {_PART} end"""
 """SQL for the measurements with the files that they come from.
 
-If a file holds rows for several GPUs, each measurement is joined only with the facts of its own GPU.
+If a file holds rows for several GPUs, each measurement gets only the facts of its own GPU.
 """
 _ROWS = """
     select {problem} as problem, kind, own and time_us > 0 as own, device, run, origin, solution,
@@ -44,10 +48,10 @@ _ROWS = """
            case when status = 'ok' and time_us > 0 and origin <> 'trace' then time_us end as us,
            {subject} as subject
     from {rows} {linked}"""
-"""SQL for the rows with times of solutions.  The time ``us`` is empty for two kinds of rows:
+"""SQL for the rows with times of kernels.  The time ``us`` is empty for two kinds of rows:
 
-* The solution could not be run.  The row has no time, but its problem belongs to the run.
-* The row is a call of the job itself (origin ``trace``), which is not the time of a solution measured alone.
+* The kernel could not be run.  The row has no time, but its matrix product or convolution belongs to the run.
+* The row is a call of the job itself (origin ``trace``), which is not the time of a kernel measured alone.
 """
 _SUBJECT = "own and kind <> 'family' and (kind = 'conv') not in (from called)"
 _OF_ITSELF = _ROWS.format(problem="problem", linked="", rows="{rows}", subject=_SUBJECT)
@@ -56,9 +60,10 @@ _OF_LINKED = _ROWS.format(problem="o.problem", linked=_OTHER, rows="{rows}", sub
 _OPEN = f"select exists ({open_sql('gemm_rows')}) or exists ({open_sql('conv_rows')})"
 _LINKED = "select problem, other, level from open_links where problem <> other"
 _TIMED = f"{_OF_ITSELF} union all {_OF_LINKED}"
-"""SQL for the times that may belong to a problem: its own times, and the times of problems that may be the same call.
+"""SQL for all times that may belong to a matrix product or convolution.
 
-The SQL scans the table twice, because a common table expression would hold all texts in memory.
+They are its own times, and the times of others that may be the same call.  The SQL scans the table twice, because a
+common table expression would hold all texts in memory.
 """
 _OWN = "run = $run"
 _STAGES: Mapping[str, str] = {
@@ -104,7 +109,7 @@ _STAGES: Mapping[str, str] = {
 """SQL for the temporary tables from which the ranking is made, by name.
 
 Each table may read the tables before it.  They are not common table expressions, because DuckDB would compute such an
-expression again wherever it is named.  That took longer than all of the reading.
+expression again wherever it is named.  That took longer than reading the data.
 """
 _RANKED = """
 create temp table ranked as
@@ -142,7 +147,7 @@ select calls, {key} / nullif((select sum({key}) from ranked), 0) as share, probl
 from shown left join best using (problem) order by {key} desc nulls last, {other} desc nulls last, problem
 """
 _SUMS = "select count(*), sum(calls), count(total_us), sum(total_us), sum(saves_us) from ranked"
-"""SQL for the sums over all ranked problems.
+"""SQL for the sums over all ranked matrix products and convolutions.
 
 The ranking (``_RANKED``) first reduces millions of times to one row per problem, GPU, run and origin.  Then it chooses
 one such row for each problem, by these criteria in this order:
@@ -152,27 +157,28 @@ one such row for each problem, by these criteria in this order:
 * It comes from a confirmation.
 * It has the most times.
 
-The solution is read only for the problems that are shown.
+The name of the kernel is read only for the problems that are shown.
 """
 
 
 def top(
     store: Store, *, by: str = "calls", kind: str | None = None, n: int = 20, run: str | None = None
 ) -> pd.DataFrame:
-    """Return the run's matrix products and convolutions, sorted by their number of calls or by their time.
+    """Return the job's matrix products and convolutions, sorted by their number of calls or by their time.
 
-    The time of a problem is its calls × the time per call.  The time per call is the first one known in this list:
+    The time of a problem (product or convolution) is its calls × the time per call.  The time per call is the first one
+    known in this list:
 
     * the average in the run's traces,
-    * the time of the solution that ran,
+    * the time of the solution (kernel) that ran,
     * the best known time.
 
     If a run has logs and traces, the calls in the traces are scaled from the traced steps to all steps of the run.
 
     One log may state which solution ran, and another log may count the calls but state other fields.  If a counted
-    problem can be only one of the problems with a known solution, its calls are added to that problem (as in
-    ``picks_vs_best`` of ``analyzers``).  ``pick_us`` and ``best_us`` come from one run, one tool and one GPU, never
-    from a GPU that is known to be another model than the run's.
+    problem can be only one of the problems with a known solution, its calls are added to that problem.
+    (``picks_vs_best`` of ``analyzers`` does the same.)  ``pick_us`` and ``best_us`` come from one run, one tool and one
+    GPU, never from a GPU that is known to be another model than the run's.
 
     The columns are calls, share (of all calls, or of all known time), problem (short name), pick (the solution that
     ran), pick_us, best, best_us, saves_us (calls × the difference of the two times), total_us, kind, calls_from and
@@ -184,12 +190,14 @@ def top(
 
 @dataclass(frozen=True)
 class Ranking:
-    """The first problems of a run by calls or time, and the sums over all problems.
+    """The first matrix products and convolutions of a job by calls or time, and the sums over all of them.
 
     * ``rows`` is a table with the columns of ``top``.
-    * ``problems`` and ``calls`` are the number of all problems and of all calls.
-    * ``timed`` is the number of problems whose time is known, and ``total_us`` is the sum of their times.
-    * ``saves_us`` is the time that the best known solutions would save.  It is ``None`` if no problem has both times.
+    * ``problems`` and ``calls`` are the number of all products and convolutions, and of all their calls.
+    * ``timed`` is how many of them have a known time, and ``total_us`` is the sum of these times.
+    * ``saves_us`` is the time that the best known kernels would save.  It is missing (None) if the time of the kernel
+      that
+      ran and the best time are never both known.
     """
 
     rows: pa.Table
@@ -217,9 +225,9 @@ def ranked(
     run: str | None = None,
     texts: Sequence[str] | None = None,
 ) -> Ranking:
-    """Do the same as ``top``, but return an Arrow table and the sums.
+    """Return the result of ``top`` as an Arrow table, with the sums over all matrix products and convolutions.
 
-    It does not import pandas, which takes longer than most answers.  ``texts`` restricts the result to these problems.
+    It does not import pandas, which takes longer than most answers.  ``texts`` restricts the result to some of them.
     """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     of = {"run": store.latest_run(run)}
@@ -247,7 +255,7 @@ _LINK = pa.schema([(name, pa.string()) for name in ("problem", "other", "level")
 
 
 def no_problem(store: Store, run: str, kind: str | None) -> str:
-    """Return the sentence that ``logparse top`` prints for a run without a problem of this kind."""
+    """Return the sentence that ``logparse top`` prints if a run has no matrix product or convolution of this kind."""
     what = {None: "problem", "gemm": "GEMM", "grouped": "grouped GEMM", "conv": "convolution"}[kind]
     sql = "select count(distinct kernel) from kernels where calls > 0"
     with store.reading(sql, run) as con:
@@ -260,9 +268,9 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """All that the store knows of one problem: its calls and its measured times.
+    """All that is known of one matrix product or convolution: its calls and its measured times.
 
-    Each row has a column ``level``, which tells how surely it is about exactly this problem.
+    Each row has a column ``level``, which tells how surely the row is about exactly this one.
     """
 
     problem: Problem
@@ -271,9 +279,9 @@ class Known:
 
 
 def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
-    """Yield what ``logparse show`` prints about problems.
+    """Yield what ``logparse show`` prints about matrix products and convolutions.
 
-    For each name there is a sentence about the solution that ran, and a table with one row per time.
+    For each name there is a sentence about the kernel that ran, and a table with one row per time.
     """
     for label in dict.fromkeys(entry.problem.label for entry in known):
         same = [entry for entry in known if entry.problem.label == label]
@@ -292,14 +300,14 @@ def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
 
 
 def _differing(texts: Sequence[str]) -> list[str]:
-    """Return for each text its words that do not occur in all of the texts."""
+    """Return for each text only the words that do not occur in all of the texts."""
     words = [text.split(" ") for text in texts]
     common = set(words[0]).intersection(*words)
     return [" ".join(word for word in x if word not in common) for x in words]
 
 
 def _distinct(several: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
-    """Join the rows of several tables, and keep only one of several equal rows.
+    """Join the rows of several tables.  Of several equal rows only one is kept.
 
     Rows that differ only in ``level`` are equal.
     """
@@ -310,7 +318,7 @@ def _distinct(several: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[st
 
 
 def _called(calls: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str | None], int]:
-    """Return the number of calls for each run and solution.
+    """Return how often each kernel was called in each run.
 
     Several logs of one process may record the same calls, so only the log with the most calls is used.  Calls of a
     benchmark tool are left out.
@@ -328,10 +336,11 @@ def _called(calls: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str | None
 
 
 def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, Any]]) -> Rows:
-    """Return a table with one row per time, the fastest first, and the number of calls of that solution in that run.
+    """Return a table of the kernels of one matrix product or convolution, with their times and calls.
 
-    Then come rows for calls of solutions without a time.  The column ``slower`` compares a time with the fastest time
-    of the same run and origin.
+    There is one row per time, the fastest first.  It also has the number of calls of that kernel in that run.  Then
+    come rows for calls of kernels without a time.  The column ``slower`` compares a time with the fastest time of the
+    same run and origin.
     """
     left: dict[tuple[str, str | None], int | None] = dict(_called(calls))
     fastest: dict[tuple[str, str], float] = {}
@@ -364,7 +373,10 @@ def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, 
 
 
 def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence about one problem: which solution the runs use, and how much slower it is than the best one."""
+    """Return a sentence that says which kernel the job uses, and how much slower it is than the best one.
+
+    It is about one matrix product or convolution.
+    """
     texts = sorted({str(row["problem"]) for row in (*calls, *times)})
     if not texts:
         return "the store holds no call and no time of it"
@@ -383,9 +395,9 @@ _RUNS = 3  # maximum number of runs in the sentence of ``show``
 
 
 def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the part of the sentence about a problem that concerns one run.
+    """Return the part of the sentence that is about one run of the job (see ``_sentence``).
 
-    ``rows`` holds the problem's row from ``top``, if it has one.
+    ``rows`` holds the row of the matrix product or convolution from ``top``, if it has one.
     """
     row = rows[0] if rows else dict.fromkeys(("calls", "pick", "best", "pick_us", "best_us", "total_us"))
     pick, best, pick_us, best_us = (row[x] for x in ("pick", "best", "pick_us", "best_us"))
@@ -404,9 +416,9 @@ def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def found_about(store: Store, known: Sequence[Known]) -> list[str]:
-    """Return what the last ``logparse recommend`` found out about how long these problems should take.
+    """Return what the last ``logparse recommend`` found out about how long some calls should take.
 
-    Each text is one line.  Findings about problems that may be the same call are included.
+    Each text is one line.  Findings about matrix products or convolutions that may be the same call are included.
     """
     sql = (
         "select distinct message || coalesce('; compared with ' || comparable, '') from findings"
@@ -419,7 +431,10 @@ def found_about(store: Store, known: Sequence[Known]) -> list[str]:
 
 
 def known_table(known: Sequence[Known]) -> pa.Table:
-    """Return all calls and times of the problems as one table.  Its column ``what`` is ``call`` or ``time``."""
+    """Return all calls and times of some matrix products or convolutions as one table.
+
+    Its column ``what`` is ``call`` or ``time``.
+    """
     tables = [
         rows.append_column("what", column([what] * len(rows), pa.string()))
         for k in known
@@ -439,17 +454,17 @@ _KNOWN_TIMES = """
     select level, run, origin, solution, status, time_us, workspace_bytes, error, key_text, problem
     from measurements join levels using (problem) where origin <> 'replay-host'
     order by time_us nulls last, solution, origin, run, problem, key_text"""
-"""SQL for the measured times of a problem.
+"""SQL for the measured times of a matrix product or convolution.
 
 The time that the host needs to start a call is left out, because a call's time is the time on the GPU.
 """
 
 
 def show(store: Store, text: str) -> list[Known]:
-    """Return all that the store knows of the problems that a pasted text names.
+    """Return all that is known of the matrix products and convolutions that a pasted text names.
 
-    The text is a line of any format, or the name of a problem in a table of logparse.  Raises InputError if it contains
-    no problem and names no problem of the store.
+    The text is a line of any format, or a name in a table of logparse.  Raises InputError if the text describes none
+    and names none of the store.
     """
     from logparse.links import linked
 
@@ -469,7 +484,10 @@ def show(store: Store, text: str) -> list[Known]:
 
 
 def _labelled(store: Store, text: str) -> list[Problem]:
-    """Return the store's problems that have this name in tables.  Sizes in the name may be joined by × or x."""
+    """Return the matrix products and convolutions that have this name in tables.
+
+    Sizes in the name may be joined by × or x.
+    """
     text = " ".join(re.sub(r"(?<=\d)x(?=\d)", "×", text).split())
     sizes = _LABELLED_SIZES.match(text)
     if not sizes:
@@ -487,9 +505,10 @@ _LABELLED_SIZES = regex(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)
 
 
 def _sizes(problem: Problem) -> str:
-    """Return a part of the problem's text that every text of the same call contains.
+    """Return a part of a problem's text that the text of every problem with the same sizes contains.
 
-    For a GEMM it is `` mnk=4096,512,1024 ``, for example.  Only texts with this part have to be parsed.
+    For a GEMM it is `` mnk=4096,512,1024 ``, for example.  Only texts with this part have to be parsed when the same
+    call is searched.
     """
     if isinstance(problem, GemmProblem) and not problem.members:
         return f" mnk={problem.m},{problem.n},{problem.k} "
@@ -500,7 +519,7 @@ def _sizes(problem: Problem) -> str:
 
 
 def problems_in(text: str) -> list[Problem]:
-    """Return the problems that a pasted line of any format names.
+    """Return the matrix products and convolutions that a pasted line of any format names.
 
     Raises InputError if no format can read the line.
     """
@@ -518,7 +537,7 @@ def problems_in(text: str) -> list[Problem]:
 
 
 def _named(text: str) -> Iterator[Problem]:
-    """Yield the problems that a pasted text names.
+    """Yield the matrix products and convolutions that a pasted text names.
 
     The text is read in three ways: as a line of a log, as a whole file, and as the key of a find-db row.
     """
@@ -545,7 +564,7 @@ def _named(text: str) -> Iterator[Problem]:
 
 _WIDTH = 80
 MANY_FILES = 2_000
-"""Number of small files from which opening a store takes seconds."""
+"""Number of small files in a store above which opening the store takes seconds."""
 
 
 def hints(store: Store) -> list[str]:

@@ -75,7 +75,7 @@ def asset(path: Asset) -> str:
 
 
 def joined(between: C, parts: Iterable[C]) -> C:
-    """Join pieces of code, with other code between them, as ``str.join`` does."""
+    """Join pieces of code, with other code between them.  It works like ``str.join``."""
     return type(between)(between.join(parts))
 
 
@@ -147,7 +147,7 @@ def shell_data(lines: Iterable[tuple[str, str]]) -> Shell:
 def python_literal(value: object) -> Python:
     """Write a value as a Python literal.
 
-    It may be a text, a number, None, a list, a tuple or a mapping.  Raises TypeError for any other value.
+    The value may be a text, a number, None, a list, a tuple or a mapping.  Raises TypeError for any other value.
     """
     return Python(repr(_plain(value)))
 
@@ -231,7 +231,8 @@ def markdown_text(text: str) -> str:
 def markdown_block(language: str, lines: Iterable[str]) -> list[str]:
     """Return the lines as a Markdown code block.
 
-    Its fence has more backquotes than any of the lines contains.
+    The line of backquotes around the block is longer than any backquotes in the lines, so that no line can end the
+    block.
     """
     shown = [printable(line) for line in lines]
     longest = max((len(x) for line in shown for x in re.findall("`+", line)), default=0)

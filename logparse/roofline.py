@@ -1,4 +1,4 @@
-"""Roofline: the least time that a GPU needs for a problem.
+"""Roofline: the least time that a GPU needs for a matrix product or convolution (here called a problem).
 
 It is the time of the direct algorithm with all operands in device memory, at the peak rates of the data sheet
 (``devices.csv``).  All commands use this roofline, and state efficiency relative to it.  A GPU or type that is not in
@@ -18,7 +18,7 @@ Size: TypeAlias = Literal["m", "n", "k"]
 
 
 def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
-    """Return, for each of A, B, C and D, which of the sizes m, n and k are its rows and columns in memory.
+    """Return for each of A, B, C and D which two of the sizes m, n and k are its rows and columns in memory.
 
     The matrices are column-major.
     """
@@ -28,10 +28,10 @@ def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
 
 
 def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
-    """Return the product with another value for one of the sizes m, n and k.  None makes the size unknown.
+    """Return the matrix product with another value for one of the sizes m, n and k.  None makes the size unknown.
 
-    Leading dimensions and batch strides change with it if the matrix has no gap between its columns.  Otherwise they
-    stay as they are.
+    If a matrix has no gap between its columns, its leading dimension and batch stride change with the size.  Otherwise
+    they stay the same.
     """
     out: dict[str, Any] = {size: value}
     after = replace(problem, **out)
@@ -45,7 +45,7 @@ def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
 
 
 def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:
-    """Return the data type whose peak rate limits this problem.
+    """Return the data type whose peak rate limits this matrix product or convolution.
 
     For single precision it is the format in which the library may multiply instead, for example TF32.  The compute
     type, or the settings of a replay (in ``facts``), tell whether TF32 is allowed.
@@ -61,17 +61,17 @@ def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:
 
 
 _ROUNDED = {"f32_f16_r": "f16_r", "f32_bf16_r": "bf16_r"}
-"""Half-precision format to which some compute types round single-precision operands.
+"""For some compute types, the half-precision format to which single-precision operands are rounded.
 
 An example of such a compute type is CUBLAS_COMPUTE_32F_FAST_16F.
 """
 
 
 def roofline_us(problem: Problem, facts: Mapping[str, str]) -> float | None:
-    """Return the least time in µs that the GPU described by ``facts`` needs for a problem.
+    """Return the least time in µs that a GPU needs for a matrix product or convolution.
 
-    It is the longer one of two times: to compute the problem directly, and to move its operands once.  Returns None if
-    it is unknown.
+    It is the longer one of two times: to compute the result directly, and to move the operands once.  ``facts``
+    describe the GPU.  Returns None if the time is unknown.
     """
     device, dtype = device_of(facts), input_type(problem, facts)
     if device is None or dtype is None or problem.flops is None or not problem.bytes:

@@ -14,11 +14,11 @@ from logparse.model import FACTS
 
 Facts: TypeAlias = Mapping[str, str]
 Device: TypeAlias = str
-"""A GPU model as text: its arch and number of compute units.  It is empty if both are unknown."""
+"""A GPU model as text: its architecture and number of compute units.  It is empty if both are unknown."""
 
 
 def arch(facts: Facts) -> str | None:
-    """Return the GPU arch without its features, for example ``gfx942`` for ``gfx942:sramecc+:xnack-``.
+    """Return the GPU architecture without its features, for example ``gfx942`` for ``gfx942:sramecc+:xnack-``.
 
     Returns None if it is unknown.
     """
@@ -30,13 +30,16 @@ gfx1010 20, gfx1011 20, gfx1012 12, gfx1030 40, gfx1031 20, gfx1032 16, gfx1033 
 gfx1100 48, gfx1101 30, gfx1102 16, gfx1103 6, gfx1150 8, gfx1151 20, gfx1152 4, gfx1200 16, gfx1201 32
 """
 _MOST_WGPS: Mapping[str, int] = {name: int(count) for name, count in map(str.split, _LARGEST.split(","))}
-"""Number of workgroup processors (pairs of compute units) of the largest GPU of each RDNA arch, from AMD's data."""
+"""For each RDNA architecture, the number of workgroup processors (pairs of compute units) of its largest GPU.
+
+The numbers are from AMD's data.
+"""
 _COUNT = re.compile("[0-9]{1,9}")
 _PAIRS_CUS = re.compile(r"gfx1(?!2[5-9])\d{2}[0-9a-f]")
 
 
 def counts_wgps(arch: str) -> bool:
-    """Return True if HIP counts pairs of compute units (workgroup processors) on this arch.
+    """Return True if HIP counts pairs of compute units (workgroup processors) on this GPU architecture.
 
     It does so from gfx10 on, except on gfx125x, unless ``GPU_ENABLE_WGP_MODE=0`` is set.  Source: ROCm/clr
     ``rocclr/device/rocm/rocsettings.cpp`` (``Settings::create``: ``enableWgpMode_``) and ``rocdevice.cpp``
@@ -46,7 +49,7 @@ def counts_wgps(arch: str) -> bool:
 
 
 def hip_count(units: int, arch: str) -> int:
-    """Return the number of compute units that HIP would report on this arch.
+    """Return the number of compute units that HIP would report for a GPU of this architecture.
 
     ``units`` is the number that the HSA runtime reports (rocminfo, rocprof, rocpd).  On RDNA, HIP reports half of it.
     """
@@ -54,10 +57,10 @@ def hip_count(units: int, arch: str) -> int:
 
 
 def as_hip_counts(facts: Facts) -> dict[str, str]:
-    """Return the facts with the number of compute units as HIP counts them.
+    """Return the facts with the number of compute units that HIP would report.
 
     On RDNA, rocminfo and data sheets count compute units (64 on gfx1201), but HIP counts pairs of them (32 on gfx1201),
-    and so do MIOpen, PyTorch and hipBLASLt.  A number that is too large for pairs on this arch is halved.  If
+    and so do MIOpen, PyTorch and hipBLASLt.  A number that is too large for pairs on this architecture is halved.  If
     ``wgp_mode`` is 0, HIP counts single units there, so nothing is halved.  The result can be wrong only for a GPU that
     is cut down to half.
     """
@@ -67,7 +70,7 @@ def as_hip_counts(facts: Facts) -> dict[str, str]:
 
 
 def same_value(name: str, one: str, other: str) -> bool:
-    """Return True if two values of the fact ``name`` may mean the same: they are equal, or one gives more detail.
+    """Return True if two values of the fact ``name`` may mean the same, because one may only give more detail.
 
     ``2.9.1`` and ``2.9.1+rocm7.0`` may mean the same, and so may ``gfx942`` and ``gfx942:sramecc+:xnack-``.
     ``gfx942:xnack-`` and ``gfx942:xnack+`` differ.
@@ -83,14 +86,15 @@ def same_value(name: str, one: str, other: str) -> bool:
 _RUNTIME = 10_000_000
 """Smallest number that is a version of the HIP runtime: major·10⁷ + minor·10⁵ + patch.
 
-A smaller number is major·100 + minor, as in PyTorch's validator.  MIOpen's logs write the version with dots.
+A smaller number is major·100 + minor, which is the form in PyTorch's tuning files.  MIOpen's logs write the version
+with dots.
 """
 
 
 def _spelled(name: str, text: str) -> str:
-    """Write a version of HIP or hipBLASLt that is a single number with dots: ``major.minor`` or ``major.minor.patch``.
+    """Write a version number of HIP or hipBLASLt with dots: ``major.minor`` or ``major.minor.patch``.
 
-    Any other text is returned unchanged.
+    For example, hipBLASLt's 1201 becomes ``0.12.1``.  Any text that is not a single number is returned unchanged.
     """
     if not (text.isascii() and text.isdecimal()) or len(text) > 18:
         return text
@@ -104,9 +108,9 @@ def _spelled(name: str, text: str) -> str:
 
 
 def same_device(one: Facts, other: Facts) -> bool | None:
-    """Tell whether two machines have the same GPU arch and, if both state it, the same number of compute units.
+    """Tell whether two machines have the same GPU architecture and, if both state it, the same number of compute units.
 
-    Returns None if an arch is unknown and the numbers do not differ.
+    Returns None if an architecture is unknown and the numbers do not differ.
     """
     if any(name in one and name in other and one[name] != other[name] for name in ("cu_count",)):
         return False
@@ -120,11 +124,11 @@ def device_of_file(facts: Facts) -> Device:
 
 
 def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, Device]]:
-    """Return the pairs of GPU models for which a time must not be used for the calls of a log.
+    """Return the pairs of GPU models for which a time on one must not be used for calls on the other.
 
-    In each pair, the first model is from a log and the second is from a time.  They differ, or it is unknown whether
-    they differ.  ``facts`` holds the facts of every file by its id, and ``own`` names the files of the run.  The result
-    is empty unless the run's files name two different GPU models.
+    In each pair, the first model is from a log with calls and the second is from a file with times.  They differ, or it
+    is unknown whether they differ.  ``facts`` holds the facts of every file by its id, and ``own`` names the files of
+    the run. The result is empty unless the run's files name two different GPU models.
     """
     stated = {device_of_file(x): x for x in facts.values()}
     here = {device_of_file(x): x for x in (facts.get(source, {}) for source in own)}
@@ -139,15 +143,15 @@ def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tup
 
 
 def machine(facts: Facts) -> dict[str, str]:
-    """Return the facts that identify a machine and its libraries, without facts about one file or process."""
+    """Keep only the facts that identify a machine and its libraries, and drop facts about one file or process."""
     return {name: x for name, x in facts.items() if name != "pid" and (name in FACTS or name.startswith("validator:"))}
 
 
 def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Return the facts on which all files of a machine agree.
+    """Return the facts about a machine on which all of its files agree.
 
-    ``facts`` are rows (file id, name, value).  Validators are kept only if all files with validators have the same set
-    of them.
+    ``facts`` are rows (file id, name, value).  Validators (versions that PyTorch compares) are kept only if all files
+    with validators have the same set of them.
     """
     values: dict[str, set[str]] = {}
     sets: dict[str, set[tuple[str, str]]] = {}
@@ -161,8 +165,8 @@ def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def seen_by(gpus: int, facts: Facts) -> dict[str, str]:
-    """Return the facts with ``gpus``, the number of GPUs that a process sees.
+    """Return the facts with the number of GPUs that a process sees, as the fact ``gpus``.
 
-    It is the argument if that is above 1, else the number in the facts, else 1.
+    It is the argument ``gpus`` if that is above 1, otherwise the number in ``facts``, otherwise 1.
     """
     return {"gpus": "1", **facts} | ({"gpus": str(gpus)} if gpus > 1 else {})

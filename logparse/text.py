@@ -19,8 +19,8 @@ from logparse.quoting import sql_text as sql_text  # noqa: PLC0414
 def parse_share(text: str, option: str = "", most: float = math.inf) -> float:
     """Parse a fraction that the user wrote as ``3%`` or ``0.03``.
 
-    Raises UsageError, which names the option, for any other text and for a fraction above ``most``.  A number of 1 or
-    more needs ``%``, because 3 may mean 3 % or 300 %.
+    Raises UsageError for any other text and for a fraction above ``most``.  The error names the option.  A number of 1
+    or more needs ``%``, because 3 may mean 3 % or 300 %.
     """
     number = text.strip().removesuffix("%")
     percent = text.strip().endswith("%")
@@ -58,7 +58,7 @@ def pasted(word: str) -> str:
 
 
 def short_path(path: str) -> str:
-    """Return a path relative to the working folder if it is inside that folder, else the path itself."""
+    """Return a path relative to the working folder if it is inside that folder, otherwise the path itself."""
     below = os.path.relpath(path) if os.path.isabs(path) else path
     return path if below.startswith(os.pardir + os.sep) else below
 
@@ -83,7 +83,7 @@ def duration(time_us: float | None) -> str:
 
 
 def in_one_unit(times_us: Sequence[float]) -> tuple[list[str], str]:
-    """Format several times in µs with the same unit, which fits the longest time.
+    """Format several times in µs with one common unit, which fits the longest time.
 
     Returns the numbers with three digits each, and the unit: ``(["319", "0.85"], "ms")``.
     """
@@ -93,7 +93,10 @@ def in_one_unit(times_us: Sequence[float]) -> tuple[list[str], str]:
 
 
 LINES, COLUMNS = 15, 100
-"""Largest number of lines and columns of an answer on a terminal, unless the user asks for everything."""
+"""Largest number of lines, and of characters in a line, that an answer has on a terminal.
+
+The user can ask for everything instead.
+"""
 
 
 def bytes_text(size: float) -> str:

@@ -1,4 +1,4 @@
-"""Run a function for many files or problems in parallel: in processes of this machine, or on a Ray cluster.
+"""Run a function for many items in parallel: in processes of this machine, or on a Ray cluster.
 
 ``local`` needs nothing. ``ray`` needs the extra ``logparse[ray]``. Code outside of this package does not depend on
 which of them is used.
@@ -35,7 +35,7 @@ def open_executor(engine: str = "local", jobs: int = 0) -> Iterator[Executor]:
 
 
 def ray_address(engine: str) -> str | None:
-    """Return the address in ``ray://HOST:PORT``, or None for ``ray``: then Ray finds the cluster itself.
+    """Return the address in ``ray://HOST:PORT``, or None for ``ray``, because Ray then finds the cluster itself.
 
     Raises UsageError for any other text.
     """

@@ -19,12 +19,15 @@ H = TypeVar("H")
 
 TRIES = 3
 Progress: TypeAlias = Callable[[str, int], None]
-"""Function that gets a name, and how much work on it was done since the last call."""
+"""Function that reports progress. It gets a name, and how much work on it was done since the last call."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Needs of one task: a number of cores (``cpus``), and its amount of work, such as bytes to read (``weight``)."""
+    """The resources that one task needs: a number of cores (``cpus``), and its amount of work (``weight``).
+
+    The weight is for example the number of bytes to read.
+    """
 
     cpus: int = 1
     weight: float = 0.0
@@ -41,7 +44,7 @@ class LostError(TaskError):
 class Executor(Protocol):
     """Interface of the classes that call a function for many items in parallel.
 
-    There is one for processes of this machine, and one for a Ray cluster.
+    One class uses processes of this machine, and one uses a Ray cluster.
     """
 
     @property
@@ -61,9 +64,9 @@ class Executor(Protocol):
     ) -> Iterator[tuple[T, R | TaskError]]:
         """Call ``function(item)`` for each item in parallel. Yield each item with its result or error once it is done.
 
-        An item is taken only when there is room to run it, so neither items nor results pile up. ``progress`` gets what
-        the function passes to ``report``; on Ray only when the task has ended. If the caller raises an exception (also
-        Ctrl-C), the running tasks are ended.
+        A new item is taken only when a task can run it, so neither items nor results pile up. ``progress`` gets what
+        the function passes to ``report``. On Ray it gets this only when the task has ended. If the caller raises an
+        exception (also Ctrl-C), the running tasks are ended.
         """
 
 
@@ -112,7 +115,7 @@ def report(name: str, count: int) -> None:
 
 @contextmanager
 def reporting(to: Progress | None) -> Iterator[None]:
-    """Within this context, pass the calls of ``report`` in this process on to the function ``to``."""
+    """Context in which the calls of ``report`` in this process are passed on to the function ``to``."""
     global _report_to  # noqa: PLW0603 - a pickled function cannot carry a callback
     before, _report_to = _report_to, to
     try:

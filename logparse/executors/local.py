@@ -18,7 +18,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _WORTH = 32 << 20
-"""If all tasks together have less weight (bytes to read) than this, no worker processes are started.
+"""Amount of work (bytes to read) below which no worker processes are started.
 
 Starting them takes about half a second.
 """
@@ -40,7 +40,7 @@ class LocalExecutor:
         resources: Callable[[T], Resources],
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
-        """Call the function for each item, as ``Executor`` describes.
+        """Call the function for each item in parallel. Yield each item with its result or error once it is done.
 
         Of the resources only the weight is used, because the operating system assigns the cores.
         """

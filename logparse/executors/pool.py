@@ -64,7 +64,7 @@ class _Worker:
         theirs.close()
 
     def end(self) -> None:
-        """Kill the process at once. This is safe, because the store is consistent at every moment."""
+        """Kill the process at once. This is safe, because no half-written data of the process become visible."""
         self.process.kill()
         self.process.join()
         self.pipe.close()

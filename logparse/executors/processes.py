@@ -37,9 +37,10 @@ def pipe(*, duplex: bool = True) -> tuple[Connection[Any, Any], Connection[Any, 
 
 
 def started(target: Callable[..., None], *args: object, imports: Sequence[str] = ()) -> BaseProcess:
-    """Start a process that calls ``target(*args)``, with this process's environment and working folder. Return it.
+    """Start a process that calls ``target(*args)``. Return the process.
 
-    ``imports`` names modules that are imported only once for all processes, in addition to the module of ``target``.
+    It has this process's environment and working folder. ``imports`` names modules that are imported only once for all
+    processes, in addition to the module of ``target``.
     """
     _CONTEXT.set_forkserver_preload([target.__module__, *imports])
     process = _CONTEXT.Process(target=_call, args=(dict(os.environ), target, args), daemon=True)
@@ -51,7 +52,7 @@ def started(target: Callable[..., None], *args: object, imports: Sequence[str] =
 
 @contextmanager
 def _no_main() -> Iterator[None]:
-    """Within this context hide the main module, so that a started process does not run the user's script again."""
+    """Context that hides the main module, so that a started process does not run the user's script again."""
     with _hiding:
         main = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")

@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 _POLL_SECONDS = 0.2
 _NODE_SECONDS = 120.0
-"""Seconds for which a task waits for a new node if all nodes with enough cores have died.
+"""Seconds for which a task waits for a new machine if all machines with enough cores have died.
 
 The cluster may be about to start one.
 """
@@ -118,9 +118,9 @@ class RayExecutor:
 
 
 class _Nodes:
-    """Watches the nodes of a cluster.
+    """Watches the machines (nodes) of a cluster, to notice if no machine is left that is large enough for a task.
 
-    A task would wait for ever if all nodes that are large enough for it have died.
+    Without this check the task would wait for ever.
     """
 
     def __init__(self, ray: Any) -> None:
@@ -131,7 +131,7 @@ class _Nodes:
     def stranded(self) -> int | None:
         """Return the number of cores of the largest remaining node, if larger nodes died and were not replaced in time.
 
-        The time is ``_NODE_SECONDS``. Returns None if no larger node is missing.
+        The time limit is ``_NODE_SECONDS``. Returns None if no larger node is missing.
         """
         largest = self._largest()
         self._most = max(self._most, largest)
@@ -146,7 +146,7 @@ class _Nodes:
 
 
 def connect(address: str | None = None) -> tuple[Any, bool]:
-    """Connect to a Ray cluster. Return the module ``ray``, and True if it must be disconnected at the end.
+    """Connect to a Ray cluster. Return the module ``ray``, and True if the caller must disconnect at the end.
 
     A program that is already connected (a notebook) stays connected. Raises InputError if Ray is not installed or no
     cluster answers.

@@ -1,11 +1,11 @@
-"""Read logs and tuning files into the store.
+"""Read logs and tuning files into the store (the Parquet folder with everything that was read).
 
 * ``all_inputs`` finds the input files and combines the results.
 * ``schedule`` decides what is read next.
 * ``worker`` reads one input file, which ``input_file`` opens.
 * ``lines`` finds the distinct lines, and ``stream`` reads their content.
 * ``counting`` (Python) or ``_lines.c`` (native) counts the distinct lines.
-* ``render`` makes the text that an ingest prints.
+* ``render`` makes the text that is printed at the end.
 """
 
 from __future__ import annotations

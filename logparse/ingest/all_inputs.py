@@ -1,7 +1,7 @@
-"""Read files into a store: find the files, let worker processes read them, and store data that are in no file.
+"""Read files into the store: find the files, let worker processes read them, and store data that are in no file.
 
-If one file fails, the others are still read. A file is stored completely or not at all: last, a small file is written
-that makes its rows visible (see ``store``). So an ingest can be killed at any moment and then be run again.
+If one file fails, the others are still read. A file is stored completely or not at all, because its rows become visible
+only when a last, small file is written (see ``store``). So reading can be stopped at any moment and then be repeated.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def ingest(
     Files that logparse itself wrote are left out, and each folder with such files gives one more result. A packed copy
     of another file (``a.log.gz`` beside ``a.log``) is left out as well, and gives one more result.
 
-    * ``run`` is the label of the files (default: the time of this call).
+    * ``run`` is the label under which the files are kept (default: the time of this call).
     * ``format`` is the name of their format. By default it is recognised.
     * ``pid`` is the process of lines that do not state one: a number, or ``none`` if it is unknown. By default it is
       the process in the file's name (see ``process_of_file``).
@@ -97,12 +97,15 @@ def ingest(
 
 
 def _named(copies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each packed file, with the printable name of the unpacked file that has the same content."""
+    """Yield each packed file, with the name of the unpacked file that has the same content.
+
+    The name has no characters that a terminal would interpret.
+    """
     return ((path, printable(plain.rpartition("/")[2])) for path, plain in copies.items())
 
 
 def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[Ingested]:
-    """Read input files into the store at a folder or URL, as ``ingest`` does.
+    """Read input files into the store at a folder or URL. The arguments ``how`` are those that ``ingest`` takes.
 
     If there is no store, one is made, provided that at least one file was found.
     """

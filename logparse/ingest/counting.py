@@ -49,29 +49,34 @@ NATIVE_VERSION = 4
 NOWHERE = (b"", b"")
 
 CountedLine: TypeAlias = tuple[bytes, bytes | None, int, bool, bool]
-"""A distinct line as a tuple.
+"""A distinct line as a tuple of five values.
 
-It holds the first raw line, its text (if a prefix or an address was removed), the line's offset, whether the line also
-has a marker of a block format, and whether it is torn (another line begins inside it).
+* The whole line at its first occurrence.
+* Its text, if a prefix or an address was removed from it.
+* The line's offset.
+* True if the line also has a marker (identifying text) of a format whose records have several lines.
+* True if the line is torn, because another line begins inside it.
 """
 Counted: TypeAlias = tuple[int, int, int, int, bytes, int]
-"""Results for a block of lines, as a tuple.
+"""Results for a block of lines, as a tuple of six values.
 
-It holds the numbers of lines, foreign lines, blank lines and splits, then the events, then the place where the block
-ends. A split is a text that was cut off a line, foreign or not. Events are pairs of int64.
+* The numbers of lines, of foreign lines (of no known format), of blank lines, and of splits. A split is a text that was
+  cut off a line, foreign or not.
+* The events, as pairs of int64.
+* The place where the block ends.
 """
 Place: TypeAlias = tuple[bytes, bytes]
-"""The time in the prefix ``[date time][LIB][n]`` of a line, and the number n. Both are empty without a prefix."""
+"""The time in the prefix ``[date time][LIB][n]`` of a line, and the number n. Without a prefix both are empty."""
 Counter: TypeAlias = "PlainCounter | _lines.Counter"
 
 
 def new_counter(
     records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...], *, native: bool | None = None
 ) -> Counter:
-    """Make a counter of distinct lines: the native one (fast), or else the one in Python.
+    """Make a counter of distinct lines: the fast one in C if it can be used, otherwise the one in Python.
 
-    The native counter is not used if it was not built, if it has another version (an older build of this checkout), or
-    if ``native`` is False or ``LOGPARSE_NATIVE=0`` is set.
+    The counter in C is not used if it was not built, if it has another version (an older build of this checkout), or if
+    ``native`` is False or ``LOGPARSE_NATIVE=0`` is set.
     """
     if native is None:
         native = os.environ.get("LOGPARSE_NATIVE", "1") != "0"
@@ -87,7 +92,7 @@ def new_counter(
 
 
 def masked(text: bytes) -> bytes:
-    """Return ``text`` with each memory address replaced by ``0x@``, so that lines with other addresses are equal."""
+    """Replace each memory address in ``text`` by ``0x@``, so that lines that differ only in addresses become equal."""
     if b"0x" in text or b"0X" in text:
         return _ADDRESS.sub(b"0x@", text)
     return _WINDOWS_ADDRESS.sub(lambda match: b"0x@" if match[0].strip(b"0") else b"0", text)
@@ -99,10 +104,10 @@ def uncoloured(text: bytes) -> bytes:
 
 
 class PlainCounter:
-    """Counter of distinct lines in Python, with the same results as the native one.
+    """Counter of distinct lines in Python, with the same results as the one in C.
 
-    ``starts`` are the texts by which lines with the prefix ``[date time][LIB]`` are found. Each begins at the ``]``
-    behind the time. ``held`` is the approximate size of the next result of ``take``, in bytes of text.
+    ``starts`` are the texts by which lines with the prefix ``[date time][LIB]`` are found. Each such text begins at the
+    ``]`` after the time. ``held`` is the approximate size of the next result of ``take``, in bytes of text.
     """
 
     def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
@@ -119,7 +124,7 @@ class PlainCounter:
         self.held = 0
 
     def count(self, data: bytes, offset: int) -> Counted:
-        """Count the lines of a block of whole lines that begins at ``offset``."""
+        """Count the lines in a block of whole lines. ``offset`` is the position of the block in the log."""
         lines = data.split(b"\n")
         if not lines[-1]:
             lines.pop()
@@ -161,9 +166,10 @@ class PlainCounter:
         return out
 
     def _record_inside(self, line: bytes) -> int:
-        """Return the position in a line where another record begins, which a second thread wrote into the same line.
+        """Return the position in a line at which another record begins, because a second thread wrote into the same
+        line.
 
-        Returns 0 if no record begins there. Returns 0 also if the position is uncertain: the record's prefix is
+        Returns 0 if no record begins in the line. Returns 0 also if the position is uncertain: the record's prefix is
         incomplete, or another record may begin behind it or right before it.
         """
         at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
@@ -178,9 +184,9 @@ class PlainCounter:
         return at
 
     def _count(self, line: bytes, offset: int, times: int, *, torn: bool = False) -> CountedLine | None:
-        """Count a line, or a piece of a line, and return the entry of its distinct text.
+        """Count a line, or a piece of a line, and return the data of its distinct text.
 
-        Returns None if it does not belong to a known format.
+        Returns None if the text does not belong to a known format.
         """
         place, text, key = NOWHERE, line, None
         if line.startswith(self._starts, CLOCK_BYTES - 1) and (prefix := PREFIX.match(line)) is not None:

@@ -66,8 +66,9 @@ class InputFile:
 
     * It is decompressed while it is read. If a compressed file ends too early, reading raises CutError. If
       ``until_cut`` is set, reading ends there instead, and ``cut`` tells where.
-    * A byte order mark at the start is skipped (``mark_bytes``). If ``as_is`` is set, it is kept, because libraries
-      read files in this way.
+    * A byte order mark at the start is skipped (``mark_bytes``). If ``as_is`` is set, the mark is kept, because
+      libraries
+      read files without skipping it.
 
     It has the methods of ``libraries.kinds.format.Source``.
     """
@@ -75,7 +76,7 @@ class InputFile:
     def __init__(self, path: str, *, as_is: bool = False, until_cut: bool = False) -> None:
         self.path = path
         self.cut: Cut | None = None
-        """Where a compressed file ended too early. None until reading has come to that place."""
+        """Where a compressed file ended too early. It is None until reading has come to that place."""
         self._as_is, self._until_cut = as_is, until_cut
         self._mark_bytes = 0
         self._fs: pafs.FileSystem | None = None
@@ -102,7 +103,7 @@ class InputFile:
         return int(info.size or 0)
 
     def raw(self) -> BinaryIO:
-        """Open the file as it is stored, without decompressing it.
+        """Open the stored file without decompressing it.
 
         Raises OSError if that fails, and InputError if standard input is closed.
         """
@@ -121,7 +122,7 @@ class InputFile:
         return self.decompressed(self.raw())
 
     def decompressed(self, raw: BinaryIO) -> BinaryIO:
-        """Return the decompressed content of the stream ``raw``, without its byte order mark.
+        """Return a stream with the decompressed content of the stream ``raw``, without its byte order mark.
 
         The first bytes tell how it is compressed. The file's name does not matter.
         """
@@ -212,7 +213,7 @@ class InputFile:
         return self._copy.name
 
     def kept(self, stream: BinaryIO) -> InputFile:
-        """Return this input with the content of ``stream``, kept in a temporary file.
+        """Return an input with the same path and with the content of ``stream``, which is kept in a temporary file.
 
         Standard input needs this, because it can be read only once.
         """
@@ -349,7 +350,7 @@ class Hashing(_Passing):
     def finish(self) -> str:
         """Read the rest of the file, and return the hash of all its bytes.
 
-        There may be bytes after the end of a compressed stream.
+        The rest may be bytes after the end of a compressed stream.
         """
         while self.read(1 << 20):
             pass
@@ -366,7 +367,7 @@ def _compression(head: bytes) -> str | None:
 
 
 class _Peekable(_Passing):
-    """Stream whose first bytes (``head``) are known before it is read."""
+    """Stream whose first bytes (``head``) can be seen before it is read."""
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__(raw)
@@ -385,7 +386,7 @@ class _Unmarked(_Passing):
     def __init__(self, inner: BinaryIO) -> None:
         super().__init__(inner)
         self.skipped = 0
-        """Length of the skipped mark in bytes. It is known once something was read."""
+        """Length of the skipped mark in bytes. It is known as soon as something was read."""
         self._begun = False
         self._rest = b""
 
@@ -408,7 +409,7 @@ class CutError(InputError):
 class _Bounded(_Passing):
     """Stream of decompressed bytes with a limit, because a few bytes can expand to terabytes.
 
-    * Raises CutError behind the last byte of a file that ends too early.
+    * Raises CutError after the last byte of a file that ends too early.
     * Raises InputError if a file is damaged in another way. Then all bytes that were decompressed may be wrong, because
       the checksum that would tell is at the end of the file.
     """
@@ -441,7 +442,7 @@ class _Bounded(_Passing):
         return b"".join(parts)
 
     def _piece(self, size: int) -> bytes:
-        """Decompress a few bytes. After an error return no bytes, and keep the error's text.
+        """Decompress a few bytes. After an error return no bytes, and remember the error's text.
 
         The pieces are small because all bytes of a read that fails are lost.
         """
@@ -464,7 +465,7 @@ class Cut(NamedTuple):
 
 
 class _UntilCut(_Passing):
-    """Stream of decompressed bytes that ends quietly where a compressed file ends too early.
+    """Stream of decompressed bytes that ends without an error where a compressed file ends too early.
 
     The function ``ended`` is then called with that place. The bytes end with a whole line, because half a number would
     be read as another number. There are two exceptions: the beginning of a line of more than ``_PIECE_BYTES`` is read,
@@ -503,17 +504,16 @@ class _UntilCut(_Passing):
 
 
 class Inputs(NamedTuple):
-    """The files that the user's paths name."""
+    """The files that the user's paths name, with the paths that name none and the files that are left out."""
 
     files: dict[str, int]
-    """Size of each file as it is stored, in bytes (0 if unknown)."""
+    """For each file, its size as it is stored, in bytes (0 if unknown)."""
     missing: list[tuple[str, str]]
     """Paths that name no file, each with a message that says why."""
     own: dict[str, int]
-    """Number of files in each folder that logparse itself wrote. They are left out."""
+    """For each folder, how many files in it are left out because logparse itself wrote them."""
     copies: Mapping[str, str] = MappingProxyType({})
-    """Compressed copies (``a.log.gz``) of other files (``a.log``), each with the other file. The copies are left out.
-    """
+    """For each compressed copy (``a.log.gz``) of another file, that file (``a.log``). The copies are left out."""
 
 
 def find_inputs(paths: Iterable[str]) -> Inputs:
@@ -547,7 +547,7 @@ def find_inputs(paths: Iterable[str]) -> Inputs:
 
 
 def _same_content(packed: str, plain: str) -> bool:
-    """Return True if a compressed file has the same content as another file. Return False if one cannot be read."""
+    """Return True if a compressed file has the same content as another file, False if not or if one cannot be read."""
     try:
         with InputFile(packed).open() as one, InputFile(plain).open() as other:
             while True:
@@ -618,7 +618,7 @@ def _walk(folder: Path, left_out: list[Path]) -> Iterator[Path]:
 def _expand_url(url: str, left_out: list[Path]) -> dict[str, int]:
     """Return the URLs of the files that a URL names, with their sizes.
 
-    It names the file itself, all files in a folder, or the files that a glob matches.
+    A URL names the file itself, all files in a folder, or the files that a glob matches.
     """
     place, path, query = split_url(url)
     if place == "file://":

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     from logparse.ingest._lines import Counter as NativeCounter
 
 PIECE_BYTES = 4 << 20
-"""Bytes of a file that are hashed at a time. Ranges that begin at multiples of it can be hashed independently."""
+"""Number of bytes of a file that are hashed at a time.
+
+Parts of a file that begin at multiples of this number can be hashed independently.
+"""
 LONGEST_BYTES = 64 << 20
 """Maximum bytes of a line. A longer line is rejected, and its bytes are skipped."""
 _EXCERPT_BYTES = 1024
@@ -50,13 +53,13 @@ _HELD_CLAIMED = 20_000
 _RANGE_BYTES = (8 << 20, 256 << 20)  # minimum and maximum bytes of a range of a file
 _GO_ON = -1  # continue the hash at the place where the last call stopped
 _COUNT = regex(rb"(?:[ \t]+(\d{1,12})|(\d{1,12})(?![ \t]+MIOpen))[ \t]+(?=\S)")
-"""Pattern of a count before a line, as ``uniq -c`` writes it.
+"""Pattern of a count at the beginning of a line, in the form of ``uniq -c``.
 
 A number at the very start of a line, before MIOpen's own prefix, is a thread and not a count.
 """
 _NUMBER = regex(rb"[ \t]*(\d{1,12})(?:[ \t]|\r?\Z)")
 _MIN_NUMBERED = 4
-"""How many lines must have numbers that rise by 1, so that these are taken for line numbers.
+"""How many lines must begin with rising numbers (by 1 each) so that the numbers are taken for line numbers.
 
 It applies to numbers that are followed by a blank.
 """
@@ -73,8 +76,8 @@ class Distinct:
 
     * ``text`` is the line without time, process and addresses. ``raw`` is the whole line at its first occurrence, at
       ``offset``.
-    * ``count`` is how often it occurred, of which ``counts[i]`` times at place ``numbers[i]`` (a time and process in
-      ``Read.places``).
+    * ``count`` is how often it occurred. ``counts[i]`` of these occurrences were at place ``numbers[i]`` (a time and
+      process in ``Read.places``).
     * ``lines`` is the number of lines with this text.
     * ``counted`` is True if the log itself states the count, as ``uniq -c`` does. Then ``count`` may differ from
       ``lines``.
@@ -94,7 +97,7 @@ class Distinct:
 class Claimed(NamedTuple):
     """A line that was read as part of a record of several lines.
 
-    It holds what was read, the line's offset, its bytes, and the name of the format that has read it.
+    It holds the result of reading it, the line's offset, its bytes, and the name of the format that has read it.
     """
 
     outcome: Outcome
@@ -123,9 +126,9 @@ class Read:
 
 
 class LineReader:
-    """Reads a log block by block. ``feed`` takes whole lines, ``take`` returns what was read, and ``close`` ends it.
+    """Reads a log block by block. ``feed`` takes whole lines, ``take`` returns the result, and ``close`` ends the log.
 
-    Native code counts ``threads`` ranges of a file at a time, because it does not hold Python's global lock. ``head``
+    Code in C counts ``threads`` parts of a file at a time, because it does not hold Python's global lock. ``head``
     holds the first bytes of the log, which show whether it is a table of counts (``uniq -c``).
     """
 
@@ -163,10 +166,10 @@ class LineReader:
         self._taking = _Taking(self, self.read)
 
     def _is_table(self, head: bytes) -> bool:
-        """Return True if the log is a table of counts, as ``sort | uniq -c`` writes it.
+        """Return True if the log is a table of counts, in the form of ``sort | uniq -c``.
 
-        Then a count is before most lines that may have a known format. If there are no such lines, a count must be
-        before every line.
+        In such a table most lines that may have a known format begin with a count. If no line may have a known format,
+        every line must begin with a count.
         """
         lines = [counting.uncoloured(line) for line in head.split(b"\n") if line.strip()]
         # This holds for nearly all streams.  It is tested first, because compiling the pattern of all markers takes a
@@ -185,18 +188,18 @@ class LineReader:
 
     @property
     def reads_files(self) -> bool:
-        """True if native code can read files itself.
+        """True if the code in C can read files itself.
 
         Then counting does not wait for Python, and Python does not wait for the disk.
         """
         return hasattr(self._counters[0], "count_file")
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
-        """Read the lines in bytes ``start`` to ``end`` of a file descriptor. Lines begin at both positions.
+        """Read the lines in bytes ``start`` to ``end`` of a file descriptor. A line begins at both positions.
 
-        Yields the number of bytes done since the last time, so that the caller can call ``take`` meanwhile. At the end
-        ``hashes`` contains the hashes of all pieces of the file that end by ``end``. Raises OSError if the file cannot
-        be read.
+        Yields again and again the number of bytes done since the last time, so that the caller can call ``take``
+        meanwhile. At the end ``hashes`` contains the hashes of all pieces of the file that end by ``end``. Raises
+        OSError if the file cannot be read.
         """
         text = _Text(b"", start, file)
         ranges = _ranges(file, start, end, self._threads)
@@ -226,7 +229,7 @@ class LineReader:
         return _Counting(text, start, end, counter, counted)
 
     def take(self, *, all: bool = True) -> Read:
-        """Return what was read since the last call.
+        """Return the lines that were read since the last call, with their counts.
 
         If ``all`` is False, only counts that take much memory are returned, while counting goes on.
         """
@@ -246,7 +249,7 @@ class LineReader:
         return self._taking.begun or len(self.read.claimed) > _HELD_CLAIMED
 
     def close(self) -> Iterator[Record]:
-        """End the log. Yield the records of several lines that were not complete yet."""
+        """End the log. Yield the records of several lines whose last lines are missing."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -279,9 +282,10 @@ class LineReader:
     # --------------------------------------------------------------------------------------- block formats
 
     def _finish(self) -> int:
-        """Wait for the range of the file whose counting began first, and take its results.
+        """Wait until the oldest part of the file that is being counted is finished, and take its results.
 
-        Lines that may belong to a record of several lines are read now. Returns the number of bytes that were counted.
+        Lines in it that may belong to a record of several lines are read now. Returns the number of bytes that were
+        counted.
         """
         text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
@@ -296,10 +300,10 @@ class LineReader:
         return stop - start
 
     def _follow(self, text: _Text, at: int, counter: counting.Counter, counted: counting.Counted) -> None:
-        """Read the lines in a counted range that may belong to a record of several lines, such as a table.
+        """After a part of the log was counted, read the lines in it that may belong to records of several lines.
 
-        They are found by their markers (short texts that identify a format). While such a record is not complete, the
-        lines in between are read, too.
+        A table is an example of such a record. The lines are found by markers (short texts that identify a format).
+        From the first line of a record until it is complete, the lines in between are read, too.
         """
         if counter.held > _HELD_BYTES:
             self._taking.add(counter)
@@ -315,9 +319,10 @@ class LineReader:
         self._follow_between(text, at, stop)
 
     def _follow_between(self, text: _Text, at: int, stop: int) -> None:
-        """Read lines that may belong to a record of several lines, although no marker identifies their format.
+        """Read lines that may belong to a record of several lines, although they contain no marker of its format.
 
-        If such a line belongs to the record, it is no longer counted as blank or as a line of unknown format.
+        A marker is a short text that identifies a format. If such a line belongs to the record, it is no longer counted
+        as blank or as a line of unknown format.
         """
         while at < stop and self._awake:
             line = text.line(at, stop)
@@ -336,8 +341,8 @@ class LineReader:
     def _event(self, line: bytes, place: int) -> None:
         """Read a line with the marker (identifying text) of a format whose records have several lines.
 
-        If the line is also a record of its own, it was already counted. Otherwise it is counted as a line of unknown
-        format, unless it is part of such a record.
+        If the line is also a record of a format that reads single lines, it was already counted. Otherwise it is
+        counted as a line of unknown format, unless it is part of a record of several lines.
         """
         plain, pieces = counting.uncoloured(line), self._counted(line)
         format, start, end = pieces[-1]
@@ -353,7 +358,7 @@ class LineReader:
                 reader.take(_line(piece, place + start))
 
     def _counted(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
-        """Return the pieces of a line (see ``pieces``) after its colours are removed.
+        """Divide a line into its records (see ``pieces``), after its colours were removed.
 
         A line without any record is one piece of unknown format.
         """
@@ -361,7 +366,9 @@ class LineReader:
         return self.pieces(counting.uncoloured(line)) if record else [(None, 0, len(line))]
 
     def _shown(self, raw: bytes, place: int) -> bool:
-        """Show a line to the readers of records that have several lines. Return True if it belongs to such a record."""
+        """Let the formats whose records have several lines see a line. Return True if the line belongs to such a
+        record.
+        """
         line = _line(raw, place)
         for format, reader in self._asked(raw):
             outcome = reader.take(line)
@@ -372,9 +379,9 @@ class LineReader:
         return False
 
     def _asked(self, raw: bytes) -> Iterator[tuple[BlockFormat, BlockReader]]:
-        """Yield the formats that must see this line, among the formats whose records have several lines.
+        """Yield the formats that must see a line. All of them have records of several lines.
 
-        First come the formats whose marker (identifying text) is in the line, and then the formats with a record that
+        First come the formats whose marker (identifying text) is in the line. Then come the formats with a record that
         is not complete yet.
         """
         marked: list[tuple[BlockFormat, BlockReader]] = []
@@ -387,7 +394,7 @@ class LineReader:
 
 
 def _are_numbered(lines: Sequence[bytes]) -> bool:
-    """Return True if the numbers before the lines are line numbers, as ``cat -n``, ``nl`` and ``less -N`` print them.
+    """Return True if the numbers before the lines are line numbers, such as ``cat -n``, ``nl`` and ``less -N`` print.
 
     The character behind the number helps: ``uniq -c`` puts a blank behind its counts, ``cat -n`` and ``nl`` put a tab
     behind their numbers.
@@ -405,10 +412,10 @@ def _line(raw: bytes, place: int) -> Line:
 
 @cache  # The formats are always the same.  Without a cache this would be a tenth of the work for a small file.
 def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Return the markers (texts that identify lines of a format) that are needed to find all lines.
+    """Drop the markers that are not needed. A marker is a text that identifies lines of a format.
 
-    Markers that contain another marker are left out. If both ``conv`` and ``conv -n`` were markers, each line with the
-    second would also contain the first, so ``conv`` alone would be enough.
+    A marker that contains another marker is not needed. If both ``conv`` and ``conv -n`` were markers, each line with
+    the second would also contain the first, so ``conv`` alone would be enough.
     """
     return tuple(dict.fromkeys(m for m in markers if not any(other in m for other in markers if other != m)))
 
@@ -416,8 +423,8 @@ def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
 def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:
     """Return the match of the next record that begins at position ``at`` of a line or later.
 
-    First its markers are searched, short texts that each such record contains. That is faster than searching with the
-    pattern ``start``.
+    Every record contains one of the ``markers``, short texts. If the rest of the line has none of them, there is no
+    record. This check is faster than searching with the pattern ``start``.
     """
     for marker in markers:
         if line.find(marker, at) >= 0:
@@ -426,7 +433,7 @@ def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at:
 
 
 class _Text:
-    """Part of a log: a block in memory, or a range of a file, of which some bytes are in memory at a time."""
+    """Part of a log: a block in memory, or a part of a file that is read piece by piece."""
 
     _WINDOW = 1 << 20
     _LINE = 1 << 12
@@ -454,7 +461,7 @@ class _Text:
 
 
 class _Counting(NamedTuple):
-    """Range of a file that a thread is counting."""
+    """Part of a file in which a thread is counting the lines."""
 
     text: _Text
     start: int
@@ -466,7 +473,7 @@ class _Counting(NamedTuple):
 def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
     """Divide bytes ``start`` to ``end`` of a file into ranges of whole lines, for several threads.
 
-    The ranges become smaller towards the end, so that all threads end together. Each begins with the first line in a
+    The ranges become smaller towards the end, so that all threads end together. A range begins with the first line in a
     piece of ``PIECE_BYTES``. So only few bytes have to be read again to hash the beginning of that piece.
     """
     smallest, largest = _RANGE_BYTES
@@ -588,8 +595,8 @@ class _Taking:
 class _Stood(NamedTuple):
     """How often a text occurred in the log (``lines``), and where.
 
-    ``counts[i]`` of the occurrences were at place ``numbers[i]`` (a time and process). ``stated`` is the count before
-    each such line, if the log is a table of counts.
+    ``counts[i]`` of the occurrences were at place ``numbers[i]`` (a time and process). If the log is a table of counts,
+    ``stated`` is the count before each such line.
     """
 
     lines: int

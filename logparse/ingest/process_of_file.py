@@ -17,7 +17,7 @@ _PLACE = regex(
     r"(?<![A-Za-z])(?:pid|rank)[_.=-]?(?P<word>\d{1,18})(?![\dA-Za-z])"
     r"|(?:^|_|(?<!\d)\.)(?P<end>\d{1,18})(?=(?:\.[A-Za-z]\w*)*$)"
 )
-"""Pattern of the numbers in a file name that may be a process.
+"""Pattern of the numbers in a file name that may be the number of a process.
 
 They are a number behind ``pid`` or ``rank``, and the last number before the extensions. The last number must follow a
 ``_`` or a dot (not a decimal point), or begin the name.

@@ -1,4 +1,4 @@
-"""Text that an ingest prints: a row for each input file, the runs, and why some files gave nothing."""
+"""Text that is printed after files were read: a row for each file, the runs, and why some files gave nothing."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from logparse.text import common_start, short_path
 _LOOKED_AT = 50  # maximum number of foreign files, beside known ones, whose heads are read again
 _SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
 _WHY_EMPTY: Mapping[str, Callable[[bytes], str]] = {profiler.FORMAT.name: profiler.why_empty}
-"""Functions that say why a file of a format gave nothing, from its first bytes. The keys are names of formats."""
+"""For some formats, a function that says why a file gave nothing. It gets the file's first bytes."""
 _SEARCHED = 4 << 20
-"""Number of bytes at the start of a file in which the reason is searched."""
+"""Number of bytes at the start of a file that are searched for the reason why the file gave nothing."""
 _UNITS: dict[str, Unit] = {"measured": "measurement", "messages": "message", "rejects": "reject", "foreign": "foreign"}
 
 
 def answer(results: Sequence[Ingested], label: str | None = None, store: str | None = None) -> Answer:
-    """Return the text and exit code of an ingest: a row for each input file, and why some files added nothing.
+    """Return the text and the exit code after files were read: a row for each file, and why some files added nothing.
 
     ``label`` is the run, and ``store`` the store's URL, if they are known. The exit code is 1 if a file failed, if no
     file has a known format, or if all files belong to other runs.

@@ -21,12 +21,12 @@ from logparse.store.schema import Commit
 from logparse.text import printable
 
 SMALL_BYTES, MANY = 256 << 10, 512
-"""Largest size of a small file in bytes, and the number of small files that is many.
+"""Largest size of a small file in bytes, and the number of small files from which on they are read together.
 
-If there are at least this many small files, a task reads several of them, and their rows are merged at the end.
+A task then reads several of them, and their rows are merged at the end.
 """
 _TOGETHER, _TASKS = 256, 4
-"""Largest number of small files in a task, and smallest number of such tasks for each core."""
+"""Limits for tasks that read several small files: the most files in one task, and the fewest tasks for each core."""
 # Minimum bytes for each further thread.  Each thread has to find the distinct lines anew, so few bytes are not worth a
 # thread.
 _THREAD_BYTES = 256 << 20
@@ -61,22 +61,22 @@ class Ingested:
 
     @property
     def recognised(self) -> bool:
-        """True if a format has read something in the file, or if the file is unchanged."""
+        """True if some format could read a part of the file, or if the file is unchanged."""
         return self.state == "unchanged" or any(n for unit, n in self.units.items() if unit not in ("foreign", "blank"))
 
     @property
     def is_empty_results(self) -> bool:
-        """True if the file is an output file of TunableOp without any result."""
+        """True if TunableOp wrote the file but it holds no result."""
         read = self.state not in ("failed", "left out") and not self.lines
         return read and "tunableop_results" in os.path.basename(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """File to read, and the number of threads for it.
+    """A file to read, and the number of threads for it.
 
-    ``known`` holds what the store already contained of the file at the start. ``process`` is the process of lines that
-    do not state one.
+    ``known`` says which parts of the file were already stored at the start. ``process`` is the process of lines that do
+    not state one.
     """
 
     path: str
@@ -92,7 +92,7 @@ JointTask: TypeAlias = tuple[Task, ...]
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """Results of a task that has read several files, with the rows that it wrote to commit them."""
+    """Results of a task that has read several files, with the table rows that make their data visible."""
 
     results: tuple[Ingested, ...]
     rows: pa.Table
@@ -106,11 +106,11 @@ def resources(task: Task | JointTask) -> Resources:
 
 
 class Schedule:
-    """The files that an ingest has to read, and the tasks that read them.
+    """The files that still have to be read, and the tasks that read them.
 
     * ``sizes`` holds the size of each file in bytes.
     * ``cores`` is the number of cores for all tasks together, and ``most`` the largest number for one task.
-    * ``known`` is a function that returns what the store already contains of a file.
+    * ``known`` is a function that returns which parts of a file are already stored.
     * ``processes`` holds the process of each file, for lines that do not state one.
     """
 
@@ -128,14 +128,14 @@ class Schedule:
         self.waiting = sorted(sizes, key=lambda path: -sizes[path])
         """Files that are still to be read.
 
-        If the worker process of a task with several files died, they are among them again.
+        If the worker process of a task with several files died, these files are put back into this list.
         """
         self._lost: set[str] = set()
 
     def tasks(self) -> Iterator[Task | JointTask]:
         """Yield tasks for all files that are still to be read, the large files first.
 
-        So no large file is read alone at the end, while the other cores have nothing to do.
+        This order avoids that a large file is read alone at the end, while the other cores have nothing to do.
         """
         waiting, self.waiting = self.waiting, []
         small = [path for path in waiting if self._sizes[path] <= SMALL_BYTES and path not in self._lost]
@@ -157,7 +157,7 @@ class Schedule:
     def ended(self, task: Task | JointTask, result: Ingested | Several | TaskError) -> Sequence[Ingested]:
         """Take the result of a task that has ended. Return the results of the files that are now done.
 
-        If a task with several files failed, they are put back to be read one by one.
+        If a task with several files failed, its files are put back to be read one by one.
         """
         if isinstance(result, Several):
             return result.results

@@ -1,6 +1,6 @@
-"""Read ``--target``: what the user says about the machine on which the override files will be used.
+"""Read ``--target``: the user's words about the machine on which the override files will be used.
 
-An override file is the user's list of solutions that a library uses instead of its own choice.
+An override file is the user's list of kernels that a library uses instead of its own choice.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def target_from(words: Sequence[str]) -> dict[str, str]:
     * A ``facts.json``: one object of texts.
     * A file of any format that contains facts, such as TunableOp results or a tuning file.
 
-    An architecture may be given with or without its features. The compute units of an RDNA GPU may be given as rocminfo
-    or as HIP counts them. Raises UsageError for any other word, and if two words contradict each other, because they
+    An architecture may be given with or without its features. The compute units of an RDNA GPU may be given as counted
+    by rocminfo or by HIP. Raises UsageError for any other word, and if two words contradict each other, because they
     must describe one machine.
     """
     found = [(word, [*_facts_of(word)]) for word in words]
@@ -90,7 +90,7 @@ _VALUES: Mapping[str, tuple[str, str]] = {
     "hipblaslt_revision": (r"\S*", "a git revision, or empty as in Debian's builds"),
     "miopen_tweak": (r"\S*", "the git revision in a find-db's name, or empty"),
 }
-"""Patterns of the values that a user may give for a fact, with words for the error message.
+"""For some facts, the pattern of the values that a user may give, with words for the error message.
 
 ``_stated`` has the patterns for versions and other facts.
 """

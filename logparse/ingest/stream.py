@@ -24,7 +24,7 @@ _outcomes: dict[tuple[str, str], Outcome] = {}
 
 
 class StreamRead:
-    """Reads blocks of whole lines and collects their records for the store. ``finish`` writes them."""
+    """Reads blocks of whole lines and collects their records for the store. ``finish`` stores them."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class StreamRead:
             self._absorb(self.reader.take(all=False))
 
     def reject_long(self, first: bytes, offset: int, length: int) -> None:
-        """Record that a line was too long to be read.
+        """Note that a line was too long to be read.
 
         ``first`` holds its first bytes, and ``length`` is its size in bytes.
         """
@@ -58,14 +58,14 @@ class StreamRead:
         self.reject(Reject(why, length=length), offset, first)
 
     def reject(self, reject: Reject, offset: int, raw: bytes = b"") -> None:
-        """Record that a part of the file could not be read. It is counted as one line that was rejected."""
+        """Note that a part of the file could not be read. The part is counted as one line that was rejected."""
         self.tally.add(Outcome("reject", (reject,)))
         self._collector.add((reject,), offset=offset, raw=raw)
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
         """Read the lines in bytes ``start`` to ``end`` of a file descriptor.
 
-        Yields the number of bytes done since the last time. Raises OSError if the file cannot be read.
+        Yields again and again the number of bytes done since the last time. Raises OSError if the file cannot be read.
         """
         for count in self.reader.read_file(file, start, end):
             self.bytes += count
@@ -74,9 +74,9 @@ class StreamRead:
             yield count
 
     def finish(self, end_of_stream: bool = True) -> None:
-        """Write everything that was read.
+        """Store everything that was read.
 
-        At the end of the log, this includes records of several lines that were not complete yet.
+        If the log ends here, records of several lines that are not complete are stored, too.
         """
         self._absorb(self.reader.take())
         if end_of_stream:
@@ -122,10 +122,10 @@ class StreamRead:
         self.tally.saw_processes(set(pids[seen].tolist()))
 
     def _outcome(self, format: LineFormat, text: str, times: int) -> Outcome:
-        """Return what a format reads in a line.
+        """Return the records that a format finds in a line.
 
-        Results are cached, because the line may occur again later or in another file. Results of lines that occurred
-        several times are always cached, and of other lines only while there is room.
+        The result is cached, because the line may occur again later or in another file. The result of a line that
+        occurred several times is always cached, and of another line only while there is room.
         """
         outcome = _outcomes.get((format.name, text))
         if outcome is None:
@@ -138,7 +138,7 @@ class StreamRead:
 
 
 def _of_the_job(record: Record) -> Record:
-    """Return the record marked as a call of the job and not of a benchmark tool.
+    """Return the record, marked as a call that the job made (and not a benchmark tool).
 
     In a table of counts (``uniq -c``) each line comes from the job's log, even if it looks like a command that a person
     typed.
@@ -147,7 +147,7 @@ def _of_the_job(record: Record) -> Record:
 
 
 class Tally:
-    """Counts of lines, calls and problems of one input file. The memory for them is bounded."""
+    """Counts the lines, calls and problems (matrix products and convolutions) of one input file, in bounded memory."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -160,7 +160,7 @@ class Tally:
         self._formats: set[str] = set()
 
     def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
-        """Count what was read from a line that occurred ``times`` times.
+        """Count a line that occurred ``times`` times, with the records in it (``outcome``).
 
         ``units`` is the number of lines, if they are already in ``lines``. Without it the number in ``outcome`` is
         used, and is added to ``lines``.
@@ -172,7 +172,7 @@ class Tally:
         self.saw(outcome.records, times)
 
     def saw(self, records: Iterable[Record], times: int = 1) -> None:
-        """Count the calls in records that occurred ``times`` times. Their lines are already counted."""
+        """Count the calls in records that occurred ``times`` times. The lines of the records are already counted."""
         for record in records:
             if isinstance(record, Call):
                 self.calls += (record.count or 0) * times
@@ -196,8 +196,8 @@ class Tally:
         return "+".join(sorted(self._formats))
 
     def process(self) -> Process | None:
-        """Return the process that the lines state in their prefixes. It is unknown if there are several.
+        """Return the process that the lines state in their prefixes, or None if no line states one.
 
-        Returns None if no line states one.
+        If the lines state several processes, the result is an unknown process.
         """
         return Process(next(iter(self._pids)) if len(self._pids) == 1 else None, "prefix") if self._pids else None

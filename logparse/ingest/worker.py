@@ -1,4 +1,4 @@
-"""Read one input file into the store: recognise its format, read all of it or only its new end, and commit it."""
+"""Read one input file into the store: recognise its format, read all of it or only its new end, and make it visible."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
         lambda data: data.startswith(b'{"log":"'),
     ),
 }
-"""Kinds of files that cannot be read as lines, each with a remedy and a test of its first bytes.
+"""Kinds of files that cannot be read as lines. Each has a test of its first bytes and advice for the user.
 
 For example, if an archive was read as lines, the names of its files would be lost, and most records would be damaged.
 """
@@ -55,7 +55,7 @@ _RANGED_BYTES = 16 << 20
 
 
 def formats_named(name: str | None) -> Sequence[Format]:
-    """Return the format with this name in a list, or all formats if ``name`` is not given.
+    """Return the format with this name in a list, or all formats if no name is given.
 
     Raises UsageError if the name is unknown.
     """
@@ -70,7 +70,7 @@ def formats_named(name: str | None) -> Sequence[Format]:
 class Reader:
     """Function object that reads input files into the store, also in another process.
 
-    It is pickled with the store's URL instead of the store.
+    When it is sent to another process (pickled), it holds the store's URL instead of the store.
     """
 
     def __init__(self, store: Store, run: str, format: str | None) -> None:
@@ -88,7 +88,7 @@ class Reader:
         return self._store
 
     def __call__(self, task: Task | JointTask) -> Ingested | Several:
-        """Read the file, or the several files, of a task.
+        """Read the file of a task, or its several files.
 
         An error becomes the result of its file, so that the other files are still read.
         """
@@ -118,9 +118,9 @@ class Reader:
 
 
 def _settled(result: Ingested, state: str | bool) -> Ingested:
-    """Return the result of a file after its rows were committed.
+    """Return the result of a file after its rows were written.
 
-    ``state`` is True if they were new, False if they were already in the store, or a text with the reason why they
+    ``state`` is True if the rows were new, False if they were already in the store, or a text with the reason why they
     could not be written.
     """
     if isinstance(state, str) and result.state in ("new", "grown"):
@@ -176,9 +176,11 @@ class _Input:
     def _continuation(self, earlier: Sequence[Commit], size: int) -> Commit | None:
         """Decide where to begin reading the file. Return None if the store already has all of it.
 
-        The result is an incomplete commit (the record that a part of the file was read), with the position in
-        ``start``. A file has grown if it is longer and the bytes that the store knows are unchanged. Then only new
-        lines are read. Compressed files, and formats that need the whole file, are read again from the start.
+        * The result has the position in ``start``. It is an incomplete commit (the record that a part of the file was
+          read).
+        * A file has grown if it is longer and the bytes that the store knows are unchanged. Then only new lines are
+          read.
+        * Compressed files, and formats that need the whole file, are read again from the start.
         """
         if earlier:
             mine = [row for row in earlier if row.source_id == earlier[-1].source_id]
@@ -230,7 +232,7 @@ class _Input:
     def _process_of(self, facts: set[str]) -> Process:
         """Return the process that wrote the file.
 
-        It is the fact ``pid`` in the file, if there is exactly one and it is a number. Otherwise it is the user's
+        If the file states exactly one fact ``pid`` and it is a number, this is the process. Otherwise it is the user's
         ``--pid``, if given.
         """
         pid = next(iter(facts)) if len(facts) == 1 else ""
@@ -239,7 +241,7 @@ class _Input:
         return self.task.process if self.task.process.pid_from == "option" else UNKNOWN
 
     def _stream(self, at: Commit) -> Ingested:
-        """Read a log, whose lines may have several formats or an unknown one, and make it visible in the store.
+        """Read a log, whose lines may have several formats or an unknown one, and make its rows visible in the store.
 
         If the last line has no line end, it is stored separately, because it may still grow.
         """
@@ -264,7 +266,7 @@ class _Input:
         return _sum(lines, self._commit_stream(rest, replace(tail, replaces=())))
 
     def _pass_blocks(self, stream: StreamRead, start: int) -> _Passed:
-        """Read a log of any kind block by block, and hash it meanwhile."""
+        """Read a log of any kind block by block, and compute its hash at the same time."""
         hashing = Hashing(self.file.raw(), lambda count: self._report(count) if hashing.count > start else None)
         last, place = b"", start
         marked = self.file.mark_bytes
@@ -282,10 +284,10 @@ class _Input:
         return _Passed(digest, hashing.whole_lines, hashing.count, last, place)
 
     def _pass_ranges(self, stream: StreamRead, start: int) -> _Passed | None:
-        """Let native code read a large local file with several threads. The file is hashed at the same time.
+        """Let the code in C read a large local file with several threads, and compute the file's hash at the same time.
 
         Returns None, and reads nothing, if the file is small, compressed or not on this machine. Returns None also if a
-        line may be too long, because native code would keep the whole line in memory.
+        line may be too long, because the code in C would keep the whole line in memory.
         """
         path = self.file.plain_path if stream.reader.reads_files else None
         if path is None or self.file.size - start <= _RANGED_BYTES:
@@ -311,7 +313,7 @@ class _Input:
         report(self.task.path, count)
 
     def _stdin(self) -> Ingested:
-        """Read standard input and store it, each time as a new input."""
+        """Read standard input and store it. It is stored as a new input each time."""
         source = source_id("-", os.urandom(8).hex())
         raw = _Available(self.file.raw())
         self.file = self.file.kept(io.BytesIO(raw.first))
@@ -330,7 +332,7 @@ class _Input:
     def _live(self, raw: _Available, source: str) -> Ingested:
         """Read lines from standard input while another program writes them.
 
-        They are committed every few seconds, so that the store can be queried meanwhile.
+        They are stored every few seconds, so that the user can already query them.
         """
         stream, total = self._stream_read(), Ingested("-", "new")
         start, last_commit = 0, time.monotonic()
@@ -364,7 +366,7 @@ class _Input:
         return self._commit(stream.attempt, row, tally)
 
     def _row(self, run: str = "", **values: Any) -> Commit:
-        """Return the beginning of a commit of this file (the record that it was read). It contains only ``values``."""
+        """Make an incomplete commit of this file (the record that it was read), with ``values`` as its fields."""
         return Commit(run=run or self.run, path=self.task.path, **values)
 
     def _commit(self, attempt: Attempt, at: Commit, tally: Tally) -> Ingested:
@@ -392,7 +394,7 @@ class _Input:
 
 
 def _rest_of(cut: Cut) -> Reject:
-    """Return the record that says what was lost because a compressed file ends too early."""
+    """Make the record that says what was lost because a compressed file ends too early."""
     reason = f"the compressed file is cut, so its content behind byte {cut.offset:,} is lost"
     return Reject(reason, 0, cut.length)
 
@@ -411,7 +413,7 @@ def _sum(one: Ingested, two: Ingested) -> Ingested:
 class _Available:
     """Standard input, which is hashed and counted while it is read. A byte order mark at its start is skipped.
 
-    ``first`` holds the first line and all that came with it. ``read`` returns these bytes again.
+    ``first`` holds the first line and all that came with it. ``read`` returns these bytes, too.
     """
 
     def __init__(self, raw: BinaryIO) -> None:

@@ -131,7 +131,7 @@ class Command:
     def problem(self, direction: str | None) -> ConvProblem | None:
         """Return the convolution that the command runs in one direction, or None if it does not run this direction.
 
-        If ``direction`` is None, the result is the command's only convolution, or None if it has several.
+        Without a direction (None), the result is the command's only convolution, or None if it has several.
         """
         if direction is None:
             return self.problems[0] if len(self.problems) == 1 else None

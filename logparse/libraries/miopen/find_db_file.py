@@ -159,8 +159,9 @@ class FindDbReading(Reading[FindDbFile]):
 
 
 class _OfKeys(Mapping[K, Sequence[V]]):
-    """A mapping that computes the value of a key at each look-up.  If the value is an empty sequence, the key is
-    missing.
+    """A mapping that computes the value of a key at each look-up.
+
+    A value may be an empty sequence.
     """
 
     def __init__(self, keys: Collection[K], made: Callable[[K], Sequence[V]]) -> None:

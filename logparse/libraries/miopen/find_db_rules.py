@@ -146,8 +146,9 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
 
 
 def _rank(row: Row | Offer) -> float:
-    """Return a solver's time, by which solvers are sorted.  Without a time it is infinite, so that the solver comes
-    last.
+    """Return a solver's time, by which solvers are sorted.
+
+    Without a time the result is infinite, so that the solver comes last.
     """
     return math.inf if row.time_us is None else row.time_us
 

@@ -45,8 +45,9 @@ class _Waiting:
             self.ended = max(0, self.ended - 1)
 
     def end(self, problems: int) -> None:
-        """Take note that one call has printed its line.  ``problems`` is the number of different convolutions that
-        wait.
+        """Take note that one call has printed its line.
+
+        ``problems`` is the number of different convolutions whose call has not printed its line yet.
         """
         self.ended += 1
         if problems == 1:
@@ -141,7 +142,7 @@ class Thread:
         """Return the convolution of the commands whose calls have not printed their line yet.
 
         Returns None if there is no such command, or if the commands are about different convolutions.  If ``end`` is
-        True, the present line shows that the call of one of these commands ran.
+        True, the present line shows that the call of one such command ran.
         """
         problems: dict[str, ConvProblem] = {}
         for (of_find, of_direction), waiting in self._waiting.items():

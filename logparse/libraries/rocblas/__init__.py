@@ -1,4 +1,4 @@
-"""Everything that is specific to rocBLAS: its logs, its benchmark tool, its tuning files, timing its solutions."""
+"""Everything that is specific to rocBLAS: its logs, its benchmark tool, its tuning files, and timing its kernels."""
 
 from __future__ import annotations
 

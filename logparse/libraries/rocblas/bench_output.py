@@ -1,4 +1,4 @@
-"""Output of rocblas-bench about matrix products: a header and one row per problem that it timed.
+"""Output of rocblas-bench about matrix products: a header and one row for each product that it timed.
 
 ``rocblas-bench -f gemm …`` prints it (documentation of rocBLAS; a row follows its header, with blank lines between)::
 
@@ -6,9 +6,8 @@
     N,T,4000,4000,4000,1,4000,0,4000,4000, 97190.6, 1317
 
 Columns are found by name.  Only the output of ``gemm_ex`` and its variants has columns for types (``a_type`` …).  No
-column states the solution.  A field that a row does not state is unknown.  A time is the mean over the iterations, µs.
-Rows of other functions (without M, N and K) are messages.
-Source: ROCm/rocBLAS ``clients/include/argument_model.hpp``.
+column states the kernel.  A field that a row does not state is unknown.  A time is the mean over the iterations, µs.
+Rows of other functions (without M, N and K) are messages. Source: ROCm/rocBLAS ``clients/include/argument_model.hpp``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _PATIENCE = 20
 
 
 class _Reader:
-    """Reader of the output of rocblas-bench.  It keeps the columns of the last header."""
+    """Reads the output of rocblas-bench.  It keeps the columns of the last header."""
 
     def __init__(self) -> None:
         self._columns: tuple[str, ...] = ()

@@ -68,7 +68,7 @@ from logparse.model import (
 from logparse.quoting import Shell
 
 RESERVED = 10
-"""Number of solution indices that rocBLAS reserves: ``Tensile index = -own index - RESERVED``.
+"""Number of kernel numbers that rocBLAS reserves: ``Tensile index = -own index - RESERVED``.
 
 Its name in rocBLAS is ``c_rocblas_solutions_reserved``.
 """
@@ -76,14 +76,14 @@ Its name in rocBLAS is ``c_rocblas_solutions_reserved``.
 PLAIN = "rocblas_gemm"
 """Value of ``function`` in the message that is kept beside a call of ``rocblas_sgemm`` or a similar function.
 
-The message's text is the text of the product.  It is needed because such calls match other rows of an override file
-than calls of ``rocblas_gemm_ex``.
+The text of the message describes the matrix product.  It is needed because such calls match other rows of an override
+file than calls of ``rocblas_gemm_ex``.
 """
 
 BATCH_OF_ONE = "rocblas_gemm_batch"
 """Value of ``function`` in the message that is kept beside a call of a batched function for a batch of one.
 
-Such a call matches no row that logparse writes.
+Such a call matches no row of an override file that logparse writes.
 """
 
 PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
@@ -110,7 +110,7 @@ _RECORD = regex(r"\s*(?:- )?\{.*\}\s*\Z")
 
 
 def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
-    """Return the matrix product that a record of rocBLAS's log describes, given as field name → text.
+    """Return the matrix product that a record of rocBLAS's log describes.  ``given`` maps field names to texts.
 
     Returns None if the record's function is no GEMM.  Raises ValueError if a value is no number.
     """
@@ -142,9 +142,9 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
 
 
 def _type(name: str | None) -> str | None:
-    """Return logparse's name of a data type, for example ``f32_r``.
+    """Return logparse's name of a data type, for example ``f32_r`` for ``s``.
 
-    rocblas-bench also accepts a letter (``s``), and rocBLAS 5.2 misspells ``i32_r`` in its logs.
+    rocblas-bench also accepts a letter, and rocBLAS 5.2 misspells ``i32_r`` in its logs.
     """
     return _SPELLED.get(name or "", name)
 
@@ -208,9 +208,9 @@ def read_bench(text: str) -> Outcome:
 
 
 def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
-    """Add the kernel that the line's comment names to the call, as the solution that ran.
+    """Add to the call the kernel that the comment at the end of its line names.
 
-    If the command itself names a solution, the call keeps it.
+    If the command itself names a kernel, the call keeps that one.
     """
     kernel = comment.get("kernel", "")
     if comment.get("source") != "tensile" or not kernel:
@@ -221,7 +221,7 @@ def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
 
 
 def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
-    """Parse the flags of a rocblas-bench line, under the names that a profile record uses.
+    """Parse the flags of a rocblas-bench line.  They get the names that rocBLAS's profile log uses.
 
     The second result is True if a person typed the line.  Raises ValueError if the line is damaged.
     """
@@ -242,7 +242,7 @@ def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
 
 
 def read_profile(text: str) -> Outcome:
-    """Read one record of rocBLAS's profile log, as a call that ran ``call_count`` times.
+    """Read one record of rocBLAS's profile log: a call and how often it ran (``call_count``).
 
     A record without ``call_count`` is a line of a list of products to tune, so its count stays unknown.
     """
@@ -289,7 +289,7 @@ _ROW = regex(r"[NTC], ?[NTC], ?\d+, ?\d+, ?\d+, ?\d+,")
 
 
 class _Table:
-    """Reader of the rows that rocblas-gemm-tune prints under a header line.
+    """Reads the rows that rocblas-gemm-tune prints under a header line.
 
     The table ends at the first line that is no row.
     """
@@ -321,9 +321,9 @@ class _Table:
 
 
 def solution_of(index: int) -> Solution:
-    """Return the solution that an index in a row of rocblas-gemm-tune names.
+    """Return the kernel whose number is stated in a row of rocblas-gemm-tune.
 
-    A positive index is Tensile's, counted from 1.  A negative index is rocBLAS's own.
+    A positive number is Tensile's, counted from 1.  A negative number is rocBLAS's own.
     """
     return Solution("rocblas", str(index if index < 0 else -index - RESERVED), raw=str(index))
 
@@ -376,9 +376,10 @@ FORMATS = (BENCH, PROFILE, TUNE)
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the row of a rocBLAS override file for a product, without the solution index (values joined by commas).
+    """Return the row of a rocBLAS override file for a matrix product, as far as it identifies the product.
 
-    Returns None if a value that Tensile compares is unknown.
+    The row is a text with commas, without the number of the kernel.  Returns None if a value that Tensile compares is
+    unknown.
     """
     return None if not isinstance(problem, GemmProblem) or _unknown(problem) else _key(problem)
 
@@ -402,9 +403,9 @@ def _key(gemm: GemmProblem) -> str:
 
 
 def plain_key(gemm: GemmProblem) -> str | None:
-    """Return the row, without the index, that serves calls of ``rocblas_sgemm`` and similar functions.
+    """Return the row of an override file that ``rocblas_sgemm`` and similar functions find for a matrix product.
 
-    Its strides are 0.  Returns None if there is no such function for the types.
+    The row has no number of a kernel, and its strides are 0.  Returns None if there is no such function for the types.
     """
     if gemm.batch_count != 1 or {gemm.b_type, gemm.d_type, gemm.compute_type} != {gemm.a_type}:
         return None
@@ -415,9 +416,9 @@ def plain_key(gemm: GemmProblem) -> str | None:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if rocBLAS's override file can hold the override (the user's choice of a solution for a product).
+    """Return True if rocBLAS's override file can hold the override (the user's choice of a kernel for a product).
 
-    The product must be a GEMM without epilogue, and the solution one of rocBLAS's Tensile kernels.
+    The product must be a GEMM without epilogue, and the kernel one of rocBLAS's Tensile kernels.
     """
     gemm, solution = override.problem, override.solution
     if not isinstance(gemm, GemmProblem) or gemm.members or gemm.bias or gemm.activation not in (None, "none"):
@@ -427,14 +428,14 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """Write the overrides as a rocBLAS override file.
+    """Write overrides (kernels to use for some products) as a rocBLAS override file.
 
-    If ``rocblas_sgemm`` or a similar function can compute a product too, a second row serves its calls (``plain_key``).
-    Alpha is written as 1, because Tensile does not compare it.
+    If ``rocblas_sgemm`` or a similar function can compute a product too, a second row is written for its calls
+    (``plain_key``).  Alpha is written as 1, because Tensile does not compare it.
 
     Raises EmissionError in these cases:
 
-    * The target's rocBLAS is not known to be version 5 or later.  Earlier versions number solutions differently.
+    * The target's rocBLAS is not known to be version 5 or later.  Earlier versions number kernels differently.
     * A value that Tensile compares is unknown.  This is always true if beta is not 0, because logparse knows only that
       it is not 0.
     """

@@ -1,8 +1,8 @@
-"""Time matrix products with rocBLAS through its C API: with its own choice, and with every solution that it lists.
+"""Time matrix products with rocBLAS through its C API: with its own choice, and with every kernel that it lists.
 
-A solution's id is rocBLAS's own index, as its logs print it.  Indices of Tensile's kernels are negative.  An override
-file can name only Tensile's kernels.  The list has no order and does not state which solution rocBLAS itself would
-choose.  So the library's own choice has the id ``Default``.  rocBLAS takes workspace from its handle, so replay
+A kernel's id is rocBLAS's own number, as its logs print it.  The numbers of Tensile's kernels are negative.  An
+override file can name only Tensile's kernels.  The list has no order and does not state which kernel rocBLAS itself
+would choose.  So the library's own choice has the id ``Default``.  rocBLAS takes workspace from its handle, so replay
 provides no workspace.
 
 Signatures: ROCm/rocBLAS ``library/include/internal/rocblas-functions.h``, ``rocblas-types.h``.
@@ -32,7 +32,7 @@ _NAMES = ("librocblas.so.5", "librocblas.so.4", "librocblas.so")
 
 
 class RocBlas(DeviceBackend):
-    """Times matrix products with the solutions of rocBLAS.  Raises OSError if rocBLAS is not installed."""
+    """Times matrix products with the kernels of rocBLAS.  Raises OSError if rocBLAS is not installed."""
 
     def __init__(self, place: Place) -> None:
         # Called first, because it loads torch, and with torch its own copy of rocBLAS.
@@ -48,9 +48,9 @@ class RocBlas(DeviceBackend):
         return dict(self._device.facts) | {"rocblas_version": text.value.decode("ascii", "replace")}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """List the solutions for a product: rocBLAS's own choice (``Default``), then all that rocBLAS offers.
+        """List the kernels for a matrix product: rocBLAS's own choice (``Default``), then all that rocBLAS offers.
 
-        At most ``limit`` solutions are returned, or all of them if the user asked for an exhaustive search.
+        At most ``limit`` kernels are returned, or all of them if the user asked for an exhaustive search.
         """
         gemm = _gemm(problem)
         unread = dict.fromkeys("abcd", self._reserve(1).data_ptr())  # rocBLAS does not read the operands here.
@@ -63,9 +63,9 @@ class RocBlas(DeviceBackend):
         return [DEFAULT, *(listed if self._place.exhaustive else listed[: limit - 1])]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
-        """Prepare a call with this solution.
+        """Prepare a call that runs this kernel.
 
-        rocBLAS itself checks later whether the solution fits the product.
+        When the call runs, rocBLAS itself checks whether the kernel fits the product.
         """
         gemm = _gemm(problem)
         operands = self.operands(gemm, conditions)
@@ -84,10 +84,10 @@ class RocBlas(DeviceBackend):
         return TorchRunnable(self._device, operands, call)
 
     def _ask(self, function: str, *arguments: Any) -> None:
-        """Call a function of rocBLAS.
+        """Call a function of rocBLAS, and raise an error if it fails.
 
-        Raises UnsupportedError if rocBLAS answers ``not implemented``.  For any other error, raises RuntimeError with
-        the function and the status.
+        The error is UnsupportedError if rocBLAS answers ``not implemented``.  Otherwise it is RuntimeError, with the
+        function and the status.
         """
         # getattr is used, because ctypes caches attributes but not items (``library[name]``).
         status = getattr(self._library, function)(*arguments)
@@ -117,7 +117,7 @@ def _arguments(handle: ctypes.c_void_p, gemm: GemmProblem, memory: Mapping[str, 
 
 
 def _gemm(problem: Problem) -> GemmProblem:
-    """Return the problem if it is a matrix product that rocBLAS can run.  Raises UnsupportedError otherwise."""
+    """Return ``problem`` if it is a matrix product that rocBLAS can run.  Raises UnsupportedError otherwise."""
     gemm = supported_gemm(problem, _TYPES, _COMPUTE, (None, "none"))
     if epilogue(gemm) != "DEFAULT":
         raise UnsupportedError(f"epilogue {gemm.epilogue}")

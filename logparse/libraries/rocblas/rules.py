@@ -49,8 +49,8 @@ _REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row
 class OverrideRow:
     """One row of a rocBLAS override file.
 
-    ``cells`` are its values, split at the commas as Tensile does (``std::getline``).  ``native`` is True if the
-    target's rocBLAS accepts its own negative solution indices, and None if this is unknown.
+    ``cells`` are its values, split at the commas in the same way as in Tensile (``std::getline``).  ``native`` is True
+    if the target's rocBLAS accepts its own negative kernel numbers in the file, and None if this is unknown.
     """
 
     line: int
@@ -60,7 +60,7 @@ class OverrideRow:
 
     @cached_property
     def key(self) -> str:
-        """The values that Tensile compares with a call, in the form that the function ``key`` returns.
+        """The values that Tensile compares with a call, in the same form as the result of the function ``key``.
 
         It is empty if Tensile (rocBLAS's kernel library) does not read the row.
         """
@@ -91,7 +91,7 @@ class OverrideRow:
 
     @cached_property
     def numbers(self) -> dict[str, int | None]:
-        """Sizes, leading dimensions, strides and the solution index, by name.
+        """The numbers in the row, by name: sizes, leading dimensions, strides and the number of the kernel.
 
         A value that is no number becomes None.
         """
@@ -163,7 +163,7 @@ def _own(index: int) -> str:
 
 
 def reads_native(target: Facts) -> bool | None:
-    """Return True if the target's rocBLAS reads its own negative solution indices in an override file.
+    """Return True if the target's rocBLAS reads its own negative kernel numbers in an override file.
 
     Returns None if its version is unknown.
     """
@@ -245,7 +245,7 @@ def _is_row(line: str) -> bool:
 
 
 def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
-    """Yield the rows of a rocBLAS override file: each line with a comma, except headings."""
+    """Yield the rows of a rocBLAS override file.  A row is a line with a comma that is no heading."""
     for number, line in enumerate(text.split("\n"), start=1):
         if "," in line and _HEADING not in line:
             cells = line.split(",")
@@ -253,10 +253,10 @@ def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return the text by which rocBLAS finds the row of an override file for a product.
+    """Return the text by which rocBLAS finds the row of an override file for a matrix product.
 
     It consists of the values that its kernel library Tensile compares.  Returns None if a value is unknown, or if
-    rocBLAS cannot run the problem.
+    rocBLAS cannot run ``problem``.
     """
     if not isinstance(problem, GemmProblem) or problem.bias or problem.activation not in (None, "none"):
         return None
@@ -273,10 +273,10 @@ def key(problem: Problem, target: Facts) -> str | None:
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Find the products of a run that need other rows because of the function that was called.
+    """Find the matrix products of a job that need other rows of an override file, because of the called function.
 
-    Functions other than ``rocblas_gemm_ex`` pass other strides for a single product.  The result has, by the product's
-    text, a report with the key of the row that such a call needs.
+    Functions other than ``rocblas_gemm_ex`` pass other strides for a single product.  The result maps the product's
+    text to a report with the key of the row that such a call needs.
     """
     out = {}
     for function, call in messages:
@@ -298,10 +298,10 @@ _FOUND: Mapping[str, tuple[Sequence[str], str]] = {
         "a batched call finds no row that logparse writes, even if the batch has one product",
     ),
 }
-"""Strides that a row must have to serve calls of certain functions, with the reason.
+"""For some functions of rocBLAS, the strides that a row must have to be used for their calls, and the reason.
 
-It is looked up by the field ``function`` of the message beside a call.  A stride of ``-`` means that no row serves the
-call.
+A function is given as in the field ``function`` of the message beside a call.  A stride of ``-`` means that no row can
+be used for the call.
 """
 
 
@@ -316,7 +316,7 @@ def _text(
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[OverrideRow, _Context]]:
     """Read an override file as rocBLAS's kernel library Tensile reads it, and return its rows with remarks.
 
-    The file states no library build, so it stays unknown whether its solution indices are valid on the target.
+    The file states no library build.  So it stays unknown whether its kernel numbers are valid on the target.
     """
     text, bom = text_of(data)
     found = tuple(entries("\ufeff" * bom + text, reads_native(target)))

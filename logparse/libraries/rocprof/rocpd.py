@@ -53,7 +53,7 @@ _COLUMNS = {
     "info_process": "pid",
     "info_category": "id name",
 }
-"""Columns that are read, by the name of the table.
+"""For each table of the database, the columns that are read.
 
 In schema 4, time stamps, threads and agents are in separate tables.
 """
@@ -78,8 +78,8 @@ _BATCH = 100_000
 def recognise(head: Head) -> bool:
     """Return True if a file is a database that rocprofv3 wrote (rocpd).
 
-    It must be an sqlite file with tables of rocpd in its schema, or with the file name that rocprofv3 uses.  The name
-    is needed for a merged file, because its schema may not be among the first bytes.
+    It must be an sqlite file.  In addition, its schema must have tables of rocpd, or its file name must be the one that
+    rocprofv3 uses.  The name is needed for a merged file, because its schema may not be among the first bytes.
     """
     named = head.name.endswith("_results.db")
     return head.data.startswith(b"SQLite format 3\0") and (b"rocpd_" in head.data or named)
@@ -128,7 +128,7 @@ def _count(database: sqlite3.Connection, table: str) -> int:
 
 
 class _Part:
-    """The tables of one process in a rocprofv3 database, as views that have the same columns in every release.
+    """The tables of one process in a rocprofv3 database, as views that have the same columns for every release.
 
     A column that is missing is null, and a table that is missing is empty.
     """
@@ -214,7 +214,7 @@ def _member(data: object, name: str) -> object:
 
 
 def _message(data: str) -> str:
-    """Return the text of a roctx range, which is in the data of the range's event."""
+    """Return the text of a roctx range from the JSON data of the range's event."""
     text = _member(data, "message")
     return text if isinstance(text, str) else ""
 

@@ -62,7 +62,7 @@ _MARKERS = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
 _OF_KERNELS = ("kernel_stats.csv", "kernels_summary.csv", "kernels_summary_by_rank.csv")
 _LAYOUTS = (_COUNTERS, _TRACE, _STATS, _MARKERS, _AGENTS)
 _NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
-"""Pattern of names in rocprofv3's statistics that are no kernels.
+"""Pattern of names in rocprofv3's statistics that are not names of kernels.
 
 They are calls of HIP or HSA, copies (``MEMORY_COPY_…``) and kinds of events (``KERNEL_DISPATCH``).
 """
@@ -73,7 +73,7 @@ def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
 
 
 class _Table:
-    """Reader of one CSV file of rocprofv3.  It collects total times per kernel, ranges and facts.
+    """Reads one CSV file of rocprofv3, and collects total times per kernel, ranges and facts.
 
     Totals are enough, because millions of rows contain few different kernels.
     """

@@ -1,4 +1,4 @@
-"""Launches of Tensile's kernels with their arguments.  They state which kernel each of rocBLAS's products ran.
+"""Launches of Tensile's kernels with their arguments.  They show which kernel ran for each matrix product of rocBLAS.
 
 ::
 
@@ -16,11 +16,10 @@ override, not for a whole job.  rocBLAS's own log names the kernel that ran only
 Sizes are M, N, batch and K.  Stride 1 is a leading dimension, stride 2 a batch stride.  Transposes and types are part
 of the name (``Alik``: A is transposed; ``HHS``: input, output, compute).  If K is split (``_GSU4_``), the product's
 strides are a workspace's, ``strideW_D1``.  The launch of the kernel that adds up the slices follows (``…_PostGSU…``)
-and has the strides of D and C.  Kernels of hipBLASLt (``_UserArgs``) are messages, because hipBLASLt's log names
-solutions.  The solution of a call is ``tensile:NAME``, where NAME is the kernel's name.  rocBLAS's number of the kernel
-is not printed.
-Source: ROCm/Tensile Tensile/Source/lib/source/KernelArguments.cpp, hip/HipSolutionAdapter.cpp, Tensile/Common.py
-(``HPATypes``), SolutionStructs.py (names); rocBLAS 5.2's output.
+and has the strides of D and C.  Kernels of hipBLASLt (``_UserArgs``) are messages, because hipBLASLt's log names its
+kernels.  The kernel of a call is stored as ``tensile:NAME``, where NAME is the kernel's name.  rocBLAS's number of the
+kernel is not printed. Source: ROCm/Tensile Tensile/Source/lib/source/KernelArguments.cpp, hip/HipSolutionAdapter.cpp,
+Tensile/Common.py (``HPATypes``), SolutionStructs.py (names); rocBLAS 5.2's output.
 """
 
 from __future__ import annotations
@@ -68,10 +67,10 @@ _ONE_TYPE = regex(r"I8|F8N?|B8N?|[SDCZHB]")
 
 
 class _Reader:
-    """Reader of the lines that Tensile prints about kernel launches.
+    """Reads the lines that Tensile prints about kernel launches.
 
-    If a product is split along K, it takes two kernels.  Then the reader keeps the product until the kernel follows
-    that adds up the slices.
+    A product that is split along K takes two kernels.  Then the reader keeps the product until the second kernel
+    follows, which adds up the slices.
     """
 
     def __init__(self) -> None:
@@ -107,7 +106,7 @@ class _Reader:
         self._name = ""
 
     def _call(self) -> Call | None:
-        """Return the record of a matrix product as soon as its last argument was read.  Return None before that."""
+        """Return the matrix product as soon as its last argument was read.  Return None before that."""
         arguments = self._arguments
         adds_up = _ADDS_UP in self._name
         if not arguments.keys() >= (_OUTPUTS if adds_up else _PRODUCT):
@@ -144,7 +143,7 @@ def _of_name(name: str) -> dict[str, Any]:
 
 
 def _call(name: str, arguments: Mapping[str, str]) -> Call | None:
-    """Return the record of a matrix product from the kernel's name and its arguments.
+    """Return the matrix product that a kernel computed, from the kernel's name and its arguments.
 
     Returns None if an argument is not the number that it must be.
     """

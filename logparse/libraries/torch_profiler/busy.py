@@ -56,7 +56,9 @@ class Timeline:
 
     * ``start``, ``us``: its start and duration, in µs.
     * ``launched``: True if the trace is known to contain the kernel's launch.
-    * ``asked``: the time at which the call that launched the kernel ended (for a graph: began).  NaN if it is unknown.
+    * ``asked``: the time at which the call that launched the kernel ended.  For a kernel of a graph it is the time at
+      which
+      the call began.  NaN if it is unknown.
     * ``searched``: True if the kernel ran because a library searched for a solver (``searches``).
     """
 
@@ -86,7 +88,7 @@ class Marked:
 
 @dataclass(frozen=True)
 class Gaps:
-    """The times in which one device was idle, as columns with one element per gap.
+    """The times in which one GPU was idle, as columns with one element per idle time (gap).
 
     * ``us``: the length of the gap without the spans that are left out, in µs.
     * ``asked``: the time at which the kernel after the gap had been launched.  NaN if it is unknown.
@@ -179,7 +181,7 @@ def _gaps(
 def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, str]) -> Iterator[Collective]:
     """Yield a record for each kernel of a collective (all-reduce and so on), in the order in which they began.
 
-    The record states how long the kernel ran, and how long it ran alone, while no other kernel of the device ran.
+    The record states how long the kernel ran, and for how long of this time no other kernel ran on the device.
     ``groups`` maps a kernel's index to the ranks of its collective.
     """
     talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
@@ -201,7 +203,10 @@ def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, st
 
 
 def _ran(kernels: Timeline, mine: Bools) -> float:
-    """Return the time in which at least one of the kernels that ``mine`` selects was running, in µs."""
+    """Return for how long at least one of the selected kernels was running, in µs.
+
+    ``mine`` is True for the selected kernels.
+    """
     return _coverage(kernels, mine).total
 
 

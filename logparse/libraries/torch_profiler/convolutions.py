@@ -1,4 +1,4 @@
-"""Turn PyTorch's convolutions into the problems that the math library solves.
+"""Turn PyTorch's convolution operators into the convolutions that the math library computes.
 
 The sizes are always the sizes of the forward convolution.
 """
@@ -17,7 +17,7 @@ _TYPES = {x.cpp: x.conv for x in TORCH_TYPES}
 
 @dataclass(frozen=True)
 class Places:
-    """The position of each input among the arguments of a forward convolution operator.
+    """The position of each input among the arguments of an operator for forward convolutions.
 
     ``groups`` is -1 if there are as many groups as channels, and -2 if there is one group.
     """
@@ -32,9 +32,10 @@ class Places:
 
 
 def _ints(text: str, count: int) -> list[int]:
-    """Return the numbers of a list such as ``[1, 1]``, as ``Concrete Inputs`` of an event prints it.
+    """Parse a list of numbers such as ``[1, 1]``, as a trace prints it in the field ``Concrete Inputs``.
 
-    A list with one number means the same number for every dimension.  Raises ValueError if the text is not such a list.
+    If the list has one number, the number is repeated for every dimension.  Raises ValueError if the text is not such a
+    list.
     """
     if not (text.startswith("[") and text.endswith("]")):
         raise ValueError(f"{text[:80]!r} is not a list")
@@ -47,10 +48,10 @@ def _ints(text: str, count: int) -> list[int]:
 
 
 def _layout(tensor: tuple[list[int], list[int]]) -> str:
-    """Return the memory layout (NCHW or NHWC) that a tensor's strides show.
+    """Return the memory layout (NCHW or NHWC) of a tensor with these sizes and strides.
 
-    If the strides fit both, PyTorch's own rule decides (``c10/core/MemoryFormat.h``).  For a view with gaps the result
-    is the layout to which PyTorch copies it, because libraries get tensors without gaps.
+    If the strides fit both, PyTorch's own rule decides (``c10/core/MemoryFormat.h``).  A view with gaps gets the layout
+    in which PyTorch copies it, because libraries get tensors without gaps.
     """
     dims, strides = tensor
     plain, last = {3: ("NCHW", "NHWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}[len(dims)]
@@ -65,10 +66,10 @@ def _layout(tensor: tuple[list[int], list[int]]) -> str:
 def _convolution(
     x: Inputs, at: Places, input_: int, weight: int, grad_output: int | None
 ) -> tuple[dict[str, Any], bool]:
-    """Return the fields of the forward convolution that the library computes, and True if the operator is transposed.
+    """Return the fields of the convolution that the library computes, and True if the operator is transposed.
 
-    A transposed convolution is computed as the input gradient of an ordinary convolution.  The output of this ordinary
-    convolution is the input of the transposed one.
+    The fields describe the forward convolution.  A transposed convolution is computed as the input gradient of an
+    ordinary convolution.  The output of this ordinary convolution is the input of the transposed one.
     """
     dims, weights = x.tensor(input_)[0], x.tensor(weight)[0]
     spatial = len(dims) - 2
@@ -105,14 +106,14 @@ def _convolution(
 
 
 def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, packed: bool) -> dict[str, Any]:
-    """Return the memory layout in which the library gets the tensors of a convolution.  It is the same for all tensors.
+    """Return the memory layout in which the library gets the tensors of a convolution, the same for all of them.
 
     PyTorch chooses the layout by the strides of input and weights, and copies tensors of another layout
     (``ConvUtils.h``):
 
     * For cuDNN it chooses NHWC if input or weights are NHWC and neither is double
       (``cudnn_conv_suggest_memory_format``).
-    * For MIOpen it does so only if a setting asks for it.
+    * For MIOpen it chooses NHWC only if a setting asks for it.
     * A ``packed`` input was copied already, so it has the chosen layout.
     """
     plain = "NCDHW" if len(x.tensor(input_)[0]) == 5 else "NCHW"
@@ -129,7 +130,7 @@ def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, pa
 
 
 def forward(at: Places, backend: Backend | None = None) -> Reader:
-    """Return a function that reads the inputs of a forward convolution operator.  ``at`` states where each input is.
+    """Make a function that reads the inputs of a forward convolution operator.  ``at`` states where each input is.
 
     If ``backend`` is given, the operator is a library's own (for example ``aten::cudnn_convolution``).  Then its inputs
     already have the library's layout, unless the operator is fused (with a bias and an activation).
@@ -144,7 +145,7 @@ def forward(at: Places, backend: Backend | None = None) -> Reader:
 
 
 def forward_transposed(at: Places, backend: Backend) -> Reader:
-    """Return a function that reads the inputs of a library's operator for transposed convolutions.
+    """Make a function that reads the inputs of a library's operator for transposed convolutions.
 
     The inputs do not include the output.  Its size is computed from ``output_padding``, the input before ``stride``.
     """
@@ -168,10 +169,10 @@ def forward_transposed(at: Places, backend: Backend) -> Reader:
 
 
 def backward(shift: int) -> Reader:
-    """Return a function that reads the inputs of ``aten::convolution_backward``.
+    """Make a function that reads the inputs of ``aten::convolution_backward``.
 
-    These are (grad_output, input, weight, [bias_sizes,] stride, padding, dilation, transposed, …).  ``shift`` is 1 if
-    the operator has ``bias_sizes``, otherwise 0.
+    The inputs are (grad_output, input, weight, [bias_sizes,] stride, padding, dilation, transposed, …).  ``shift`` is 1
+    if the operator has ``bias_sizes``, otherwise 0.
     """
     at = Places(stride=3 + shift, padding=4 + shift, dilation=5 + shift, groups=8 + shift, transposed=6 + shift)
 

@@ -11,7 +11,10 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 class Coverage:
-    """The union of several intervals, stored as a curve: the time covered so far, at each moment."""
+    """The union of several time intervals.
+
+    It is stored as a curve that says, for each moment, how much time was covered until then.
+    """
 
     def __init__(self, start: Floats, end: Floats) -> None:
         order = np.argsort(start, kind="stable")
@@ -28,18 +31,18 @@ class Coverage:
         return float(self._covered[-1]) if len(self._covered) else 0.0
 
     def until(self, at: Floats) -> Floats:
-        """Return for each moment how much of the time before it is covered by an interval, in µs."""
+        """Return for each moment how much of the time before it is covered by the intervals, in µs."""
         if not len(self._at):
             return np.zeros(len(at))
         found: Floats = np.interp(at, self._at, self._covered)
         return found
 
     def within(self, begin: Floats, end: Floats) -> Floats:
-        """Return for each span from ``begin`` to ``end`` how much of it is covered by an interval, in µs."""
+        """Return for each span from ``begin`` to ``end`` how much of its time is covered by the intervals, in µs."""
         return self.until(end) - self.until(begin)
 
     def gaps(self, begin: float, end: float) -> tuple[Floats, Floats]:
-        """Return the gaps between ``begin`` and ``end`` that no interval covers, as their beginnings and their ends."""
+        """Return the times between ``begin`` and ``end`` that no interval covers: their beginnings, and their ends."""
         starts, ends = np.clip(self._at[::2], begin, end), np.clip(self._at[1::2], begin, end)
         left, right = np.r_[begin, ends], np.r_[starts, end]
         kept = right > left

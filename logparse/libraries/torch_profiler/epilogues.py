@@ -48,7 +48,7 @@ from logparse.model import LIMIT, Fact, GemmProblem, Problem, is_whole
 FACT = "epilogue_kernels"
 GRADIENT = "gelu_gradient_kernels"
 LONGEST = 12
-"""The largest number of elementwise operators that are listed behind a matrix product.
+"""The largest number of elementwise operators after a matrix product that are listed.
 
 A GELU written out by hand has eight operators, and copies between them.
 """
@@ -107,7 +107,7 @@ def step(name: str, args: Mapping[str, Any]) -> ElementWise | None:
 def _sizes(dims: object) -> bool:
     """Tell whether a value from a trace is a list of the sizes of a tensor.
 
-    Its number of elements must fit 64 bits.
+    The tensor's number of elements must fit 64 bits.
     """
     return isinstance(dims, list) and all(map(is_whole, dims)) and math.prod(dims) < LIMIT
 
@@ -117,7 +117,7 @@ class Kernels:
     """The kernels of a trace, as columns with one element per kernel.
 
     * ``start``, ``us``: its start and duration, in µs.
-    * ``problem``: the index of the problem (matrix product or convolution) that it computes, or -1.
+    * ``problem``: the index of the matrix product or convolution that it computes, or -1.
     * ``step``: the index of the elementwise operator that it computes, or -1.
     * ``tanh``: True if it computes GELU by its tanh approximation.
     """
@@ -132,9 +132,9 @@ class Kernels:
 
 
 def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[ElementWise]) -> list[Fact]:
-    """Find the elementwise operators that ran right behind each matrix product.  An epilogue could do their work.
+    """Find the elementwise operators that ran right after each matrix product, although its kernel could do their work.
 
-    Returns one fact for each product and each sequence of operators behind it, in the order in which they first ran.
+    Returns one fact for each product and each sequence of operators after it, in the order in which they first ran.
     """
     if not steps or not len(kernels.us):
         return []
@@ -217,7 +217,7 @@ def _copies(steps: Sequence[ElementWise]) -> npt.NDArray[np.bool_]:
 def _written(problem: Problem) -> int:
     """Return the number of elements that a matrix product writes.
 
-    Returns -1 if the problem is not a single matrix product.
+    Returns -1 for anything but a single matrix product, and if the number is unknown.
     """
     if not isinstance(problem, GemmProblem) or problem.members:
         return -1

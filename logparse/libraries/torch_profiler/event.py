@@ -81,7 +81,7 @@ class Event(Struct, gc=False):
 
 
 def can_be(ts: float | None, dur: float | None) -> bool:
-    """Tell whether the times of an event are possible, so that the event can be used.  A missing time is accepted.
+    """Tell whether an event has possible times, so that it can be used.  A missing time is accepted.
 
     The limits are in ``logparse.model``.
     """
@@ -103,7 +103,7 @@ def decode(text: bytes) -> list[Event]:
 
 
 def event_of(value: Mapping[str, Any]) -> Event:
-    """Make an event from a JSON object.  A field of a wrong type becomes None."""
+    """Make an event from a parsed JSON object.  A field of a wrong type becomes None."""
     ph, cat, name = (x if isinstance(x := value.get(key), str) else None for key in ("ph", "cat", "name"))
     pid, tid = (x if isinstance(x := value.get(key), (int, str)) else None for key in ("pid", "tid"))
     ts, dur = _time(value.get("ts")), _time(value.get("dur"))
@@ -134,7 +134,7 @@ def _time(value: object) -> float | None:
 
 
 def number(value: object) -> int:
-    """Return the integer in an event's argument.
+    """Return the integer that an argument of an event holds.
 
     Returns -1 for any other value and for an integer of more than 64 bits.
     """

@@ -33,16 +33,17 @@ _NO_CUT = regex(rb"(?!)")
 _FOLLOWING = regex(rb"\s*(?:,\s*\{|(\]))")
 _TAIL = 1 << 16
 _JOINED = 8
-"""The maximum number of pieces that ``parse`` joins to one event.
+"""The maximum number of pieces of text that ``parse`` joins to one event.
 
-An event that was cut into more pieces (a list with many objects) becomes a reject.
+An event that was cut into more pieces (because it contains a list with many objects) is counted as an error.
 """
 
 
 class Batch:
     """The events in one block of a trace file.
 
-    ``block`` is the block's text without its first opening and last closing brace.  ``first`` is its place in the file.
+    ``block`` is the block's text without its first opening and last closing brace.  ``first`` is the position of the
+    block in the file.
     """
 
     def __init__(self, first: int, block: bytes, cut: re.Pattern[bytes] | None = None) -> None:
@@ -91,7 +92,7 @@ class Batch:
             i += taken
 
     def joined(self, i: int, count: int) -> bytes:
-        """Return ``count`` pieces of the block as one text, beginning with piece ``i``.
+        """Return some neighbouring pieces of the block as one text: ``count`` pieces, beginning with piece ``i``.
 
         The text between them is included.
         """
@@ -108,7 +109,7 @@ class Batch:
 
 
 class TraceEvents:
-    """A reader that passes once through a trace file.
+    """Reads a trace file once, from its beginning to its end.
 
     ``header``, ``tail`` and ``damage`` are complete after ``batches``.
     """
@@ -169,7 +170,7 @@ class TraceEvents:
         return False
 
     def _close(self, tail: bytes) -> None:
-        """Read the text behind the list of events."""
+        """Read the text that follows the list of events."""
         parts = [tail]
         size = len(tail)
         while data := self._stream.read(self._block):
@@ -208,7 +209,7 @@ class TraceEvents:
                 return
 
     def _any(self) -> Iterator[Batch]:
-        """Yield the blocks of a trace whose JSON may be laid out in any way.
+        """Yield the blocks of a trace file whose line breaks and blanks may be anywhere.
 
         The last pieces of a block are kept for the next block, so that ``parse`` can join pieces across blocks.
         """
@@ -249,7 +250,7 @@ class TraceEvents:
 def _damaged(reason: str, offset: int, length: int) -> Outcome:
     """Make a reject for a part of the file where an event should be but cannot be read.
 
-    A reject records the place of the part and the reason.
+    The reject states the place of the part and the reason.
     """
     return Outcome("reject", [Reject(reason, 0, length)], at=offset)
 
@@ -275,10 +276,10 @@ _TOKEN = regex(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def parse(batch: Batch, i: int) -> tuple[dict[str, Any] | None, int, str]:
-    """Parse one event.  If it was cut into several pieces, join them.
+    """Parse one event.  If the event was cut into several pieces, join them.
 
     ``i`` is the number of its first piece.  Returns the event, the number of pieces that it takes, and an empty reason.
-    It raises nothing: for an event that cannot be read it returns None, one piece, and the reason.
+    No error is raised: an event that cannot be read gives None, one piece, and the reason.
     """
     bodies = batch.bodies
     text = bodies[i]

@@ -46,7 +46,7 @@ _NOT_READ = WITHOUT_KERNELS - {*OPERATORS, *STEPS}
 _REMEMBERED = 65_536
 _NAN = math.nan
 _NAMES = 4096
-"""The maximum number of names for which the reader remembers whether they mark a step or a batch."""
+"""The maximum number of event names for which the reader remembers whether they mark a step or a batch."""
 _STEP = b'"ProfilerStep#'
 _STEP_NAME = regex(r"ProfilerStep#(\d+)")
 _ON_DEVICE = "gpu_user_annotation"
@@ -59,7 +59,7 @@ They differ between versions of PyTorch.  ``gpu_user_annotation`` is the copy of
 
 
 def read_events(source: Source) -> Iterator[Outcome]:
-    """Read a trace of torch.profiler and yield its content: each event is counted once, and the records follow."""
+    """Read a trace of torch.profiler.  Each event is counted once, and the records follow."""
     columns = Columns()
     reader = _Reader(columns)
     with source.open() as stream:
@@ -99,7 +99,7 @@ _TIMED = frozenset({"cpu_op", "kernel", "gpu_memcpy", "gpu_memset", "user_annota
 
 
 class _Reader:
-    """The reader that sorts the events of a trace into columns."""
+    """Reads the events of a trace and sorts them into columns."""
 
     def __init__(self, columns: Columns, backend: Backend | None = None) -> None:
         self.foreign = 0
@@ -142,7 +142,7 @@ class _Reader:
         return Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
 
     def _all(self, events: Sequence[Event], marked: bool) -> None:
-        """Read the events of a block, one kind after the other.
+        """Read the events of a block, first all events of one kind, then all of the next.
 
         This saves function calls, which take most of the time that an event needs.
         """
@@ -194,10 +194,10 @@ class _Reader:
         columns.steps_end = max(columns.steps_end or 0.0, start + us)
 
     def take_units(self, header: Mapping[str, Any]) -> Iterator[Fact]:
-        """Yield facts about the kinds of the steps in the trace, as far as the trace's header names them.
+        """Yield facts about the kinds of steps in the trace, if the trace's header names them.
 
-        A step has a kind such as its batch size.  ``logparse/capture/in_job/logparse_in_job/observer.py`` writes that
-        header.
+        A kind is for example all steps with the same batch size.
+        ``logparse/capture/in_job/logparse_in_job/observer.py`` writes that header.
         """
         kinds = header.get(UNIT_KINDS)
         if not isinstance(kinds, dict):
@@ -230,7 +230,7 @@ class _Reader:
         return [count] if served else [count, Fact("profiler_steps_us", f"{wall:.3f}")]
 
     def beside(self, source: Source) -> Read:
-        """Read another trace file in which the graphs may have been captured that this trace replays.
+        """Read another trace file, in which the graphs may have been captured that this trace replays.
 
         Returns the columns and the header of the other trace.  Its columns share the lists of names and operator kinds
         with this trace.
@@ -301,7 +301,7 @@ class _Reader:
         _extend(rows, columns.call_name, columns.call_thread, columns.call_id, *told)
 
     def _kind(self, name: str, args: Arguments) -> int:
-        """Return the index of an operator's kind: its name together with its inputs.
+        """Return the index of an operator's name together with its inputs.
 
         The inputs are parsed only once for all operators with equal inputs.
         """
@@ -388,7 +388,7 @@ def _marks(name: str) -> bool:
 
 
 def _group_of(args: Arguments) -> str:
-    """Return the ranks that take part in a collective, as text.  Without ranks, return the name of their group.
+    """Return the ranks that take part in a collective, as text.  If they are unknown, return the name of their group.
 
     The trace states the ranks as a text or as a list of numbers.
     """
@@ -426,7 +426,7 @@ def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
 def _identity(columns: Columns) -> list[Record]:
     """Return the fact that identifies the trace: a hash of the times of its kernels.
 
-    So it stays the same if the file is compressed or its JSON is laid out in another way.
+    The hash stays the same if the file is compressed or its JSON is laid out in another way.
     """
     if not len(columns.kernel_id):
         return []
@@ -437,7 +437,7 @@ def _identity(columns: Columns) -> list[Record]:
 
 
 def _of_capture(columns: Columns) -> Fact:
-    """Return the fact that counts the kernels in the trace of a graph's capture.
+    """Return the fact that counts the kernels in a trace of the capture of a graph.
 
     These kernels are left out, because they are not the job's work.
     """
@@ -452,7 +452,7 @@ def _backend(top: Mapping[str, Any]) -> Backend | None:
 
 
 UNTRACED_STEP = "logparse_untraced_step_us"
-"""The key of the trace's header for the wall time of a step before the profiler was switched on, in µs.
+"""Key in the trace's header for the time of a step before the profiler was switched on, in µs.
 
 Earlier versions of ``logparse capture`` wrote it.
 """

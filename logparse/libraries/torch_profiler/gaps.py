@@ -42,9 +42,9 @@ WHYS: tuple[Why, ...] = get_args(Why)
 
 _BLOCKING = frozenset(CALL_KINDS.index(x) for x in ("device", "stream", "event", "copy"))
 _WAITED_US = 20.0
-"""The minimum duration of a call that really waited for the device, in µs.
+"""The minimum duration of a call that really waited for the GPU, in µs.
 
-A function that can wait but took less time found nothing to wait for.
+A shorter call of a function that can wait found nothing to wait for.
 """
 _HALF = 0.5
 _AT_BEGIN_US = 1.0
@@ -78,9 +78,9 @@ class HostTime:
         )  # the operators of a loader lie within the loader's mark
 
     def why(self, gaps: Gaps) -> npt.NDArray[np.int64]:
-        """Return for each gap why the GPU was idle, as an index into ``WHYS``.
+        """Return for each idle time of the GPU the reason, for example ``data loading``.
 
-        Example of a reason: ``data loading``.
+        The reasons are indices into ``WHYS``.
         """
         begin, end = gaps.begin, gaps.end
         half = _HALF * (end - begin)
@@ -101,8 +101,8 @@ class HostTime:
     def above(self, begin: float, end: float) -> dict[str, str]:
         """Tell what the host did while the GPU was idle from ``begin`` to ``end``.
 
-        Returns the names of the outermost operator, the longest runtime call and the innermost annotation.  An event is
-        used only if it covers at least half of the time.
+        Returns the names of the outermost operator, the longest runtime call and the innermost annotation.  Each of
+        them is returned only if it covers at least half of the time.
         """
         columns, half = self._columns, _HALF * (end - begin)
         out = {}
@@ -121,9 +121,9 @@ class HostTime:
 
 
 def idle_facts(each: Sequence[Gaps], host: HostTime) -> Iterator[Fact]:
-    """Yield facts about why the GPU was idle: the idle time by reason, and the longest gaps.
+    """Yield facts about why the GPU was idle: the idle time by reason, and the longest idle times.
 
-    ``each`` holds the gaps of each device.
+    ``each`` holds the idle times (gaps) of each device.
     """
     sums: dict[str, float] = defaultdict(float)
     longest: list[tuple[float, float, float, str]] = []

@@ -56,9 +56,9 @@ def _matrix(tensor: tuple[list[int], list[int]]) -> _Matrix:
 
 
 def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
-    """Return whether BLAS reads the matrix as transposed (because it is row-major), and the matrix that BLAS gets.
+    """Return the matrix that BLAS gets, and whether BLAS reads it as transposed because it is row-major.
 
-    This is a copy without gaps if BLAS cannot read the strides of the matrix.
+    The second result is the matrix.  It is a copy without gaps if BLAS cannot read the strides of the given matrix.
     """
     if x.dense:
         return x.contiguous, x
@@ -89,9 +89,9 @@ def _multiply(left: _Matrix, right: _Matrix, out: _Matrix | None, a_type: str) -
 
 
 def _gemm(a_t: bool, b_t: bool, m: int, n: int, k: int, ld: tuple[int, int, int], a_type: str) -> GemmProblem:
-    """Make a matrix product with the fields that every product has.
+    """Make a matrix product from the values that every operator for matrix products has.
 
-    If a size is 1, the leading dimensions are set as PyTorch sets them.
+    If a size is 1, the leading dimensions are set by PyTorch's rules for this case.
     """
     lda, ldb, ldc = ld
     if n <= 1:
@@ -219,7 +219,7 @@ _Batched: TypeAlias = tuple[list[int], list[int]]
 
 
 def _prepared_batch(x: _Batched, swapped: bool, m: int, n: int) -> tuple[bool, int, int]:
-    """Return how BLAS reads a batch of matrices: whether as transposed, the leading dimension and the batch stride.
+    """Return how BLAS reads a batch of matrices: whether as transposed, with which leading dimension and batch stride.
 
     The batch stride is in elements.
     """

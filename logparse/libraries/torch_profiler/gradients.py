@@ -42,7 +42,10 @@ BACKWARD_DATA = regex(
     re.IGNORECASE,
 )
 BACKWARD_WEIGHTS = regex(r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter|grad_?weight", re.IGNORECASE)
-"""Regular expressions for the names of the main kernels of each gradient: MIOpen, CK, MLIR, cuDNN, CUTLASS and PyTorch.
+"""Regular expression for the names of the kernels that compute the weight gradient of a convolution.
+
+``BACKWARD_DATA`` is the one for the input gradient.  Both know the names of MIOpen, CK, MLIR, cuDNN, CUTLASS and
+PyTorch.
 """
 _SUM = regex(r"reduc", re.IGNORECASE)
 _INPUT = regex(
@@ -55,7 +58,7 @@ _OUTPUT = regex(
     re.IGNORECASE,
 )
 _WEIGHTS_FIRST = regex(r"W+B+")
-"""The roles of the kernels if an operator computes the weight gradient first, without helper kernels.
+"""Roles of the kernels (see ``_role``) if the weight gradient is computed first, without helper kernels.
 
 Then the names of the kernels alone decide which gradient they compute.
 """
@@ -63,10 +66,10 @@ _EITHER = regex(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECAS
 
 
 class Split(NamedTuple):
-    """The place at which the kernels of a convolution's backward pass are split between its two gradients.
+    """The place in a list of kernels where the first gradient of a convolution ends and the second begins.
 
-    ``second`` is the index of the first kernel of the second gradient.  This is the weight gradient, or the input
-    gradient if ``weights_first`` is True.
+    ``second`` is the index of the first kernel of the second gradient.  The second gradient is the weight gradient, or
+    the input gradient if ``weights_first`` is True.
     """
 
     second: int
@@ -92,8 +95,8 @@ def split(kernels: Sequence[str]) -> Split | None:
 def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
     """Return where the kernels of the input gradient end and where the kernels of the weight gradient begin.
 
-    Only main kernels are regarded: they compute a gradient, and do not only prepare or convert data.  The result is the
-    index of the last main kernel of the input gradient, and of the first main kernel of the weight gradient.
+    Kernels that only prepare or convert data are ignored.  The first result is the index of the last kernel that
+    computes the input gradient.  The second one is the index of the first kernel that computes the weight gradient.
     """
     mains = [i for i, role in enumerate(roles) if role in "BW?"]
     first = next((i for i in mains if roles[i] == "W"), None)
@@ -111,8 +114,9 @@ def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
 def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
     """Return the indices of the kernels that compute the second gradient, if no kernel's name shows a direction.
 
-    If there are two runs of kernels of one name, it is the second run.  If there are only two kernels, it is the second
-    kernel.  Otherwise the list is empty.
+    * If the kernels form two groups of equal names, they are the second group.
+    * If there are only two kernels, it is the second kernel.
+    * Otherwise the list is empty.
     """
     runs = [list(run) for _, run in groupby(mains, key=lambda i: kernels[i])]
     return runs[1] if len(runs) == 2 else list(mains[1:]) if len(mains) == 2 else []
@@ -126,9 +130,9 @@ def _between(roles: str, before: str) -> int:
 
 
 def is_main(name: str) -> bool:
-    """Tell whether a kernel computes a matrix product or convolution.
+    """Tell whether a kernel computes a matrix product or convolution itself.
 
-    A kernel that only prepares or converts data for it does not.
+    False for a kernel that only prepares or converts data.
     """
     return _role(name) in "BW?"
 

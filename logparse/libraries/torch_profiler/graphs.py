@@ -46,14 +46,17 @@ from logparse.libraries.torch_profiler.records import Columns, Ints, Thread
 from logparse.model import Fact
 
 GRAPH, GRAPHS = "logparse_graph", "logparse_graphs"
-"""Keys of a trace's header.  They say which graph a trace captured, and which graphs a trace of the job replayed."""
+"""Keys of a trace's header: which graph was captured in the trace, and which graphs were replayed in it."""
 Read: TypeAlias = tuple[Columns, Mapping[str, Any]]
-"""The columns of a trace and its header."""
+"""The columns of a trace, and the trace's header."""
 ReadBeside: TypeAlias = Callable[[Source], Read]
-"""A function that reads another trace.  Its columns use the same lists of names and operator kinds as this trace."""
+"""A function that reads another trace, in the same way as this trace.
+
+The columns of both traces use the same lists of names and operator kinds.
+"""
 LAUNCH = regex(r"(?:hip|cuda)GraphLaunch")
 LAUNCHES_GRAPH, CAPTURE = b"GraphLaunch", b"StreamBeginCapture"
-"""Parts of the names of runtime calls that replay a graph (first), and that begin to capture a graph (second)."""
+"""Parts of the names of two kinds of runtime calls: calls that replay a graph, and calls that begin to capture one."""
 
 _BEGIN, _END = regex(r"(?:hip|cuda|cu)StreamBeginCapture"), regex(r"(?:hip|cuda|cu)StreamEndCapture")
 _LAUNCHES = regex(r"(?:cuda|cu)Launch(?:Cooperative)?Kernel")
@@ -89,7 +92,7 @@ class Capture:
     operators: tuple[int, ...]
 
     def has(self, names: tuple[int, ...]) -> bool:
-        """Tell whether these are the names of the graph's kernels.  A few kernels at the end may be missing."""
+        """Tell whether a captured graph's kernels have these names.  A few kernels at the end may be missing."""
         return self.names[: len(names)] == names and len(self.names) <= len(names) * _MOST_LACKING
 
 
@@ -108,7 +111,7 @@ def join(
     how much of the replays' time could be explained.
 
     * ``graph_of`` holds for each kernel the launch of its graph, or -1 if no graph launched it.
-    * ``marks`` says which graph each launch replayed, as far as the header notes it.
+    * ``marks`` says which graph each launch replayed, if the header notes it.
     """
     replays: dict[int, list[int]] = defaultdict(list)
     for kernel, launch in enumerate(graph_of):
@@ -134,7 +137,7 @@ def join(
 
 
 def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: Ints) -> None:
-    """Add one launch of a captured graph to the columns, as if each captured operator ran once more."""
+    """Add one replay of a captured graph to the columns, as if each captured operator had run once more."""
     first = len(columns.op_kind)
     numbers: dict[int, int] = {}
     for kernel, kind, operator in zip(kernels, capture.kinds, capture.operators, strict=False):
@@ -146,7 +149,7 @@ def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: I
 
 
 class _Captures:
-    """The captured graphs that a replay may have come from.  They are looked for in this trace, then in other traces.
+    """The captured graphs that a replay may have come from.  This trace is searched first, then other traces.
 
     Other traces are read only until a matching graph is found.
     """
@@ -159,7 +162,7 @@ class _Captures:
         self._agreed: dict[tuple[Capture, tuple[int, ...]], bool] = {}
 
     def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
-        """Return the captured graph that a replay launched, found by the names of its kernels.
+        """Return the captured graph of a replay whose kernels have these names.
 
         If the trace's header notes which graph it was (``mark``), only this graph can be the result.  Returns None if
         there is no match, or if several graphs fit and differ.
@@ -251,8 +254,10 @@ def _has_captures(source: Source) -> bool:
 def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
     """Tell whether a trace shows only the capture of a graph, and not the job's work.
 
-    The header may state it.  Otherwise the trace must launch no graph.  In addition, either more kernels were captured
-    than ran, or all kernels ran within an annotation of the capture.
+    The header may state it.  Otherwise two conditions must be met:
+
+    * The trace replays no graph.
+    * More kernels were captured than ran, or all kernels ran within an annotation of the capture.
     """
     if GRAPH in header:
         return True

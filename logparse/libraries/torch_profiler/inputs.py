@@ -1,4 +1,7 @@
-"""The inputs of an operator, as an event of the profiler holds them, and the problem that the operator computes."""
+"""Read the inputs of an operator from an event of PyTorch's profiler.
+
+The module also defines ``Operation``, the matrix product or convolution that the operator computes.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ UNREAD = "sizes or strides are not recorded (record_shapes=True; PyTorch of 2023
 
 @dataclass(frozen=True)
 class Operation:
-    """The problem that one operator computes: a matrix product or convolution.
+    """The matrix product or convolution that one operator computes.
 
-    The backward pass of a convolution may compute two gradients.  Then ``problems`` holds one problem for each of them,
-    in the order in which PyTorch computes them (input gradient first).  ``whole`` is one problem for both together.  It
-    stays None if the model of problems cannot express this.
+    The backward pass of a convolution may compute two gradients.  Then ``problems`` holds one convolution for each of
+    them, in the order in which PyTorch computes them (input gradient first).  ``whole`` is one convolution for both
+    together.  It is missing (None) if ``ConvProblem`` cannot express this.
     """
 
     problems: tuple[Problem, ...]
@@ -30,9 +33,9 @@ class Operation:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of an operator: the sizes, strides, C++ type and value of each.
+    """The inputs of an operator.  Each input has its sizes, strides, C++ type and value.
 
-    A value is a text, and empty for a tensor.  ``backend`` is the library that computes convolutions on the trace's
+    A value is a text.  For a tensor it is empty.  ``backend`` is the library that computes convolutions on the trace's
     device, or None if the trace does not name it.
     """
 
@@ -51,7 +54,7 @@ class Inputs:
         return dims, strides
 
     def has(self, i: int) -> bool:
-        """Return True if input ``i`` is a tensor with sizes."""
+        """Return True if the operator has an input ``i`` that is a tensor with sizes."""
         return i < len(self.dims) and bool(self.dims[i])
 
     def value(self, i: int) -> str:
@@ -75,7 +78,7 @@ def inputs_of(args: Mapping[str, Any], backend: Backend | None = None) -> Inputs
 
 
 Reader: TypeAlias = Callable[[Inputs], "Operation | None"]
-"""A function that turns an operator's inputs into the problem that it computes.
+"""A function that turns an operator's inputs into the matrix product or convolution that the operator computes.
 
 It raises ValueError, IndexError or OverflowError if the inputs do not suffice.
 """

@@ -51,7 +51,7 @@ def operators_by_time(
 
 
 def _marked(columns: Columns, call_of: Mapping[int, int], graphs: set[int], marks: object) -> dict[int, str]:
-    """Return which captured graph each launch of a graph replays, by the launch's correlation number.
+    """Return which captured graph each replay ran, by the correlation number of the replay's launch.
 
     The header of the trace lists the graphs in the order of their launches.  The result is empty if the list is longer
     or shorter than the number of launches.

@@ -1,7 +1,7 @@
 """Read the inputs of operators that no math library computes: batch norm, pooling, elementwise, copies and so on.
 
-They are kept as the trace records them, so that a replay can call the same operator on tensors of equal sizes, strides
-and types.  A trace does not record the type of the tensors in a list.  This type is written as ``?``.
+The inputs are kept exactly as in the trace, so that a replay can call the same operator on tensors of equal sizes,
+strides and types.  A trace does not record the type of the tensors in a list.  This type is written as ``?``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _TYPES: Mapping[str, str] = {
     "long int": "int64",
     "long long": "int64",
 }
-"""PyTorch's name of each type that ``Input type`` prints as a C++ name (``c10/core/ScalarType.h``)."""
+"""PyTorch's name of each data type, for the C++ name that a trace prints in ``Input type``.
+
+Source: ``c10/core/ScalarType.h``.
+"""
 
 WITHOUT_KERNELS = frozenset(
     f"aten::{name}"
@@ -43,7 +46,8 @@ Their inputs are never read.
 """
 
 COLLECTIVE = "record_param_comms"
-"""The operator of PyTorch's collectives.  Its arguments name the collective and the size of its message."""
+"""The operator in a trace that stands for a collective.  Its arguments name the collective and the size of its message.
+"""
 _PLAIN = regex(r"[^\s;]*")
 _SCALARS: Mapping[str, str] = {x.scalar: x.operand for x in TORCH_TYPES} | {
     "Bool": "bool", "Byte": "uint8", "Short": "int16", "Long": "int64",
@@ -73,9 +77,9 @@ def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
 def _collective(args: Mapping[str, Any]) -> OperatorProblem | None:
     """Describe a collective (all-reduce and so on) as an operator: its message, its name and the number of its ranks.
 
-    The number of ranks is empty if it is not recorded.  The size of the message is the larger of two amounts of data,
-    as nccl-tests defines it (``doc/PERFORMANCE.md``): the data that a rank gives, and the data that it gets.  Source of
-    the arguments: pytorch/pytorch torch/csrc/profiler/util.cpp, ``saveNcclMeta``.
+    The number of ranks is empty if it is not recorded.  The size of the message is the larger of two amounts of data:
+    the data that a rank gives, and the data that it gets.  nccl-tests defines it in the same way
+    (``doc/PERFORMANCE.md``). Source of the arguments: pytorch/pytorch torch/csrc/profiler/util.cpp, ``saveNcclMeta``.
     """
     kind, dtype, ranks = (args.get(key) for key in ("Collective name", "dtype", "Group size"))
     counts = [n for key in ("In msg nelems", "Out msg nelems") if type(n := args.get(key)) is int and n >= 0]

@@ -62,8 +62,8 @@ The order of ``aten`` arguments follows PyTorch's ``aten/src/ATen/native/native_
 def operation(name: str, args: Mapping[str, Any], backend: Backend | None = None) -> Operation | None:
     """Return the matrix product or convolution that an operator such as ``aten::mm`` computes.
 
-    ``args`` are the arguments of its trace event.  Returns None if they lack what is needed.  Shapes are recorded only
-    if the profiler ran with ``record_shapes=True``.
+    ``args`` are the arguments of its trace event.  Returns None if the sizes are not in them.  The sizes are recorded
+    only if the profiler ran with ``record_shapes=True``.
     """
     reader, inputs = OPERATORS.get(name), inputs_of(args, backend)
     if reader is None or inputs is None:

@@ -77,8 +77,8 @@ def recognise(head: Head) -> bool:
 def why_empty(data: bytes) -> str:
     """Explain why a trace contains no operator call and no kernel.
 
-    ``data`` is the beginning of the trace.  The reason follows from the categories of its events, for example that only
-    the CPU was traced.
+    ``data`` is the beginning of the trace.  The reason is found from the categories of the trace's events: for example,
+    only the CPU was traced.
     """
     found = {x.decode("utf-8", "replace") for x in _CATEGORY.findall(data)} - _OWN
     if not found:
@@ -105,11 +105,14 @@ _TRACES = (
     ),
     ("cpu_op|python_function|user_annotation", "a trace of the CPU only; add `ProfilerActivity.CUDA` (also on AMD)"),
 )
-"""Regular expressions for event categories, each with the kind of trace that it shows.  The first match is taken."""
+"""Explanations of traces without kernels, each with a regular expression for an event category in such a trace.
+
+The first match is taken.
+"""
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a trace and yield its content: each event is counted once, and the records follow."""
+    """Read a trace of PyTorch's profiler.  Each event is counted once, and the records follow."""
     from logparse.libraries.torch_profiler.events import read_events  # loads slowly, and only traces need it
 
     return read_events(source)

@@ -45,19 +45,19 @@ Floats = npt.NDArray[np.float64]
 
 
 class Names:
-    """The names in a trace and the kinds of its operators.  Each is kept once and has an index.
+    """The names in a trace, and the kinds of its operators.  Each name and each kind is kept once and has an index.
 
-    A kind consists of the operator's name, the problem that it computes, and True if its inputs could not be read.  A
-    trace and other traces that are read for it share one such list.
+    A kind consists of the operator's name, the matrix product or convolution that it computes, and True if its inputs
+    could not be read.  A trace shares one such list with the other traces that are read for it.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.kinds: list[tuple[int, Operation | None, bool]] = []
         self.steps: dict[int, ElementWise] = {}
-        """Elementwise operators, which may follow a matrix product, by the index of their kind."""
+        """The kinds of elementwise operators (which may follow a matrix product), by the index of the kind."""
         self.operators: dict[int, OperatorProblem] = {}
-        """Operators that no math library computes, with their inputs, by the index of their kind."""
+        """The kinds of operators that no math library computes, with their inputs, by the index of the kind."""
         self._text: dict[str, int] = {}
         self._kinds: dict[tuple[int, Operation | None, bool, ElementWise | None, OperatorProblem | None], int] = {}
 
@@ -77,7 +77,7 @@ class Names:
         step: ElementWise | None = None,
         operator: OperatorProblem | None = None,
     ) -> int:
-        """Return the index of a kind of operator, which is its name together with what it computes.
+        """Return the index of a kind of operators: all operators with the same name that compute the same.
 
         A new kind is added.
         """
@@ -93,9 +93,10 @@ class Names:
 
 
 class Columns:
-    """All data of a trace that is kept: each name once, and numbers per operator, kernel, copy and runtime call.
+    """All data of a trace that is kept.
 
-    Times are in µs.
+    Each name is kept once.  Operators, kernels, copies and runtime calls are kept as columns of numbers.  Times are in
+    µs.
     """
 
     def __init__(self, known: Names | None = None) -> None:
@@ -105,7 +106,7 @@ class Columns:
         self.text, self.kind = self.known.text, self.known.kind
         self.copies: Counter[str] = Counter()
         self.threads: list[Thread] = []
-        """The process and the thread, as texts, for each thread number."""
+        """For each thread number, the process and the thread, as texts."""
         self.op_id, self.op_kind, self.op_thread = array("q"), array("i"), array("i")
         self.op_start, self.op_us = array("d"), array("d")  # NaN: not stated
         self.kernel_id, self.kernel_name, self.kernel_device = array("q"), array("i"), array("h")
@@ -114,54 +115,64 @@ class Columns:
         self.copy_before, self.copy_device, self.copy_stream = array("q"), array("q"), array("q")
         """Columns about memory copies and fills.
 
-        ``copy_before`` is the number of kernels before the copy or fill in the file.
+        ``copy_before`` is the number of kernels that come before the copy or fill in the file.
         """
         self.copy_start, self.copy_us, self.copy_correlation = array("d"), array("d"), array("q")
         self.copy_name = array("i")
         self.call_name, self.call_thread, self.call_id = array("i"), array("i"), array("q")
         self.call_start, self.call_us, self.call_correlation = array("d"), array("d"), array("q")  # NaN: not stated
         self.call_kernel = array("i")
-        """The index of the name of the kernel that each runtime call launches.
+        """For each runtime call, the index of the name of the kernel that it launches.
 
         It is -1 if the call states no kernel.
         """
         self.waits: list[tuple[int, int, int, int, int]] = []
-        """The waits for events on the device, as tuples of five numbers.
+        """The waits of a stream for an event on the device, as tuples of five numbers.
 
-        They are the correlation, the device, the stream, the stream of the event (-1 if not stated), and the
+        The numbers are the correlation, the device, the stream, the stream of the event (-1 if not stated), and the
         correlation of the call that recorded the event.
         """
         self.marks: list[tuple[str, float, float, int]] = []
-        """The events that mark steps and batches: name, beginning (µs), duration (µs), thread."""
+        """The events that mark steps and batches.  Each has a name, beginning (µs), duration (µs) and thread."""
         self.without_id = 0
         self.copies_us = 0.0
         self.units: list[tuple[float, str]] = []
-        """The job's steps: their beginning on the clock of the kernels, and the kind of step.
+        """The job's steps.  Each has its beginning (on the clock of the kernels) and the kind of step.
 
-        Sorted by the beginning.
+        They are sorted by the beginning.
         """
         self.kernel_group: dict[int, str] = {}
-        """The ranks of each collective, by the index of its kernel, for kernels that state them."""
+        """The ranks that take part in a collective, by the index of the collective's kernel.
+
+        Only kernels that state their ranks are included.
+        """
         self.annotation_name, self.annotation_start, self.annotation_us = array("i"), array("d"), array("d")
         self.steps_begin: float | None = None
         self.steps_end: float | None = None
-        """The beginning of the first marked step, and the end of the last one, on the clock of the kernels."""
+        """``steps_begin`` and ``steps_end``: the beginning of the first marked step, and the end of the last one.
+
+        Both are on the clock of the kernels.
+        """
         self.left_out: list[tuple[float, float]] = []
-        """Spans whose idle time is not the job's, because graphs were captured or the library searched for a solver."""
+        """Periods whose idle time is not caused by the job: a graph was captured, or a library searched for a solver.
+        """
         self.launched: npt.NDArray[np.bool_] | None = None
         """True for each kernel whose launch is an event of this trace.  None if launches were not read."""
         self.replayed_from: int | None = None
         """The index of the first operator that was added for a captured graph and is not an event of this trace."""
         self.graphs = self.captures = False
-        """True if some event may be the launch of a graph or the beginning of a capture."""
+        """True if some event may be the launch of a graph.
+
+        ``captures`` is True if some event may begin a capture.
+        """
         self._threads: dict[Thread, int] = {}
 
     @property
     def ids_suffice(self) -> bool:
         """True if every kernel has the id of the operator that launched it.
 
-        Kernels of a replayed graph do not have it: they have no id, the id of an annotation, or the id of the operator
-        around the replay.
+        Kernels of a replayed graph do not have that id.  They have no id, the id of an annotation, or the id of the
+        operator around the replay.
         """
         return not self.graphs and not self.without_id and bool(np.isin(self.kernel_id, self.op_id).all())
 
@@ -171,7 +182,7 @@ class Columns:
         return {self.threads[thread][0] for thread in set(self.op_thread)}
 
     def forget_kernels(self) -> int:
-        """Drop all kernels and copies that were added so far.  Returns how many there were."""
+        """Drop all kernels and copies that were added so far.  Return how many there were."""
         count = len(self.kernel_id) + sum(self.copies.values())
         for name, column in vars(self).items():
             if name.startswith(("kernel_", "copy_")) and isinstance(column, array):
@@ -202,8 +213,8 @@ class Columns:
 def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats:
     """Reduce the times of kernels that overlap, so that no time is counted twice for an operator.
 
-    The times of an operator's kernels (µs) then add up to the time in which at least one of them ran.  They keep their
-    proportions.
+    The times of an operator's kernels (µs) then add up to the time in which at least one of them ran.  Their ratios
+    stay the same.
 
     * Kernels may overlap because cuDNN runs the groups of a convolution on streams of its own.
     * A kernel may also begin before the previous kernel of the stream has ended (programmatic dependent launch).
@@ -229,7 +240,7 @@ def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats
 
 @dataclass
 class _Search:
-    """The total of all searches for a solver of one problem.
+    """All searches for a solver that a library made for one convolution or matrix product, added up.
 
     It counts calls and kernels, and adds up the time of all kernels and of the naive kernels, in µs.
     """
@@ -240,20 +251,20 @@ class _Search:
     naive_us: float = 0.0
 
     def add(self, kernels: int, us: float, naive_us: float) -> None:
-        """Add one call that searched."""
+        """Add one call in which the library searched for a solver."""
         self.calls, self.kernels = self.calls + 1, self.kernels + kernels
         self.us, self.naive_us = self.us + us, self.naive_us + naive_us
 
 
 _LEAST_SEARCH = 3
-"""The minimum number of kernels of a call that searches for a solver.
+"""The minimum number of kernels of a call in which a library searches for a solver.
 
-They are the kernels of two solvers, and of the solver that was chosen.
+They are the kernels of two solvers that are tried, and of the solver that was chosen.
 """
 
 
 class _Launches:
-    """The times at which runtime calls launched the kernels and copies of a trace (beginnings and ends), in µs."""
+    """When the runtime calls began and ended that launched the kernels and copies of a trace, in µs."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -267,10 +278,10 @@ class _Launches:
         self._begin, self._end = start, start + np.where(np.isfinite(us), us, 0.0)
 
     def of(self, correlation: Ints, graphs_begin: bool = False) -> Floats:
-        """Return the time at which each kernel or copy had been launched, in µs.  NaN if it is unknown.
+        """Return for each kernel or copy the time at which its launch was complete, in µs.  NaN if it is unknown.
 
-        This is the end of the runtime call with the same ``correlation`` number.  If ``graphs_begin`` is True, it is
-        the beginning of the call for the launch of a graph.
+        This is the end of the runtime call with the same ``correlation`` number.  If ``graphs_begin`` is True, the
+        beginning of the call is used for calls that launch a graph.
         """
         if not len(self._correlation):
             return np.full(len(correlation), np.nan)
@@ -279,10 +290,10 @@ class _Launches:
         return np.where(self._correlation[place] == correlation, at, np.nan)
 
     def backlog(self, start: Floats, correlation: Ints) -> bool:
-        """Tell whether the device was already busy at the start with work that the trace does not show.
+        """Tell whether the GPU was still busy with earlier work when the trace began.
 
-        Then the first work that the trace launched began more than ``BACKLOG_US`` after its launch, which is longer
-        than a launch takes.
+        The trace does not show that work.  But then the first work that the trace launched began more than
+        ``BACKLOG_US`` after its launch, which is longer than a launch takes.
         """
         columns = self._columns
         start = np.r_[start, np.array(columns.copy_start)]
@@ -295,7 +306,7 @@ class _Launches:
 
 
 class Records:
-    """The records that are made from a trace's columns.
+    """Makes the records of a trace from the trace's columns.
 
     ``by_time`` is needed for kernels that have no operator id or that a graph replayed.  It holds for each kernel the
     operator that was found by the time of its launch, or -1.
@@ -358,7 +369,7 @@ class Records:
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
 
     def identities(self) -> tuple[Ints, list[KernelIdentity]]:
-        """Return what is known about each kernel: its operator, problem and name.
+        """Return the operator, the matrix product or convolution, and the name of each kernel.
 
         Kernels that agree in all three share one entry.  The result is the index of each kernel's entry, in the order
         of the file, and the list of entries.
@@ -378,9 +389,10 @@ class Records:
         return places, out
 
     def _operators(self) -> tuple[Ints, int]:
-        """Find the operator of each kernel by the kernel's id.  Returns the operators' indices (-1 if none was found).
+        """Find the operator of each kernel by the kernel's id.  Return the operators' indices (-1 if none was found).
 
-        Also returns the number of kernels whose id belongs to several operators.  For them no operator is chosen.
+        The second result is the number of kernels whose id belongs to several operators.  No operator is chosen for
+        them.
         """
         ids: Ints = np.frombuffer(self._columns.op_id, dtype=np.int64)
         mine: Ints = np.frombuffer(self._columns.kernel_id, dtype=np.int64)
@@ -394,10 +406,7 @@ class Records:
         return found, int(np.count_nonzero((last - first > 1) & (mine >= 0)))
 
     def _walk(self) -> None:
-        """Record every matrix product and convolution that launched kernels.
-
-        It is also recorded if its inputs could not be read.
-        """
+        """Record every matrix product and convolution that launched kernels, even if its inputs could not be read."""
         asked = np.array([op is not None or unread for _, op, unread in self._columns.kinds], dtype=bool)
         if not len(asked) or not len(self._op):
             return
@@ -491,7 +500,7 @@ class Records:
         )
 
     def _tails(self) -> list[Fact]:
-        """Return facts about elementwise operators behind matrix products, and about written-out gradients of GELU."""
+        """Return facts about elementwise operators after matrix products, and about written-out gradients of GELU."""
         steps = self._columns.steps
         index = np.full(len(self._columns.kinds) + 1, -1, dtype=np.int64)
         index[list(steps)] = np.arange(len(steps))
@@ -501,7 +510,10 @@ class Records:
         return [*tails(kernels, self._problems, list(steps.values())), *gelu_gradients(kernels, list(steps.values()))]
 
     def _search_facts(self) -> Iterator[Fact]:
-        """Yield a fact with the searches for solvers: their totals for each problem, the longest first."""
+        """Yield a fact with the totals of all searches for a solver, the longest search first.
+
+        The totals are given for each matrix product or convolution.
+        """
         if self._searches:
             order = sorted(self._searches.items(), key=lambda x: (-x[1].us, x[0].text))
             listed = [{"problem": problem.text, **asdict(found)} for problem, found in order]
@@ -510,8 +522,8 @@ class Records:
     def _kernels(self) -> Iterator[Kernel]:
         """Yield the total time of the kernels, one record for each group of equal kernels.
 
-        Kernels are in one group if they have the same kernel name, operator name, problem, device and kind of step.  If
-        the operator is neither a matrix product nor a convolution, its inputs must be equal too.
+        Kernels are in one group if they have the same kernel name, operator name, matrix product or convolution, device
+        and kind of step.  If the operator is neither a matrix product nor a convolution, its inputs must be equal too.
         """
         if not len(self._us):
             return
@@ -548,9 +560,9 @@ class Records:
             )
 
     def _units(self, names: Sequence[str]) -> Ints:
-        """Return for each kernel the kind of the job's step in which it began, as an index of ``names``.
+        """Return for each kernel the kind of step in which it began, as an index of ``names``.
 
-        It is -1 if it is unknown.
+        The index is -1 if the step is unknown.
         """
         began: Floats = np.array([-np.inf, *(start for start, _ in self._columns.units)])
         kinds = np.array([-1, *(names.index(name) for _, name in self._columns.units)], dtype=np.int64)

@@ -34,9 +34,9 @@ _MORE = 2
 def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[int, frozenset[int]]:
     """Find the kernels that ran only because the library searched for a solver.
 
-    ``calls`` are the names of the kernels of all calls of one operator with the same inputs, in order of time.  Returns
-    for each call that searched the positions of the search's kernels in it.  ``backward`` is True if a call computes
-    two gradients.
+    ``calls`` are the names of the kernels of all calls of one operator with the same inputs, in order of time.  The
+    result has an entry for each call in which the library searched: the positions of the search's kernels.
+    ``backward`` is True if a call computes two gradients.
     """
     if len(calls) == 1:
         own = _alone(calls[0], backward)
@@ -59,8 +59,8 @@ def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[
 def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
     """Find the kernels of a usual call in a call that searched for a solver first.
 
-    Returns their last positions, or an empty set if the call does not contain all of them in the usual order.  Other
-    kernels may lie between them.
+    Returns the positions of the kernels, searched from the end of the call.  Returns an empty set if the call does not
+    contain all of them in the usual order.  Other kernels may lie between them.
     """
     places, at = [], len(call)
     for name in reversed(usual):

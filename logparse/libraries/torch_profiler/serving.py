@@ -54,7 +54,7 @@ class Product:
 
 
 def product(at: Product) -> Reader:
-    """Return a function that reads the inputs of a matrix product.  ``at`` states where each input is."""
+    """Make a function that reads the inputs of a matrix product.  ``at`` states where each input is."""
 
     def read(x: Inputs) -> Operation:
         (problem,) = _plain(x, at).problems
@@ -78,7 +78,7 @@ def product(at: Product) -> Reader:
 
 
 def _plain(x: Inputs, at: Product) -> Operation:
-    """Return the matrix product of an inference engine's operator as if PyTorch's ``linear`` had computed it.
+    """Return the matrix product of an inference engine's operator, as if PyTorch's ``linear`` had computed it.
 
     It has the sizes of X and W, and one type for all matrices.
     """
@@ -162,5 +162,5 @@ PRODUCTS: Mapping[str, Product] = {
 }
 """For each operator name, where the inputs of its matrix product are.
 
-Fused MoE is not one product.  Its kernels keep their operator's name and have no problem.
+Fused MoE is not in the table, because it is not one product.  For its kernels only the operator's name is kept.
 """

@@ -1,4 +1,4 @@
-"""One process's trace as one row of the store, with the data that a simulation of the job's step needs.
+"""Turn the trace of one process into one table row, with the data that a simulation of the job's step needs.
 
 The row contains calls of the runtime, work of the device, and marks.  ``analyzers/job/step`` makes its graph from such
 rows.  It needs the rows of all ranks that were traced at the same time, because their clocks and collectives belong
@@ -53,11 +53,11 @@ UNIT_KINDS, FIRST_UNIT = "logparse_unit_kinds", "logparse_first_unit"
 """
 
 CallKind = Literal["launch", "graph", "device", "allocator", "stream", "event", "copy", "copied", "wait", "record"]
-"""The kind of a runtime call.  ``copied`` is the end of a copy call that waited until the copy was done."""
+"""The kind of a runtime call.  ``copied`` is the end of a call that copied and waited until the copy was done."""
 CALL_KINDS: tuple[CallKind, ...] = (
     *("launch", "graph", "device", "allocator", "stream", "event", "copy", "copied", "wait", "record"),
 )
-"""All kinds of runtime calls.  In the store a call's kind is its index in this tuple."""
+"""All kinds of runtime calls.  A call's kind is stored as its index in this tuple."""
 
 _LAUNCH, _COPY = CALL_KINDS.index("launch"), CALL_KINDS.index("copy")
 _SHORT = regex(r"(?:cuda|hip|cu)([A-Z]\w*?)(?:_v\d+|_ptsz|_ptds)*$")
@@ -82,7 +82,7 @@ Its groups are the number of a profiler step, the kind of a data loader, and the
 BACKLOG_US = 500.0
 """The maximum time that an idle device takes to begin work that was launched, in µs."""
 _WAITED_US = 500.0
-"""The minimum duration of a data loader's ``__next__`` that really waited for a batch, in µs.
+"""Duration from which on a call of a data loader's ``__next__`` really waited for a batch, in µs.
 
 This is for a loader with worker processes.  A shorter call found its batch ready: taking a ready batch out of the queue
 takes up to this time.
@@ -119,7 +119,7 @@ SCHEMA = pa.schema(
         "loads": _rows_of(start=_REAL, end=_REAL, thread=_PLACE, by_workers=_PLACE),
     }
 )  # fmt: skip
-"""The columns of a trace's row in the store.  Times are in µs on the trace's clock.
+"""The columns of the table in which a trace is one row.  Times are in µs on the trace's clock.
 
 * ``unit_window``: the name of the traced part of the job.
 * ``main``: the thread that runs the job's steps.  It is an index of ``threads``, or -1.  All other threads are given in
@@ -135,7 +135,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class KernelIdentity(NamedTuple):
-    """The operator, problem and name of a kernel, as far as they are known.
+    """The name of a kernel, its operator, and what it computes.  Parts that are unknown are empty.
 
     ``problem`` is the text of the matrix product or convolution.  For other kernels it is the text of the operator with
     its inputs.
@@ -149,7 +149,7 @@ class KernelIdentity(NamedTuple):
 def timeline(
     columns: Columns, places: Ints, identities: Sequence[KernelIdentity], header: Mapping[str, Any]
 ) -> pa.Table:
-    """Return the row of a trace for the store.  It holds what a simulation of the job's step needs.
+    """Turn a trace into a table with one row, which holds all that a simulation of the job's step needs.
 
     ``places`` is the index of each kernel's identity in ``identities``.  Damaged events, and events that lack a needed
     field, are left out.  ``ingest`` counts events by the same rule.
@@ -185,9 +185,9 @@ def timeline(
 
 
 def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """Return the work of the device (kernels, copies and fills), and the rank groups of collectives.
+    """Return the kernels, copies and fills of the device, and the groups of ranks that take part in collectives.
 
-    The work is in the order of the file.
+    The kernels, copies and fills are in the order of the file.
     """
     start, us = np.array(columns.kernel_start), np.array(columns.kernel_us)
     talks = np.array([COMMUNICATION.search(name) is not None for name in columns.names], dtype=bool)
@@ -214,7 +214,7 @@ def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]],
 
 
 def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
-    """Return the calls of the runtime.  Launches and copies are kept only if their work is in the trace."""
+    """Return the runtime calls.  Launches and copies are kept only if the work that they launched is in the trace."""
     start, us = np.array(columns.call_start), np.array(columns.call_us)
     name, correlation = np.array(columns.call_name, dtype=np.int64), np.array(columns.call_correlation)
     known = {i: call_kind(columns.names[i]) for i in set(columns.call_name)}
@@ -264,8 +264,8 @@ def _marks(
 ) -> tuple[dict[str, tuple[float, float]], list[tuple[float, float, int, int]], int | None]:
     """Find the events that mark steps and batches.
 
-    Returns the steps by their numbers, the loaded batches, and the thread that marks the steps.  A batch is listed only
-    if a thread waited for it or loaded it itself.
+    Returns three things: the time of each step by its number, the loaded batches, and the thread that marks the steps.
+    A batch is listed only if a thread waited for it or loaded it itself.
     """
     steps: dict[str, tuple[float, float]] = {}
     loads: list[tuple[float, float, int, int]] = []
@@ -288,7 +288,7 @@ def _marks(
 def serving_steps(columns: Columns) -> list[tuple[float, float, int]]:
     """Find the steps that a serving engine (vLLM, SGLang) marked, sorted by their beginning.
 
-    Each is returned as its beginning, end (µs) and thread.  The engines mark a step and also its parts.  So if a mark
+    A step is returned as its beginning, end (µs) and thread.  The engines mark a step and also its parts.  So if a mark
     lies within another mark, only the outer mark is a step.
     """
     marks = [x for x in columns.marks if (found := MARK.match(x[0])) and found[3] and x[2] > 0]
@@ -304,7 +304,7 @@ def serving_steps(columns: Columns) -> list[tuple[float, float, int]]:
 def _main(
     columns: Columns, activity: Mapping[int, Floats], backward: Sequence[tuple[float, float, int]], marked: int | None
 ) -> int:
-    """Return the main thread: the thread that marks the steps.
+    """Return the main thread of the job: the thread that marks the steps.
 
     If no thread marks steps, it is the busiest thread that runs no backward pass.  Returns -1 if there is no thread.
     """
@@ -318,7 +318,7 @@ def _main(
 def handoffs(
     main: int, activity: Sequence[float], backward: Sequence[tuple[float, float, int]]
 ) -> list[tuple[float, int, int]]:
-    """Find the moments at which the main thread hands over to autograd's thread, or goes on after it.
+    """Find the moments at which the main thread hands over to the thread of the backward pass, or goes on after it.
 
     Each moment is a triple (time, ``one``, ``other``): thread ``other`` continues after thread ``one``.
 

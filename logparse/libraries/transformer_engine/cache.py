@@ -1,4 +1,4 @@
-"""TransformerEngine's cache of hipBLASLt solutions (ROCm).  ``TE_HIPBLASLT_ALGO_LOAD`` and ``…_SAVE`` name the file.
+"""TransformerEngine's cache of hipBLASLt kernels (ROCm).  ``TE_HIPBLASLT_ALGO_LOAD`` and ``…_SAVE`` name the file.
 
 ::
 
@@ -8,11 +8,11 @@
 Each build of TransformerEngine has one header.  A build reads a file only if the first line equals its own header
 exactly.  The header contains no version.  Rows for devices that the machine lacks are skipped.  The other rows are read
 in order.  A row is dropped if an earlier row has the same key and an overlapping range of workspaces.  If a cell holds
-a word that the build does not know, TransformerEngine raises, and the job ends at its first product.  ``algo_id`` is a
-solution index, which is valid only for the hipBLASLt build that wrote the file.  TransformerEngine does not check the
-build.  Source: ROCm/TransformerEngine ``transformer_engine/common/gemm/rocm_gemm.cu``, class ``GemmAlgoCache``
-(``header_``, ``load_``, ``find_``), at 01d53074 (20 columns) and later with ``fp8_scale`` (21 columns).  The header of
-22 columns is from files.
+a word that the build does not know, TransformerEngine raises, and the job ends at its first product.  ``algo_id`` is
+the number of a kernel, which is valid only for the hipBLASLt build that wrote the file.  TransformerEngine does not
+check the build.  Source: ROCm/TransformerEngine ``transformer_engine/common/gemm/rocm_gemm.cu``, class
+``GemmAlgoCache`` (``header_``, ``load_``, ``find_``), at 01d53074 (20 columns) and later with ``fp8_scale`` (21
+columns).  The header of 22 columns is from files.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ HEADERS: Mapping[str, str] = {
     "21": f"{_FIRST},lda,ldb,ldd,fp8_scale,epi,comp,scale,{_LAST}",
     "22": f"{_FIRST},aux_type,lda,ldb,ldd,scale_mode,epi,comp,scale_type,{_LAST}",
 }
-"""Header line of TransformerEngine's cache file, by its number of columns.
+"""The header line of TransformerEngine's cache file for each number of columns.
 
 The number depends on the build of TransformerEngine.
 """
@@ -72,15 +72,15 @@ _EPILOGUES: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "dgelubgrad": ("DGELU_BGRAD", {"activation": "gelu", "gradient": True, "aux": True, "bias": True}),
     "bgradb": ("BGRADB", {"gradient": True, "bias": True, "bias_source": "b"}),
 }
-"""Meaning of each epilogue that TransformerEngine names: hipBLASLt's name, and the fields of ``GemmProblem``."""
+"""For each epilogue name of TransformerEngine: hipBLASLt's name, and the fields of ``GemmProblem``."""
 _PLAIN = {"activation": "none", "gradient": False, "aux": False, "bias": False}
 ARCHES = {904: "gfx942", 905: "gfx950"}
 _INTEGER = regex(r"[ \t-\r]*[+-]?[0-9]{1,18}[ \t-\r]*\Z")
 _FROM_ANY = 1 << 40
 """Value of ``ws_max`` in the rows that logparse writes, in bytes.
 
-A row serves a call only if the call's workspace lies between ``ws_min`` and ``ws_max``.  This value is so large that a
-row serves calls with any workspace.
+A row is used for a call only if the call's workspace lies between ``ws_min`` and ``ws_max``.  This value is so large
+that every workspace is below it.
 """
 
 
@@ -89,7 +89,8 @@ class CacheRow:
     """One row of TransformerEngine's cache file.
 
     * ``line`` is its line number, counted from 1.
-    * ``cells`` has all 22 columns.  If the file lacks a column, it holds the value that all calls of such a build have.
+    * ``cells`` has all 22 columns.  If the file lacks a column, its cell holds the value that all calls of such a build
+      have.
     * ``complete`` is False if the row has fewer values than the header has names.
     """
 
@@ -106,14 +107,14 @@ class CacheRow:
 
     @property
     def workspaces(self) -> tuple[int, int]:
-        """Smallest and largest workspace of a call that this row serves, in bytes."""
+        """Smallest and largest workspace of the calls for which this row is used, in bytes."""
         return self.number("ws_min"), self.number("ws_max")
 
     @cached_property
     def wrong(self) -> str:
-        """Names and texts of the values that TransformerEngine cannot read and for which it raises an error.
+        """The values in the row that TransformerEngine cannot read, so that it raises an error.
 
-        It is empty if there are no such values.
+        They are returned as one text, with the names of their columns.  It is empty if there are no such values.
         """
         bad = [name for name in _NUMBERS if not _INTEGER.match(self.cells.get(name, ""))]
         words = {
@@ -142,7 +143,8 @@ class CacheRow:
 def _problem(cells: Mapping[str, str]) -> GemmProblem:
     """Return the matrix product that a row is for.
 
-    TransformerEngine passes D as C.  β stays unknown, because a row does not state it.
+    C is the same matrix as D, because TransformerEngine passes D as C.  β stays unknown, because a row does not state
+    it.
     """
     device = ARCHES.get(int(cells["dev_cap"]))
     types = {f"{x}_type": on_arch(_TYPES[cells[f"type_{x}"]], device) for x in "abd"}
@@ -168,17 +170,17 @@ def _problem(cells: Mapping[str, str]) -> GemmProblem:
 
 
 def device_cap(facts: Facts) -> int | None:
-    """Return the number by which TransformerEngine's cache names a GPU arch, for example 904 for gfx942.
+    """Return the number that TransformerEngine's cache has for a GPU architecture, for example 904 for gfx942.
 
-    It is HIP's major version · 100 + minor version.  The last digit of the arch is not part of it.  Returns None if the
-    arch is unknown.
+    It is HIP's major version · 100 + minor version.  The last digit of the architecture is not part of it.  Returns
+    None if the architecture is unknown.
     """
     name = (arch(facts) or "").removeprefix("gfx")
     return int(name[:-2]) * 100 + int(name[-2], 16) if len(name) > 2 and name[:-2].isdigit() else None
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return the text by which TransformerEngine finds the row of its cache for a product.
+    """Return the text by which TransformerEngine finds the row of its cache for a matrix product.
 
     It consists of the values that ``find_`` compares, in the order of the columns.  The workspace is checked
     separately. The bias type is part of it only for 8-bit operands.  If such a call has no bias, its bias type is
@@ -187,7 +189,7 @@ def key(problem: Problem, target: Facts) -> str | None:
     Returns None in these cases:
 
     * TransformerEngine does not run such products (batched and grouped).
-    * A field of the key or the target's arch is unknown.
+    * A field of the key or the target's GPU architecture is unknown.
     """
     if not isinstance(problem, GemmProblem) or problem.members or problem.batch_count != 1:
         return None
@@ -216,7 +218,7 @@ def _name(data_type: str | None) -> str | None:
 def is_ours(header: Header) -> bool:
     """Return True if a file's header begins like the header of TransformerEngine's cache.
 
-    The rest may differ from every known header.  Lint then reports why no build reads the file.
+    The rest of the header may be unknown.  Lint then reports why no build reads the file.
     """
     return header.text.startswith("dev_cap,m,n,k,trans_a,trans_b,type_a")
 
@@ -240,7 +242,7 @@ def row_of(columns: Sequence[str], number: int, line: str) -> CacheRow | None:
 
 
 class _Table:
-    """Reader of TransformerEngine's cache file.  Each row becomes a measurement without a time.
+    """Reads TransformerEngine's cache file.  Each row becomes a measurement without a time.
 
     The reader also collects the GPUs that the rows name.
     """
@@ -310,15 +312,16 @@ FORMATS = (FORMAT, LOG)
 
 
 def accepts(override: Override) -> bool:
-    """Return True if the cache file can hold the override (the user's choice of a solution for a product).
+    """Return True if the cache file can hold the override (the user's choice of a kernel for a product).
 
-    The solution must be a hipBLASLt index, and the target must state the header of its TransformerEngine build.
+    The override must name a hipBLASLt kernel by its number, and the target must state the header of its
+    TransformerEngine build.
     """
     return override.solution.library == "hipblaslt" and COLUMNS in override.target
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """Write the overrides as a cache file with the header of the target's TransformerEngine build.
+    """Write overrides (kernels to use for some products) as a cache file that the target's TransformerEngine reads.
 
     Raises EmissionError if the fact ``transformer_engine_columns`` or a value of a row's key is unknown.
     """

@@ -1,4 +1,4 @@
-"""Rules for TransformerEngine's cache of hipBLASLt solutions: which rows a build reads and uses.
+"""Rules for TransformerEngine's cache of hipBLASLt kernels: which rows a build reads and uses.
 
 The rules follow the code of ``GemmAlgoCache::load_``.
 
@@ -24,7 +24,7 @@ from logparse.target import Facts
 @dataclass(frozen=True)
 class _Context:
     device: int | None
-    """Number of the target's GPU arch in the column ``dev_cap``, or None if the arch is unknown."""
+    """The target's GPU architecture as a number of the column ``dev_cap``, or None if it is unknown."""
     keys: Mapping[str, Sequence[CacheRow]]
     serves: bool
     """True if at least one row is for the target's GPU.  A file may have rows for several GPUs."""
@@ -91,7 +91,7 @@ _RULES: tuple[Rule[CacheRow, _Context], ...] = (
 
 
 def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Context]]:
-    """Read a cache file as TransformerEngine reads it on the target, and return its rows with remarks."""
+    """Read a cache file as TransformerEngine on the target machine reads it, and return its rows with remarks."""
     header, *lines = data.decode("utf-8", "surrogateescape").split("\n")
     names = cache.columns_of(header)
     rows = [row for number, line in enumerate(lines, start=2) if (row := cache.row_of(names, number, line))]
@@ -136,9 +136,9 @@ def _refusals(header: str, columns: str | None, rows: Iterable[CacheRow], target
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the property in which cache files must agree before they are merged: the header line.
+    """Return what two cache files must have in common to be merged, which is the header line.
 
-    Raises InputError if no known build reads the file.
+    Raises InputError if no known build of TransformerEngine reads the file.
     """
     first = data.decode("utf-8", "surrogateescape").partition("\n")[0]
     if first not in cache.HEADERS.values():
@@ -152,7 +152,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _without_aux(key: str) -> Sequence[str]:
-    """Return the second key under which a row may be found: the key without the type of the auxiliary matrix.
+    """Return a second key under which a row may be found: the key without the type of the auxiliary matrix.
 
     Builds with fewer than 22 columns do not compare this type.  The result is empty if the key has no such type.
     """

@@ -1,4 +1,4 @@
-"""Settings that let TunableOp record the matrix products for which it has no tuned row.
+"""Settings with which TunableOp records the matrix products for which its results file has no row.
 
 Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.
 """

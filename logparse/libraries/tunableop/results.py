@@ -1,4 +1,4 @@
-"""TunableOp's results file (``tunableop_results0.csv``): the fastest solution of every tuned product.
+"""TunableOp's results file (``tunableop_results0.csv``): the fastest kernel of every tuned product.
 
 ::
 
@@ -10,10 +10,10 @@
     GemmTunableOp_BFloat16_TN,tn_4096_512_1024_ld_1024_1024_4096,Gemm_Hipblaslt_477479,0.0558656
     GemmAndBiasTunableOp_Half_TN,tn_768_2048_3072_ld_3072_3072_768,Default,0.101268
 
-PyTorch writes the file with ``PYTORCH_TUNABLEOP_ENABLED=1`` (tuning is on by default).
-``PYTORCH_TUNABLEOP_BLAS_LOG=1`` adds a fifth field ``BLAS_PARAMS: - { function: matmul, … }``.  Times are milliseconds.
-``inf`` means that every candidate failed.  The file holds the time of the default only if the default won.  The verbose
-log holds the time of every default.
+PyTorch writes the file with ``PYTORCH_TUNABLEOP_ENABLED=1`` (tuning is on by default). ``PYTORCH_TUNABLEOP_BLAS_LOG=1``
+adds a fifth field ``BLAS_PARAMS: - { function: matmul, … }``.  Times are milliseconds. ``inf`` means that every
+candidate failed.  The file holds the time of the default only if the default won.  The verbose log holds the time of
+every default.
 
 PyTorch's reader (pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp) works like this:
 
@@ -22,10 +22,10 @@ PyTorch's reader (pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp) works 
 * If several validators have the same key, the last validator wins.
 * It skips a line of two fields or fewer.
 
-This reader keeps the rows that PyTorch would not use, with the reason.  If a row was appended to a file without a
-final newline, it shares a line with the row before it (``…,Default,0.5GemmTunableOp_…``).  This reader splits such a
-line.  The second row is a further outcome with ``lines=0``.  ``results_rules`` describes which files and
-rows a given PyTorch version takes.
+This reader keeps the rows that PyTorch would not use, with the reason.  If a row was appended to a file without a final
+newline, it shares a line with the row before it (``…,Default,0.5GemmTunableOp_…``).  This reader splits such a line.
+The second row is a further outcome with ``lines=0``.  ``results_rules`` describes which files and rows a given PyTorch
+version takes.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _BLAS_PARAMS = "BLAS_PARAMS:"
 
 @dataclass(frozen=True)
 class ResultsRow:
-    """One row of a TunableOp results file, split as PyTorch splits it.
+    """One row of a TunableOp results file, split in the same way as by PyTorch.
 
-    * ``problem`` is ``None`` if no call can have this key.  ``error`` then gives the reason.
+    * ``problem`` is missing (None) if no call can have this key.  ``error`` then gives the reason.
     * ``winner`` is an earlier row with the same key, which PyTorch uses instead of this row.
     * ``glued`` is True if the line end before the row is missing, so it follows another row in the same line.  PyTorch
       does not read it.
@@ -87,7 +87,7 @@ class ResultsRow:
 
     @cached_property
     def time_ms(self) -> float:
-        """Time in ms as C's ``atof`` reads it from the text.
+        """The row's time in ms, read from its text in the same way as by C's ``atof``.
 
         It is the longest number at the start of the text, or 0 if there is no number.
         """
@@ -100,7 +100,7 @@ class ResultsRow:
 
 
 def fields(text: str) -> list[str]:
-    """Split a line into its first four values and the rest, as PyTorch does (``std::getline``).
+    """Split a line into its first four values and the rest, in the same way as PyTorch (``std::getline``).
 
     An empty last value is dropped.
     """
@@ -109,7 +109,7 @@ def fields(text: str) -> list[str]:
 
 
 def pieces(line: str) -> Iterator[tuple[int, str]]:
-    """Split a line in which two rows are joined because a line end is missing.
+    """Split a line that holds two rows because a line end is missing.
 
     Yields each piece with its position in the line (characters).
     """
@@ -121,7 +121,7 @@ def pieces(line: str) -> Iterator[tuple[int, str]]:
 
 @dataclass
 class ResultsFile:
-    """Content of a TunableOp results file, split as PyTorch splits it.
+    """Content of a TunableOp results file, split in the same way as by PyTorch.
 
     * ``validators`` maps each validator (a version or device that must match) to its last value.
     * ``rows`` holds all rows, in the order of the file.
@@ -135,9 +135,9 @@ class ResultsFile:
     first: dict[str, ResultsRow] = field(default_factory=dict)
 
     def take(self, number: int, line: str) -> Iterator[tuple[int, str, ResultsRow | None]]:
-        """Add a line of the file.  Yield each of its rows with its position in the line (characters) and its text.
+        """Add a line of the file.  Yield each row in the line, with its position in the line (characters) and its text.
 
-        The row is ``None`` if the text has fewer than three values.  A validator line yields nothing.
+        The row is missing (None) if the text has fewer than three values.  A validator line yields nothing.
         """
         cells = fields(line)
         if cells[0] == "Validator" and len(cells) > 2:
@@ -229,7 +229,7 @@ def _outcome(text: str, row: ResultsRow | None) -> Outcome:
 
 
 def measurement(row: ResultsRow) -> Measurement:
-    """Convert a row to a measurement.  Its ``error`` gives the reason if PyTorch would not use the row."""
+    """Convert a row to a measurement.  If PyTorch would not use the row, ``error`` gives the reason."""
     assert row.problem is not None
     status: Status = "ok" if row.time_us else "no_time"
     error = None if row.time_us else f"time {row.time!r}" if row.time else "no time in the row"
@@ -290,9 +290,9 @@ export PYTORCH_TUNABLEOP_FILENAME={folder}/{generic}
 
 
 def accepts(override: Override) -> bool:
-    """Return True if a results file can hold the override (the user's choice of a solution for a product).
+    """Return True if a results file can hold the override (the user's choice of a kernel for a product).
 
-    The solution must be PyTorch's default, or TunableOp must try it for this product.
+    The override must choose PyTorch's default, or a kernel that TunableOp tries for this product.
     """
     gemm = override.problem
     has_op = isinstance(gemm, GemmProblem) and signature.has_op(gemm)
@@ -300,19 +300,20 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """Write the overrides as TunableOp results files, one per GPU of the target (fact ``gpus``, default 1).
+    """Write overrides (kernels to use for some products) as TunableOp results files, one per GPU of the target.
 
+    * The fact ``gpus`` is the number of GPUs (default 1).
     * All files have the same rows.  If several overrides have the same key, the fastest is written.
     * The validators are copied from the target's ``validator:*`` facts.
-    * A row holds the key, the solution and the time in milliseconds (0 if unknown).  PyTorch never uses the time.
+    * A row holds the key, the kernel and the time in milliseconds (0 if unknown).  PyTorch never uses the time.
 
     Raises EmissionError in these cases:
 
-    * The target's PyTorch is a CUDA build before 2.14 and a solution is not ``Default``.
+    * The target's PyTorch is a CUDA build before 2.14 and an override chooses another kernel than ``Default``.
     * The target's validators or its PyTorch version are unknown.
     * A field of the key is unknown.
-    * The solution has no known name in the target's PyTorch version.
-    * Two overrides with the same key have different solutions, and one of them has no time.
+    * The kernel has no known name in the target's PyTorch version.
+    * Two overrides with the same key have different kernels, and one of them has no time.
     """
     if any(override.solution.text != "Default" for override in overrides):
         signature.refuse_untunable(target)
@@ -330,9 +331,9 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
 
 def key_of(override: Override, target: Mapping[str, str]) -> str:
-    """Return the text by which the target's PyTorch looks up the override's product.
+    """Return the text by which the target's PyTorch looks up the override's matrix product.
 
-    Raises EmissionError, which names the unknown fields, if this text is unknown.
+    Raises EmissionError if this text is unknown.  The error names the unknown fields.
     """
     how = signature.dialect(target)
     if how is None:
@@ -363,7 +364,7 @@ def _fits(key_text: str, how: signature.Dialect) -> bool:
 
 
 def _milliseconds(time_us: float | None) -> str:
-    """Format a time in ms with six significant digits and without an exponent.  An unknown time gives 0."""
+    """Format a time in ms with six significant digits and without an exponent.  An unknown time becomes 0."""
     if time_us is None or not math.isfinite(time_us) or time_us <= 0:
         return "0"
     text = f"{time_us / 1000:.6g}"

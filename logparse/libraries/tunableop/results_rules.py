@@ -35,7 +35,7 @@ _RETUNE = "tune again on the target, or let `logparse recommend --target` write 
 
 @dataclass(frozen=True)
 class Context:
-    """Facts about the PyTorch that reads a results file.  Lint rules need them."""
+    """Facts about the PyTorch that reads a results file, for the lint rules."""
 
     facts: Facts
 
@@ -159,7 +159,10 @@ _RULES: tuple[Rule[ResultsRow, Context], ...] = (
 
 
 def split(data: bytes) -> ResultsFile:
-    """Split a TunableOp results file into lines and values as PyTorch does: at LF only, and at every comma."""
+    """Split a TunableOp results file into lines and values in the same way as PyTorch.
+
+    Lines end only at LF.  Values are separated by every comma.
+    """
     file = ResultsFile()
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), start=1):
         for _ in file.take(number, line):
@@ -246,7 +249,7 @@ def not_in_this_build(key: str, facts: Facts) -> str | None:
 
 
 def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the properties in which results files must agree before they are merged: their validators.
+    """Return what two results files must have in common to be merged: their validators (versions and device).
 
     One more pair holds the names of all validators, because PyTorch compares whole sets of them.  Raises InputError if
     the file has no validators.

@@ -68,20 +68,20 @@ _OP_TYPES: Mapping[str, tuple[str, str | None]] = {
     "tf32": ("f32_r", "xf32_r"),
     "bfx9": ("f32_r", "bf16x9"),
 }
-"""Data type and compute type by PyTorch's name in the first part of a key, for example ``BFloat16``.
+"""The data type and compute type for each of PyTorch's names in the first part of a key, for example ``BFloat16``.
 
 The compute type is left empty if the key does not guarantee it.
 """
 
 _OP_NAMES: Mapping[str, str] = {data: name for name, (data, _) in _OP_TYPES.items() if name not in ("tf32", "bfx9")}
 _BIAS_TYPES: Mapping[str, str] = {x.scalar: x.blas for x in TORCH_TYPES if x.scalar in _BIASES}
-"""Data type by PyTorch's name after ``_bias_`` in a key.
+"""The data type for each of PyTorch's names that follow ``_bias_`` in a key.
 
-It has a capital F (``Float``), but in the first part of the key it is ``float``.
+Here the name is ``Float`` with a capital F, but in the first part of the key it is ``float``.
 """
 
 _SCALINGS: Mapping[str, str] = {"0": "scalar", "1": "row", "2": "block16", "3": "block32"}
-"""Kind of scaling by ATen's number (``ScalingType`` in BlasBackend.h).
+"""The kind of scaling for each of ATen's numbers (``ScalingType`` in BlasBackend.h).
 
 The block scalings of width 128 are missing, because ``GemmProblem`` has no name for them.  They stay unknown.
 """
@@ -103,7 +103,7 @@ _SIZES = ("m", "n", "k", "batch_count", "lda", "ldb", "ldc")
 
 
 class SignatureError(ValueError):
-    """The text is not a TunableOp key.
+    """Raised if a text is not a TunableOp key.
 
     ``part`` is 0 if the part before the comma is wrong, and 1 if the part after it is.
     """
@@ -115,12 +115,12 @@ class SignatureError(ValueError):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one version of PyTorch writes TunableOp keys.
+    """Describes how one version of PyTorch writes TunableOp keys.
 
     * ``leading_dims`` is True if keys hold leading dimensions (2.7 and later).
     * ``tf32`` is True if ``tf32`` is a type of its own (2.8 and later).
     * ``swizzle`` is True if the key of a scaled product may end in ``_swz_`` (2.15 and later).
-    * ``scaled`` is True if logparse can write keys of scaled products.  It cannot for CUDA builds: before 2.15 they
+    * ``scaled`` is True if logparse can write keys of scaled products.  For CUDA builds it cannot: before 2.15 they
       have no such keys, and from 2.15 on their keys look different.
     """
 
@@ -213,7 +213,7 @@ _YAML_PAIR = regex(r"(\w+): (\([^)]*\)|[^,}]*?)\s*(?=[,}])")
 
 
 def with_blas_params(known: GemmProblem, field: str) -> GemmProblem:
-    """Add to a product the fields that PyTorch writes beside its key: ``BLAS_PARAMS: - { function: matmul, … }``.
+    """Add to a matrix product the fields that PyTorch writes after its key: ``BLAS_PARAMS: - { function: matmul, … }``.
 
     Some values mean nothing and are not used:
 
@@ -257,13 +257,16 @@ def torch_version(facts: Mapping[str, str]) -> tuple[int, int] | None:
 
 
 def refuse_untunable(facts: Mapping[str, str]) -> None:
-    """Raise EmissionError if TunableOp has nothing to choose from on the target (see :func:`untunable`)."""
+    """Raise EmissionError if TunableOp on the target can choose only PyTorch's default.
+
+    See :func:`untunable` for the reason.
+    """
     if why := untunable(facts):
         raise EmissionError(why)
 
 
 def untunable(facts: Mapping[str, str]) -> str | None:
-    """Explain why TunableOp has nothing to choose from on the target.  Return None if it has.
+    """Explain why TunableOp on the target can choose only PyTorch's default.  Return None if it can choose more.
 
     CUDA builds before PyTorch 2.14 offer only ``Default``.
     """
@@ -297,10 +300,13 @@ def dialect(facts: Mapping[str, str]) -> Dialect | None:
 
 
 def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
-    """Return the text by which the target's PyTorch looks up a product: ``op_sig,param_sig``.
+    """Return the text by which the target's PyTorch looks up a matrix product: ``op_sig,param_sig``.
 
-    8-bit float types are named for the target's arch.  Returns None if PyTorch has no such key, or if its spelling on
-    the target or a field of it is unknown (see :func:`missing`).
+    The names of 8-bit float types depend on the target's GPU architecture.  Returns None in these cases:
+
+    * PyTorch has no key for such a product.
+    * It is unknown how the target's PyTorch spells keys.
+    * A field of the key is unknown (see :func:`missing`).
     """
     how = dialect(facts)
     if how is None or missing(gemm, how) or not isinstance(gemm, GemmProblem):
@@ -325,7 +331,7 @@ def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
 
 
 def missing(gemm: Problem, how: Dialect) -> tuple[str, ...]:
-    """Return the names of the fields that a TunableOp key needs and that are unknown in the product.
+    """Return the names of the fields of a product that a TunableOp key needs but that are unknown.
 
     Returns ``("kind",)`` for a call that TunableOp does not handle.
     """
@@ -343,7 +349,7 @@ def missing(gemm: Problem, how: Dialect) -> tuple[str, ...]:
 
 
 def has_op(gemm: GemmProblem) -> bool:
-    """Return True if TunableOp may handle such a product.
+    """Return True if TunableOp can handle this matrix product.
 
     The result is False only if a known field makes it impossible.  Unknown fields are assumed to fit.
     """

@@ -1,4 +1,4 @@
-"""Read and write the names that TunableOp has for solutions.
+"""Read and write the names that TunableOp has for kernels.
 
 ::
 
@@ -8,8 +8,8 @@
     Gemm_Rocblas_-9                          rocBLAS's solution index, negative ones included
     Gemm_Cublaslt_id_66_tile_209_stages_35_splitk_1_red_0_swizzle_0_custom_4_inner_0_cluster_3      CUDA, 2.14
 
-An index is valid only for one build of the library and one gfx architecture.
-Source: pytorch/pytorch aten/src/ATen/cuda/tunable/{GemmHipblaslt.h,GemmRocblas.h,GemmCublaslt.h}.
+An index is valid only for one build of the library and one gfx architecture. Source: pytorch/pytorch
+aten/src/ATen/cuda/tunable/{GemmHipblaslt.h,GemmRocblas.h,GemmCublaslt.h}.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _CUBLASLT = regex(
 
 
 def solution(name: str) -> Solution:
-    """Parse the name that TunableOp has for a solution, for example ``Gemm_Hipblaslt_477479``.
+    """Parse the name that TunableOp has for a kernel, for example ``Gemm_Hipblaslt_477479``.
 
-    A name of unknown form becomes a solution of library ``torch``, because PyTorch loads any name.
+    A name of unknown form becomes a kernel of library ``torch``, because PyTorch loads any name.
     """
     if name == "Default":
         return DEFAULT
@@ -49,7 +49,7 @@ def solution(name: str) -> Solution:
 
 
 def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
-    """Return the name that the target's TunableOp has for a solution.
+    """Return the name that the target's TunableOp has for a kernel.
 
     Raises ValueError if the target's PyTorch has no such name.
     """
@@ -73,10 +73,10 @@ def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
 
 
 def why_no_candidate(given: Solution, problem: Problem) -> str | None:
-    """Explain why no version of TunableOp tries this solution for this product.  Return None if some version may.
+    """Explain why no version of TunableOp tries this kernel for this product.  Return None if some version may.
 
-    For example, it tries no rocBLAS solution for a product with bias or with scaled operands, and no hipBLASLt solution
-    for complex types.
+    For example, TunableOp tries no rocBLAS kernel for a product with bias or with scaled operands, and no hipBLASLt
+    kernel for complex types.
     """
     if not isinstance(problem, GemmProblem):
         return "not a GEMM"
@@ -94,12 +94,11 @@ def why_no_candidate(given: Solution, problem: Problem) -> str | None:
 
 
 def hipblaslt_index(given: Solution, rocblas_version: str) -> int | None:
-    """Return the hipBLASLt index that a rocBLAS index stands for.
+    """Return hipBLASLt's number of a kernel that rocBLAS calls by a number of its own.
 
-    Returns None if it stands for no hipBLASLt solution, or if this is unknown.  In rocBLAS 5 (ROCm 7) a positive index
-    r stands for hipBLASLt's solution r - 1.  rocBLAS 4 gives positive indices to its own Tensile kernels too, so its
-    indices are not translated.  Source: ROCm/rocm-libraries
-    projects/rocblas/library/src/{tensile_host,hipblaslt_host}.cpp.
+    Returns None if the kernel is not from hipBLASLt, or if this is unknown.  In rocBLAS 5 (ROCm 7) a positive number r
+    means hipBLASLt's kernel r - 1.  rocBLAS 4 gives positive numbers to its own Tensile kernels too, so its numbers are
+    not translated.  Source: ROCm/rocm-libraries projects/rocblas/library/src/{tensile_host,hipblaslt_host}.cpp.
     """
     major = re.match(r"(\d+)\.", rocblas_version)
     if given.library != "rocblas" or major is None or int(major[1]) < 5 or int(given.id) <= 0:

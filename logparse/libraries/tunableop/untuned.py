@@ -29,7 +29,7 @@ _BEGIN = regex(rf"{signature.OP_TEXT}[^,\n]*,[^,\n]*(?:,BLAS_PARAMS:.*)?\r?(?:\n
 
 
 def recognise(head: Head) -> bool:
-    """Return True if a file is TunableOp's list of products without a tuned row.
+    """Return True if a file is TunableOp's list of products for which its results file has no row.
 
     Its first line is a key, alone or followed by ``BLAS_PARAMS``.
     """
@@ -50,7 +50,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def row(text: str) -> Call | Reject:
-    """Parse one line of TunableOp's list of untuned products, given without its line end."""
+    """Parse one line of TunableOp's list of untuned products.  ``text`` has no line end."""
     op, comma, rest = text.partition(",")
     params, _, extra = rest.partition(",")
     if not comma:
@@ -142,19 +142,19 @@ cd {folder} && python tune_tunableop.py
 
 
 def accepts(override: Override) -> bool:
-    """Return True if TunableOp handles the product of the override.  The override's solution does not matter."""
+    """Return True if TunableOp handles the product of the override.  The chosen kernel does not matter."""
     gemm = override.problem
     return isinstance(gemm, GemmProblem) and gemm.kind == "gemm" and signature.has_op(gemm)
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """Write the products to TunableOp's list of untuned products, and a script that tunes them without the job.
+    """Write products to TunableOp's list of untuned products, and a script that tunes them without the job.
 
     Each key is written once, in the order of the overrides (most valuable first).
 
     Raises EmissionError in these cases:
 
-    * The spelling of keys on the target or a field of a key is unknown.
+    * It is unknown how the target's PyTorch spells keys, or a field of a key is unknown.
     * PyTorch is older than 2.6.
     * TunableOp has nothing to choose from except ``Default`` on the target (CUDA before 2.14).
     """

@@ -36,17 +36,20 @@ _CANONICAL: Mapping[str, str] = {
     "ROCBLAS_VERSION": "rocblas_version",
 }
 _COMPARED = frozenset({*_CANONICAL.values(), "hipblaslt_version", "hipblaslt_revision"})
-"""Names of the facts that can be compared with a validator (a version or device in a results file)."""
+"""Names of the facts about a machine that can be compared with a validator in a results file.
+
+A validator states a version or a device.
+"""
 
 
 def facts(validators: Mapping[str, str], libraries: Collection[str] | None = None) -> list[Fact]:
-    """Return the facts that the validators of a results file state.
+    """Return the facts that the validators (versions and device) of a results file state.
 
     Each validator gives the fact ``validator:KEY``.  Most also give a fact under the name that other formats use, for
     example ``pytorch_version`` for ``PT_VERSION``.
 
-    ``libraries`` holds the libraries of the solutions in the same file.  If PT_VERSION is the only validator and no
-    solution is from hipBLASLt or rocBLAS, a CUDA build wrote the file.
+    ``libraries`` holds the libraries of the kernels in the same file.  If PT_VERSION is the only validator and no
+    kernel is from hipBLASLt or rocBLAS, a CUDA build wrote the file.
     """
     out = [Fact(PREFIX + key, value) for key, value in validators.items()]
     out += [Fact(_CANONICAL[key], value) for key, value in validators.items() if key in _CANONICAL]
@@ -69,11 +72,11 @@ def of_target(target: Mapping[str, str]) -> dict[str, str]:
 
 
 def refusal(given: Mapping[str, str], target: Mapping[str, str]) -> str | None:
-    """Explain why a PyTorch with the facts ``target`` rejects a results file with the validators ``given``.
+    """Explain why PyTorch on the target rejects a results file with the validators ``given``, or return None.
 
     A validator is a version or device that must match.  Returns None if PyTorch accepts the file, or if no known fact
-    contradicts the file.  If all validators of the target are known, they are compared as PyTorch compares them.
-    Otherwise each known fact is compared with the validator that states it.
+    contradicts the file.  If all validators of the target are known, all of them must be equal, which is PyTorch's own
+    rule. Otherwise each known fact is compared with the validator that states it.
     """
     running = of_target(target)
     if complete(target):
@@ -108,7 +111,7 @@ def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iter
 
 
 _BACKENDS: Mapping[str, str] = {"gfx": "HIP", "sm_": "CUDA"}
-"""PyTorch's backend (HIP or CUDA) by the first three letters of the GPU's arch."""
+"""PyTorch's backend (HIP or CUDA) for the first three letters of the GPU's architecture."""
 
 
 def complete(target: Mapping[str, str]) -> bool:

@@ -1,6 +1,6 @@
-"""TunableOp's verbose log, which states the time of every solution that was tried.
+"""TunableOp's verbose log, which states the time of every kernel that was tried.
 
-The default is a candidate too, so the log shows the speed-up of a solution over the default.
+The default is a candidate too, so the log shows the speed-up of a kernel over the default.
 
 ::
 
@@ -22,8 +22,8 @@ PyTorch writes the log with ``PYTORCH_TUNABLEOP_VERBOSE=3`` (1: files and valida
 one file that ``PYTORCH_TUNABLEOP_VERBOSE_FILENAME`` names.  Times are milliseconds.  A line has no clock, no process
 and no device.  Source: pytorch/pytorch aten/src/ATen/cuda/tunable/{Tunable.cpp,TunableOp.h}, torch 2.3 to 2.15.
 
-* ``found better|slower`` names only the candidate's number and solution.  The key comes from the ``tuning using`` line
-  before it.  If several processes share the stream and two keys are being tuned by the same number and solution, the
+* ``found better|slower`` names only the candidate's number and kernel.  The key comes from the ``tuning using`` line
+  before it.  If several processes share the stream and two keys are being tuned by the same number and kernel, the
   line is a reject.
 * From 2.7 on ``Default`` is tried first and last.  It then has two measurements.
 * Up to 2.6 a candidate that was timed and slower than the best leaves no time.
@@ -58,10 +58,10 @@ _CANDIDATE = rf"{_ID}, {_KEY} (?P<sol>\S+)"
 
 @dataclass
 class _Block:
-    """The tuning of one product, while it is under way in the log.
+    """State of the tuning of one matrix product while its lines are read.
 
-    It begins with the line ``finding fastest`` and ends with the line ``found fastest``.  ``timed`` holds the names of
-    the solutions that have a time.
+    Its lines begin with ``finding fastest`` and end with ``found fastest``.  ``timed`` holds the names of the kernels
+    that have a time.
     """
 
     key: str
@@ -70,7 +70,7 @@ class _Block:
 
 
 class _Reader:
-    """Reader of TunableOp's verbose log.  It keeps the tunings that are under way, by the product's key."""
+    """Reads TunableOp's verbose log.  It keeps the tunings whose end has not been read yet, by the product's key."""
 
     def __init__(self) -> None:
         self._open: dict[str, _Block] = {}
@@ -124,7 +124,7 @@ class _Reader:
         return _counted(records)
 
     def found(self, match: re.Match[str]) -> Outcome:
-        """Read the line ``found better|slower instance``, which states the time of a solution."""
+        """Read the line ``found better|slower instance``, which states the time of a kernel."""
         waiting = self._pending.get((match["id"], match["sol"]), [])
         if len({block.key for block in waiting}) != 1:
             why = "that two tunings under way could own" if waiting else "without its candidate's line"
@@ -138,7 +138,7 @@ class _Reader:
         return _counted([_measured(block, match["sol"], status, None, time_us, **more)])
 
     def screened(self, match: re.Match[str]) -> Outcome:
-        """Read a line about a solution that PyTorch gave up before it measured a time."""
+        """Read a line about a kernel that PyTorch gave up before it measured a time."""
         block, (status, why) = self._block(match), _SCREENED[match["why"]]
         records = self._without_time(block)
         return _counted([*records, _measured(block, match["sol"], status, why)])
@@ -155,9 +155,9 @@ class _Reader:
         return Outcome("message")
 
     def winner(self, match: re.Match[str]) -> Outcome:
-        """Read the line ``op(params) -> solution,ms``: the fastest solution of a product, or a row loaded from a file.
+        """Read the line ``op(params) -> solution,ms``: the fastest kernel of a product, or a row loaded from a file.
 
-        If the log above has a time of this solution, the line gives no second measurement.
+        If an earlier line of the log states this kernel's time, the line gives no second measurement.
         """
         problem, key = _problem(match)
         if match["sol"] in self._done.get(key, ()):
@@ -189,12 +189,12 @@ class _Reader:
     def running(self, match: re.Match[str]) -> Outcome:
         """Read the line ``KEY validation: expect FILE to match RUNNING``.
 
-        The second value is a fact about the PyTorch that runs.
+        RUNNING becomes a fact about the PyTorch that runs.
         """
         return Outcome("fact", validators.facts({match["key"]: match["running"]}))
 
     def reported(self, match: re.Match[str]) -> Outcome:
-        """Read a line in which PyTorch reports that it did not use a file or a row of it."""
+        """Read a line in which PyTorch reports that it did not use a results file or one of its rows."""
         self._loading = False
         return Outcome("message", [Message(category=CATEGORY, text=match[0].strip())])
 
@@ -209,7 +209,7 @@ class _Reader:
     def _without_time(
         self, block: _Block, why: str = "timed, but not faster than the best so far"
     ) -> list[Measurement]:
-        """Return the solutions of this tuning that PyTorch began to time but for which it printed no time."""
+        """Return the kernels of this tuning that PyTorch began to time but for which it printed no time."""
         out = []
         for (_, name), blocks in self._pending.items():
             if block in blocks:
@@ -220,7 +220,7 @@ class _Reader:
     def _cut(self, block: _Block, how: str) -> Iterable[Record]:
         """Return the results of a tuning whose end is missing in the log.
 
-        The solution that was being timed may have crashed the process.
+        The kernel that was being timed may have crashed the process.
         """
         yield Message(category="partial", text=f"tuning of {block.key} {how}")
         yield from self._without_time(block, "the log ends while the candidate is timed")

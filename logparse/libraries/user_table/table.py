@@ -60,8 +60,8 @@ _CONV_NEEDS = frozenset({"direction", "n", "c", "h", "w", "k"})
 def recognise(head: Head) -> bool:
     """Return True if a file is a user's own table of times or calls.
 
-    Its first line must name columns that describe a problem, and a time or a number of calls.  A Parquet file is
-    recognised by its first bytes and its name.
+    Its first line must name columns that describe a matrix product or convolution, and a column with a time or a number
+    of calls.  A Parquet file is recognised by its first bytes and its name.
     """
     if head.data.startswith(b"PAR1"):
         return head.name.endswith((".parquet", ".pq"))
@@ -85,7 +85,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 class _Table:
-    """Reader of a user's table.
+    """Reads a user's table.
 
     It keeps the facts about the machine, because all rows of a file must be from one machine.
     """
@@ -198,7 +198,10 @@ _GEMM_TYPES, _CONV_TYPES = get_type_hints(GemmProblem), get_type_hints(ConvProbl
 
 
 def _fields(row: Mapping[str, str], names: Iterable[str], types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a problem from the cells of a row, converted to their types."""
+    """Return some cells of a row, each converted to the type of the field with this name.
+
+    The fields describe a matrix product or convolution.
+    """
     return {name: _field(name, row[name], types[name]) for name in names if row.get(name)}
 
 
