@@ -105,7 +105,7 @@ def _named(copies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[Ingested]:
-    """Read input files into the store at a folder or URL. The arguments ``how`` are those that ``ingest`` takes.
+    """Read input files into the store at a folder or URL.  ``how`` are further arguments of ``ingest``.
 
     If there is no store, one is made, provided that at least one file was found.
     """

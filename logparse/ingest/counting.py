@@ -166,8 +166,7 @@ class PlainCounter:
         return out
 
     def _record_inside(self, line: bytes) -> int:
-        """Return the position in a line at which another record begins, because a second thread wrote into the same
-        line.
+        """Return the position at which another record begins inside a line, because two threads wrote into the line.
 
         Returns 0 if no record begins in the line. Returns 0 also if the position is uncertain: the record's prefix is
         incomplete, or another record may begin behind it or right before it.

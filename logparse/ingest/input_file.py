@@ -76,7 +76,7 @@ class InputFile:
     def __init__(self, path: str, *, as_is: bool = False, until_cut: bool = False) -> None:
         self.path = path
         self.cut: Cut | None = None
-        """Where a compressed file ended too early. It is None until reading has come to that place."""
+        """Where a compressed file ended too early. Unknown (None) until reading has come to that place."""
         self._as_is, self._until_cut = as_is, until_cut
         self._mark_bytes = 0
         self._fs: pafs.FileSystem | None = None

@@ -76,8 +76,8 @@ class Distinct:
 
     * ``text`` is the line without time, process and addresses. ``raw`` is the whole line at its first occurrence, at
       ``offset``.
-    * ``count`` is how often it occurred. ``counts[i]`` of these occurrences were at place ``numbers[i]`` (a time and
-      process in ``Read.places``).
+    * ``count`` is how often it occurred, and ``counts[i]`` is how often at place ``numbers[i]`` (a time and process in
+      ``Read.places``).
     * ``lines`` is the number of lines with this text.
     * ``counted`` is True if the log itself states the count, as ``uniq -c`` does. Then ``count`` may differ from
       ``lines``.
@@ -366,9 +366,7 @@ class LineReader:
         return self.pieces(counting.uncoloured(line)) if record else [(None, 0, len(line))]
 
     def _shown(self, raw: bytes, place: int) -> bool:
-        """Let the formats whose records have several lines see a line. Return True if the line belongs to such a
-        record.
-        """
+        """Let the formats whose records have several lines see a line. Return True if one of them takes it."""
         line = _line(raw, place)
         for format, reader in self._asked(raw):
             outcome = reader.take(line)

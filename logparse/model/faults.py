@@ -1,4 +1,4 @@
-"""Find out why a problem or a solution cannot be stored.
+"""Find out why a problem (such as a matrix product) or a solution (a kernel for it) cannot be stored.
 
 The store keeps a problem or a solution as a text, and parses this text later.  A blank in a type, or a comma in a
 layout, would make a text that cannot be parsed.  A number outside of its range cannot be stored either.
@@ -21,7 +21,10 @@ _SHOWN = 80
 
 
 def problem_fault(problem: Problem) -> str | None:
-    """Explain why this problem cannot be stored.  Return None if parsing its text gives the same problem again."""
+    """Explain why a matrix product, convolution or operator cannot be stored.  Return None if it can be.
+
+    It can be stored if parsing its text gives the same object again.
+    """
     if isinstance(problem, OperatorProblem):
         return _operator_fault(problem)
     of, values = _fields_of(type(problem).__name__), vars(problem)
@@ -44,7 +47,7 @@ def _number_fault(name: str, value: object, least: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
-    """Explain why a problem cannot be stored because of a field that is no number.  Return None if it can.
+    """Explain why a field that is no number keeps a problem from being stored.  Return None if no field does.
 
     Results are cached, because files hold few combinations of such fields.
     """
@@ -114,7 +117,7 @@ _FROM_ZERO: Mapping[str, tuple[str, ...]] = {
     "GemmProblem": ("ld", "stride_", "sm_count"),
     "ConvProblem": ("pad_", "bias"),
 }
-"""Beginnings of the names of number fields that may be 0, by class."""
+"""For each class of problems, the beginnings of the names of the number fields that may be 0."""
 
 
 def _allowed(type_: Any) -> Sequence[object]:
@@ -128,7 +131,10 @@ def _allowed(type_: Any) -> Sequence[object]:
 
 
 def solution_fault(solution: Solution) -> str | None:
-    """Explain why this solution cannot be stored.  Return None if parsing its text gives the same solution again."""
+    """Explain why a solution (a kernel of a library) cannot be stored.  Return None if it can be.
+
+    It can be stored if parsing its text gives the same object again.
+    """
     if solution_from_text(solution.text) == solution:
         return None
     named = f"solution {shown(solution.id)} of library {shown(solution.library)}"

@@ -51,7 +51,7 @@ VALUE = re.compile(r"[\w .:+,()/@~=-]*", re.ASCII)
 WORD = re.compile(r"[\w?]+", re.ASCII)
 VALIDATOR = "validator:"
 KERNEL = "kernel"
-"""Library name of solutions that are plain kernels.  Their id is the kernel's signature."""
+"""Library name of solutions that are known only as kernels.  Their id is the kernel's signature."""
 
 Test: TypeAlias = Callable[[str], bool]
 
@@ -65,11 +65,11 @@ def line(text: str) -> bool:
 
 
 Wrong: TypeAlias = Iterable[tuple[str, str]]
-"""Fields whose text is not allowed, as pairs of the field's name and the text."""
+"""Fields whose text is not allowed.  Each is a pair of the field's name and the text."""
 
 
 def fault(noun: Record | Problem | Solution) -> str | None:
-    """Explain why a record, problem or solution cannot be kept.  Return None if all of its fields are fine.
+    """Explain why a record, problem or solution cannot be kept.  Return None if all of its fields are allowed.
 
     The result names the first field whose text is not allowed.  A text in a field for a number is not allowed either.
     """
@@ -136,9 +136,9 @@ def _texts(rows: Iterable[tuple[str, str | None, Test]]) -> Wrong:
 # ------------------------------------------------------------------------------------- products and convolutions
 
 _fine: set[tuple[type, tuple[object, ...]]] = set()
-"""Combinations of texts in the fields of problems that have passed the tests.
+"""Combinations of texts in the fields of problems (such as matrix products) that have passed the tests.
 
-Hundreds of thousands of problems have only a few different combinations, so each is tested once.
+Hundreds of thousands of problems have only a few different combinations, so each combination is tested once.
 """
 _FINE = 4096
 
@@ -164,7 +164,7 @@ def _is_wrong(value: object, holds: Test | None) -> bool:
 
 
 def _getters_of(kind: Any) -> tuple[Getter, Getter]:
-    """Return two functions that read a problem's fields: the first returns the texts, the second the numbers."""
+    """Return two functions that read the fields of a problem: one returns the texts, the other the numbers."""
     tests = _tests(kind)
     texts, numbers = ([name for name, test in tests.items() if (test is None) == bare] for bare in (False, True))
     return itemgetter(*texts), itemgetter(*numbers)
@@ -174,9 +174,9 @@ Getter: TypeAlias = Callable[[Mapping[str, Any]], tuple[object, ...]]
 
 
 def _tests_of(kind: Any) -> Mapping[str, Test | None]:
-    """Return the function that tests the text of each field of a problem, by the field's name.
+    """For each field of a class of problems, return the function that tests the field's text.
 
-    It is ``None`` for a field that holds no text.
+    It is missing (None) for a field that holds no text.
     """
     types = get_type_hints(kind)
     return {x.name: _test(x.name, types[x.name]) for x in fields(kind) if x.name != "members"}
@@ -193,7 +193,7 @@ def _test(name: str, kind: Any) -> Test | None:
 
 
 def _remembered(pattern: re.Pattern[str]) -> Test:
-    """Return a function that tests whether a text matches this pattern, and caches its answers.
+    """Return a function that tests whether a text matches this pattern.  The function caches its answers.
 
     The cache helps because the same few words occur in every record.
     """

@@ -52,8 +52,8 @@ T = TypeVar("T")
 def of_fields(kind: type[T], values: Mapping[str, Any]) -> T:
     """Make a frozen dataclass object from the values of all its fields, without calling its constructor.
 
-    Copy and pickle do the same.  The constructor makes a call for each of a problem's 38 fields, which takes half of
-    the time to read a problem's text.
+    Python's copy and pickle do the same.  The constructor makes a call for each of a problem's 38 fields, which takes
+    half of the time to read a problem's text.
     """
     made = object.__new__(kind)
     vars(made).update(values)
@@ -138,15 +138,15 @@ class GemmProblem:
 
     @property
     def gemms(self) -> tuple[GemmProblem, ...]:
-        """The single products that a grouped GEMM computes, as separate problems.
+        """The single matrix products that a grouped GEMM computes.
 
-        For any other product it contains only the product itself.
+        For any other product the result contains only the product itself.
         """
         return tuple(replace(self, members=(), **vars(member)) for member in self.members) or (self,)
 
     @cached_property
     def irrelevant(self) -> frozenset[str]:
-        """Names of the fields that make no difference for this call, for example the type of C if beta is zero.
+        """Names of the fields whose values do not matter for this call, for example the type of C if beta is zero.
 
         ``normal`` sets them to None.  In ``text`` they are ``-``.
         """
@@ -167,7 +167,7 @@ class GemmProblem:
 
     @cached_property
     def plain(self) -> frozenset[str]:
-        """Names of the fields that have their usual value, which is the value in a call without special requests.
+        """Names of the fields that have their usual value, because the caller requests nothing special.
 
         In ``text`` they are ``-``.  The usual values are no scale for a matrix of a wide type, no swizzle, operands
         multiplied in their own types, and all compute units.
@@ -237,7 +237,7 @@ class GemmProblem:
     def shape(self) -> str | None:
         """A short text with only those fields that every file format states: sizes, batch and type.
 
-        All variants of fp8 have the same name in it.  It is ``None`` if a size is unknown.
+        All variants of fp8 have the same name in it.  If a size is unknown, there is no such text (None).
         """
         if self.members:
             return self.text
@@ -248,9 +248,9 @@ class GemmProblem:
 
     @property
     def epilogue(self) -> str | None:
-        """The name that the libraries have for the epilogue: DEFAULT, RELU_BIAS, DGELU_BGRAD …
+        """The libraries' name for what follows the product: DEFAULT, RELU_BIAS, DGELU_BGRAD …
 
-        It is ``None`` if it is unknown.
+        Unknown (None) if it is not known whether there is an activation or a bias.
         """
         if self.activation is None or self.bias is None:
             return None
@@ -265,7 +265,7 @@ class GemmProblem:
     def flops(self) -> int | None:
         """Number of floating point operations: 2·m·n·k·batch, or 8·m·n·k·batch for complex types.
 
-        For a grouped GEMM it is the sum over the members.  The epilogue is not included.  It is ``None`` if a size is
+        For a grouped GEMM it is the sum over the members.  The epilogue is not included.  Unknown (None) if a size is
         unknown.
         """
         per = 8 if self.a_type in COMPLEX else 2
@@ -280,7 +280,7 @@ class GemmProblem:
         """The least number of bytes to move: A, B and D once each, and C once if beta is not zero.
 
         For a grouped GEMM it is the sum over the members.  An operand of stride 0 is one matrix for the whole batch.
-        It is ``None`` if a size or the type of A is unknown.
+        Unknown (None) if a size or the type of A is unknown.
         """
         if self.members:
             each = [one.bytes for one in self.gemms]
@@ -298,7 +298,7 @@ class GemmProblem:
     def label(self) -> str:
         """A short name for tables, for example ``TN 4096×512×1024 bf16_r GELU_BIAS``.
 
-        ``β≠0`` is added if C is added to the product.
+        ``β≠0`` is added to the name if C is added to the product.
         """
         size = "+".join(f"{x.m}×{x.n}×{x.k}" for x in self.members) or f"{self.m}×{self.n}×{self.k}"
         batch = f" b{self.batch_count}" if self.batch_count not in (None, 1) else ""
@@ -309,7 +309,7 @@ class GemmProblem:
 
     @property
     def converted(self) -> tuple[str, ...]:
-        """Types to which A or B is converted before the product.  It is empty if both keep their own types."""
+        """The types to which A and B are converted before the product.  Empty if both keep their own types."""
         both = ((self.compute_input_a_type, self.a_type), (self.compute_input_b_type, self.b_type))
         return tuple(dict.fromkeys(to for to, own in both if to is not None and to != own))
 
@@ -343,15 +343,15 @@ GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sms", ("sm_count",)),
 )
 GEMM_LATER = frozenset({"input", "sms"})
-"""Words that a product's text contains only if one of their fields is unknown or has an unusual value.
+"""Words that the text of a product contains only if one of their fields is unknown or has an unusual value.
 
-They were added in a later version of logparse.  So a text from before, which lacks them, means the usual values.
+They were added in a later version of logparse.  A text from before lacks them, which means the usual values.
 """
 GEMM_FIELDS: tuple[str, ...] = tuple(name for _, names in GEMM_WORDS for name in names)
 GEMM_FLAGS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
 _GEMM_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in x) for word, x in GEMM_WORDS if word not in GEMM_LATER)
 _CONVERTED = (("compute_input_a_type", "a_type"), ("compute_input_b_type", "b_type"))
-"""Fields for the types to which A and B are converted, each with the field for the operand's own type.
+"""The fields for the types to which A and B are converted, each with the field for the operand's own type.
 
 If both are unknown, the text has one ``?`` for both.
 """
@@ -367,11 +367,11 @@ Two products are known to have the same layout only if these fields are known in
 
 
 def with_plain(values: Mapping[str, Any], *, scaled: bool = False) -> dict[str, Any]:
-    """Fill in the usual value of each missing field, for a library that does only what its caller requests.
+    """Fill in the usual value of each missing field of a matrix product.
 
-    The usual values are: no swizzle, operands in their own types, all compute units, and no scales.  If ``scaled`` is
-    True, the library may scale matrices of narrow types (``NARROW``).  So the scale of a matrix of a narrow or unknown
-    type stays unknown.
+    This is right for a library that does only what its caller requests.  The usual values are: no swizzle, operands in
+    their own types, all compute units, and no scales.  If ``scaled`` is True, the library may scale matrices of narrow
+    types (``NARROW``).  So the scale of a matrix of a narrow or unknown type stays unknown.
     """
     given = {name: value for name, value in values.items() if value is not None}
     types = {x: given.get(f"{x}_type") for x in "abcd"}
@@ -438,7 +438,7 @@ class ConvProblem:
     def layer(self) -> str:
         """The text of the convolution without its direction.
 
-        So forward pass and both gradients of one layer have the same text.
+        The forward pass and both gradients of one layer have the same text.
         """
         values = _OF_LAYER(vars(self))
         return _LAYER_TEXT % (tuple("?" if x is None else x for x in values) if None in values else values)
@@ -459,7 +459,7 @@ class ConvProblem:
     def flops(self) -> int | None:
         """Number of operations: 2·n·k·prod(out)·(c/groups)·prod(filter), which is the same for F, B and W.
 
-        For ``B+W`` it is twice as much.  It is ``None`` if a size is unknown.
+        For ``B+W`` it is twice as much.  Unknown (None) if a size is unknown.
         """
         of_filter = (self.c, self.filter_d, self.filter_h, self.filter_w)
         product = _product(self.n, self.k, self.out_d, self.out_h, self.out_w, *of_filter)
@@ -469,7 +469,7 @@ class ConvProblem:
     def bytes(self) -> float | None:
         """The least number of bytes to move: input, weights and output once each.
 
-        It is ``None`` if a size or type is unknown.
+        Unknown (None) if a size or type is unknown.
         """
         return None if self.operand_bytes is None else sum(self.operand_bytes)
 
@@ -555,7 +555,7 @@ The text is empty if no value was given.
 
 @dataclass(frozen=True)
 class OperatorProblem:
-    """Any operator of a framework that is no matrix product or convolution, with all of its inputs.
+    """Any operator of a framework that is not a matrix product or convolution, with all of its inputs.
 
     For example, it is ``aten::add_`` of two tensors and a number.
     """

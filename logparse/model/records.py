@@ -15,7 +15,7 @@ from logparse.model.remedies import Advise, Remedy, Sureness, UseRows
 
 Status = Literal["ok", "failed", "skipped", "unsupported", "wrong", "timeout", "out_of_memory", "no_time"]
 TRIED: frozenset[Status] = frozenset({"ok", "failed", "unsupported", "wrong", "timeout", "out_of_memory"})
-"""Statuses that prove that a solution was tried.
+"""Statuses of a measurement that prove that a kernel was tried.
 
 ``skipped`` and ``no_time`` do not prove it.
 """
@@ -23,7 +23,7 @@ TRIED: frozenset[Status] = frozenset({"ok", "failed", "unsupported", "wrong", "t
 
 @dataclass(frozen=True)
 class Solution:
-    """A kernel or algorithm of a library that computes a problem, for example ``hipblaslt:477479``.
+    """A kernel or algorithm of a library, for example ``hipblaslt:477479``.  It computes a product or convolution.
 
     ``raw`` is the spelling in the file.  ``algorithm`` is MIOpen's name of the algorithm.  PyTorch's normal call is
     ``Solution("torch", "Default")``, whose text is ``Default``.
@@ -50,14 +50,14 @@ def solution_from_text(text: str) -> Solution:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One or more calls of a problem that a log records.
+    """One or more calls of the same matrix product, convolution or operator that a log records.
 
     * ``category`` is the kind of log line: hipBLASLt's mask category (``trace``, ``bench``, ``profile`` …) or another
       library's word for it.
     * ``count`` is the number of calls, or None if the format does not count.
-    * ``by_tool`` is True if a benchmark made the call.  It is then no call of the job and is not counted.
-    * ``pid`` is the process, if the lines themselves state it.  For other lines it is added when the file is read, as
-      is the clock.
+    * ``by_tool`` is True if a benchmark made the call.  Then it is not a call of the job and is not counted.
+    * ``pid`` is the process, if the lines themselves state it.  For other lines the process is added when the file is
+      read.  The clock is also added then.
     """
 
     problem: Problem
@@ -72,7 +72,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The time of one solution for one problem, or the reason why there is no time.
+    """The time of one solution (kernel) for one problem (such as a matrix product), or the reason why there is no time.
 
     ``origin`` is the tool that measured, for example ``find-db``, ``tunableop`` or ``trace`` (see
     ``libraries.kinds.format.Origin``).  If an answer compares times of different tools, it states this.
@@ -134,7 +134,7 @@ A validator of TunableOp is also kept under its own name, as ``validator:KEY``.
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A line that a library wrote and that records no call.  Memory addresses in it are replaced."""
+    """A line that a library wrote and that contains no call.  Memory addresses in the line are replaced."""
 
     category: str
     text: str
@@ -144,7 +144,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class SolutionName:
-    """The names that a library build has for a solution and its kernel.
+    """The names that a build of a library has for a solution and its kernel.
 
     They come from the output of a benchmark or from an extended profile.
     """
@@ -156,9 +156,9 @@ class SolutionName:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """The GPU kernels of one name that one operator launched, summed up from a trace.
+    """All GPU kernels of one name that one operator launched in a trace, added up.
 
-    * ``problem`` is empty if the operator is no problem of a math library.
+    * ``problem`` is empty if no math library computes the operator.
     * ``operator`` is an operator that no math library computes, with its recorded inputs.
     * ``min_us`` and ``max_us`` are unknown in statistics of rocprof v1.
     * ``unit`` names the kind of step in which the kernels ran, if the trace distinguishes kinds.
@@ -196,7 +196,7 @@ class Collective:
 
 @dataclass(frozen=True)
 class Reject:
-    """A line, or part of a line, that belongs to a format but cannot be read, with the reason.
+    """A line, or part of a line, that is of a known format but cannot be read, with the reason.
 
     ``offset`` is its position in bytes from the start of the line.  A ``length`` of 0 means the whole line.  The line's
     place in the file is added later.
@@ -212,15 +212,15 @@ Record: TypeAlias = Call | Measurement | Fact | Message | SolutionName | Kernel 
 
 @dataclass(frozen=True, kw_only=True)
 class Override:
-    """The request that a library use a certain solution for a problem on a certain machine.
+    """A request that a library on a certain machine use a certain kernel for a matrix product or convolution.
 
     * ``target`` holds facts of this machine.
     * ``time_us`` and ``workspace_bytes`` come from the measurement that is the reason for the request.
     * ``key_text`` is the text by which the library looks up the problem, if a file stated it.
     * ``parameters`` are the solver's tuned parameters (MIOpen's perf-db).  Without them a tunable solver is not the
       solver that was measured.
-    * ``fallback`` is the next best measured solution, for a library that accepts a second one in case the first does
-      not apply.
+    * ``fallback`` is the next best measured kernel, for a library that accepts a second one in case it cannot use the
+      first one.
     """
 
     problem: Problem
@@ -236,10 +236,10 @@ class Override:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """The data on which a finding is based.
+    """The measurements and other data on which a finding is based.
 
-    Ranking and confidence are computed from its fields.  ``details`` are only shown.  Raises ValueError if a detail has
-    the name of a field.
+    The rank and the confidence of the finding are computed from its fields.  ``details`` are only shown.  Raises
+    ValueError if a detail has the name of a field.
     """
 
     sureness: Sureness = "estimated"
@@ -250,19 +250,19 @@ class Evidence:
     now_us: float | None = None
     """Time in µs that one call takes now."""
     pick: str | None = None
-    """The solution that runs now, as text."""
+    """The solution (kernel) that the library uses now, as text."""
     best: str | None = None
-    """The solution that is proposed, as text."""
+    """The solution (kernel) that the library should use instead, as text."""
     best_us: float | None = None
-    """Time in µs of the proposed solution.
+    """Time in µs of the solution that is proposed.
 
-    If no solution is proposed, it is the time of the fastest known one.  The finding is then that even this is too
-    slow.
+    If no solution is proposed, it is the time of the fastest known solution.  The finding is then that even this
+    solution is too slow.
     """
     at_most_us: float | None = None
-    """Time in µs that the run loses according to its traces.
+    """Time in µs that the job loses according to its traces.
 
-    It is set if it is unknown how much of it can be saved.
+    It is set if it is unknown how much of this time can be saved.
     """
     waits_for: Literal["host", "communication"] | None = None
     """The reason why the GPU waits during the time ``at_most_us``: the host or communication.
@@ -270,14 +270,15 @@ class Evidence:
     A simulation of the step tells how much of that time can be saved at most.
     """
     noise_us: float | None = None
-    """Difference in µs between two times of the current solution in the same file."""
+    """Difference in µs between two times of the present solution in the same file."""
     measured: str | None = None
-    """The problem that was measured, as text, if it is not exactly the finding's problem."""
+    """The matrix product or convolution that was measured, as text, if it is not exactly the finding's one."""
     source_id: str | None = None
     """Id of the file that the finding is about.  It contains the times of ``pick`` and ``best``."""
     origin: str | None = None
     level: str | None = None
-    """How surely the measured problem is the finding's problem: ``exact``, ``layout`` or ``shape``."""
+    """How surely the measured matrix product or convolution is the finding's one: ``exact``, ``layout`` or ``shape``.
+    """
     arch: str | None = None
     cu_count: str | None = None
     file: str | None = None
@@ -309,15 +310,17 @@ _NOT_SHOWN = frozenset({"sureness", "now_us", "details"})
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """The result of an analyzer about one problem, or about the whole run (then ``problem`` is empty).
+    """A conclusion about one matrix product or convolution, or about the whole job (then ``problem`` is empty).
 
-    * ``saving_us`` is the time in µs that one run would save.  ``saving_low_us`` and ``saving_high_us`` are set if an
-      interval is known.
+    * ``saving_us`` is the time in µs that one execution of the job would save.  ``saving_low_us`` and
+      ``saving_high_us``
+      are set if an interval is known.
     * ``per_call_us`` is the time in µs that one call loses, with its own interval.
     * ``interval_from`` names the data from which the interval was computed.
     * ``p`` is the p-value of a confirmation (``docs/findings.md``).
     * ``remedy`` is what the user should do, and ``advice`` explains it.
-    * ``reasons`` are messages of other findings about the same problem, whose savings this finding includes.
+    * ``reasons`` are messages of other findings about the same product or convolution, whose savings this finding
+      includes.
 
     None means unknown, never zero.
     """
@@ -346,7 +349,7 @@ class Finding:
 
     @property
     def override(self) -> Override | None:
-        """The solution that the library should use, if the remedy is ``UseRows``.  None for any other remedy."""
+        """The kernel that the library should use, if the user's remedy is ``UseRows``.  None for any other remedy."""
         return self.remedy.override if isinstance(self.remedy, UseRows) else None
 
     @property
@@ -356,9 +359,9 @@ class Finding:
 
     @property
     def sureness(self) -> Sureness:
-        """How surely the saving is known.
+        """How surely the saving is known (see ``Sureness``).
 
-        A finding with a confirmed saving is ``measured alone``.  For any other finding, the analyzer states it.
+        If the saving was confirmed, it is ``measured alone``.  Otherwise it is the value that the evidence states.
         """
         return "measured alone" if self.confirmed else self.evidence.sureness
 

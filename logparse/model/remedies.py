@@ -37,7 +37,7 @@ def _counted(count: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class UseRows:
-    """Remedy: let the library read rows of override files, so that it uses a faster solution.
+    """Remedy: let the library read rows of override files, so that it uses a faster kernel.
 
     ``override`` is empty if the remedy is for many findings at once.
     """
@@ -56,7 +56,7 @@ class UseRows:
 
 @dataclass(frozen=True)
 class Search:
-    """Remedy: let the library's own tool search for faster solutions."""
+    """Remedy: let the library's own tool search for faster kernels."""
 
     name: ClassVar[str] = "search"
     changes: ClassVar[str] = "a search, then a file"
@@ -70,10 +70,10 @@ class Search:
 
 @dataclass(frozen=True)
 class Replay:
-    """Remedy: time the problem on the GPU with ``logparse replay``.
+    """Remedy: time the matrix product or convolution on the GPU with ``logparse replay``.
 
-    ``on_target`` is True if a faster solution is known, but only from another GPU model or library build than the
-    target's.
+    ``on_target`` is True if a faster kernel is known, but only from another GPU model or library build than the target
+    machine's.
     """
 
     on_target: bool = False
@@ -92,7 +92,7 @@ class Replay:
 class Setting:
     """Remedy: change a setting or the memory layout of the whole program, so that the library uses ``solution``.
 
-    How much time this saves is measured by ``logparse replay --only actions``.
+    ``logparse replay --only actions`` measures how much time this saves.
     """
 
     solution: str

@@ -1,4 +1,4 @@
-"""Parse the texts of problems, or only the words with which they begin."""
+"""Parse the texts that describe matrix products, convolutions and operators, or only the first words of such texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INT = re.compile(r"-?\d+\Z")
 
 
 def kind_of(text: str) -> str:
-    """Return the kind of problem that a problem's text describes: ``gemm``, ``grouped``, ``conv`` or ``operator``."""
+    """Return what a problem's text describes, by its first word: ``gemm``, ``grouped``, ``conv`` or ``operator``."""
     return text.partition(" ")[0]
 
 
@@ -60,7 +60,7 @@ def problem_from_text(text: str) -> Problem:
 
 
 def _with_plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields with the values that ``-`` or a missing word stand for in a problem's text."""
+    """Fill in the values that are not written in a problem's text, because the text has ``-`` or lacks the word."""
     if values.get("scale_c") == "none" and values.get("beta") == "zero":
         del values["scale_c"]  # with beta zero C is not read
     for x in "ab":
@@ -94,7 +94,7 @@ def _operand(text: str) -> Operand:
 _OPERAND = re.compile(r"([\w?]+)\(([-\d,]*)\|([-\d,]*)\)")
 _CONV_DEFAULTS = {x.name: x.default for x in fields(ConvProblem)}
 _WORDS = 1 << 16
-"""Largest number of words that the cache keeps.
+"""Largest number of parsed words that the cache keeps.
 
 Hundreds of thousands of texts contain few different words, and parsing a word takes longer than finding it in the
 cache.

@@ -1,9 +1,9 @@
 """Answers of commands, and how they are printed.
 
-* ``answer``: what a verb returns; columns of its table; CSV, JSON and Parquet.
+* ``answer``: the answer of a command; columns of its table; CSV, JSON and Parquet.
 * ``terminal``: tables that fit a terminal, and progress bars.
 * ``files`` and ``own_files``: writing into a user's folder.
-* ``options``: options that verbs share.
+* ``options``: options that several commands have.
 * ``program``: streams and errors.
 """
 

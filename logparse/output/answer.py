@@ -45,7 +45,7 @@ CHECK_FAILED = 3
 Exit code 1 means that something could not be read, and 2 means wrong usage.
 """
 BESIDE = "logparse: "
-"""Start of each line that logparse prints between the output of a user's job."""
+"""Beginning of each line that logparse prints between the lines of a user's job."""
 ROWS = 20
 """Default number of rows that a table has on the terminal (``-n``)."""
 TABLES: Mapping[str, str] = {
@@ -76,7 +76,7 @@ TABLES: Mapping[str, str] = {
     "diff": "state text, problem text, a_us float, b_us float, change float, delta_us float, pick_a text, pick_b text, "
     "basis text, text text",
 }
-"""Columns of each command's table, with their types.
+"""For each command, the columns of its table with their types.
 
 ``int`` and ``float`` are 64 bits wide.  ``time`` has a resolution of seconds.  Any value may be null.
 """
@@ -113,14 +113,15 @@ class Answer:
 
     @property
     def made(self) -> Block | None:
-        """The table.  If ``table`` is a function, it is called."""
+        """The answer's table.  If ``table`` is a function, this calls it."""
         return self.table() if callable(self.table) else self.table
 
 
 def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
-    """Choose the format of a table: ``how`` if it is given, else by the ending of the file ``out``, else ``table``.
+    """Choose the format of a table: ``how`` if it is given, otherwise by the ending of the file ``out``.
 
-    Raises UsageError if ``out`` is just the name of a format, or ends like a file of another kind.
+    Without a file name it is ``table``.  Raises UsageError if ``out`` is just the name of a format, or ends like a file
+    of another kind.
     """
     if how is not None:
         return how
@@ -179,7 +180,7 @@ def show(
 
 
 def beside(text: str) -> str:
-    """Put ``logparse: `` before each line, so that the lines can be distinguished from the output of the user's job."""
+    """Put ``logparse: `` before each line, so that the user can distinguish the lines from the output of the job."""
     return "".join(f"{BESIDE}{line}" for line in text.splitlines(keepends=True))
 
 
@@ -193,7 +194,7 @@ def arrow(table: Block | None, of: str = "") -> pa.Table:
 
 
 def typed(table: Block, columns: str) -> pa.Table:
-    """Return a table with the given columns and types, which are written as in ``TABLES``.
+    """Convert a table to the given columns and types, for example ``columns`` of an entry in ``TABLES``.
 
     A column that the table lacks is filled with null.
     """
@@ -255,7 +256,7 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
 _CONTROL = re.compile(r"[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Pattern of characters that JSON does not escape but that must not be printed.
 
-A terminal would interpret them, or no encoding has them.
+A terminal would interpret some of them.  The others cannot be encoded.
 """
 
 

@@ -20,7 +20,7 @@ _SPECIAL = ("/dev/", "/proc/")
 
 
 class Rewrite:
-    """Several files that appear together in a user's folder, at the end of a ``with`` block.
+    """Context in which several files are written that appear together in a user's folder, at its end.
 
     They are renamed in the order in which they were added.  If the block raises an error, no file is changed.
     ``within`` is the folder that the user named.  OSError is raised if a link in this folder leads to a place outside
@@ -52,17 +52,17 @@ class Rewrite:
     def add(self, path: Path, data: bytes, *, executable: bool = False) -> None:
         """Write the new content of a file, which replaces the old file at the end of the ``with`` block.
 
-        Raises OSError, which names the file.
+        Raises OSError if that fails.  The error names the file.
         """
         with self.open(path, executable=executable) as file:
             file.write(data)
 
     @contextlib.contextmanager
     def open(self, path: Path, *, executable: bool = False) -> Iterator[BinaryIO]:
-        """Open a file for writing, which replaces the old file at the end of the ``with`` block.
+        """Open a file for writing.  It replaces the old file at the end of the ``with`` block.
 
-        A pipe or a device is written at once.  The new file has the access mode of the old one.  Raises OSError, which
-        names the file.
+        A pipe or a device is written at once.  The new file has the access mode of the old one.  Raises OSError if that
+        fails. The error names the file.
         """
         try:
             if _is_special(path):
@@ -103,7 +103,7 @@ class Rewrite:
 
 
 def write_file(path: Path, data: bytes, within: Path | None = None) -> None:
-    """Replace one file completely, or leave the old file as it is.
+    """Replace one file completely.  If that fails, the old file stays unchanged.
 
     Raises OSError if the file cannot be written, or if the path is a link that leads out of ``within``.
     """

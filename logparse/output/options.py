@@ -153,14 +153,14 @@ Output = Annotated[
 ]
 Wide_ = Annotated[bool, option("Print every column, and names at full length.", "--wide")]
 Limit = Annotated[int | None, option("Number of rows to print or write. [default: all]", "-n", min=1)]
-"""Options and arguments that several commands have.
+"""Options and arguments that several commands have: this one and the following ones.
 
 The last four are the parameters of ``_printing``.
 """
 
 
 class _Values:
-    """Converter for the texts of an option, which does not import pydantic.
+    """Converts the texts of an option without importing pydantic.
 
     From version 0.29 on typer converts all texts with pydantic, whose import takes longer than reading a log.  Simple
     types are converted here, and others by typer.
@@ -193,7 +193,7 @@ def _converting(options: list[Any]) -> list[Any]:
 
 
 class Command(TyperCommand):
-    """A command whose function returns an ``Answer``.
+    """A command of the program whose function returns an ``Answer``.
 
     The answer is printed, and its exit code becomes the program's exit code.
     """
@@ -201,7 +201,7 @@ class Command(TyperCommand):
     printing: tuple[str, ...] = ()
     """Names of the printing options (see ``_printing``) that the command gets in addition to its own.
 
-    An option of the same name that the command's function declares is used instead.
+    If the command's function declares an option of the same name, that option is used instead.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -278,7 +278,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Override files": ("lint", "coverage", "merge", "convert", "export", "bisect"),
     "Formats and the store": ("formats", "status", "check", "compact", "forget"),
 }
-"""Commands in the groups and the order in which ``--help`` lists them."""
+"""The groups into which ``--help`` divides the commands, with the commands of each group in their order."""
 
 
 class Group(TyperGroup):
@@ -288,7 +288,7 @@ class Group(TyperGroup):
         return _converting(super().get_params(ctx))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of commands in ``--help``, by groups, each with its first sentence."""
+        """Write the list of commands in ``--help``, by groups, with the first sentence of each command's help."""
         known = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         for title, names in GROUPS.items():
             rows = [(name, _first_paragraph(known[name])) for name in names if known.get(name) is not None]

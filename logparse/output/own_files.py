@@ -1,8 +1,8 @@
 """Remember which files logparse itself wrote into a folder, so that reading the folder later leaves them out.
 
 Such files (overrides, lists of problems, answers) contain calls and times of other files, so these would be counted
-twice.  A hidden file beside them lists their SHA-256, as ``sha256sum`` prints it.  If a library or a person has changed
-such a file since, it is read like any other file.  It is also read if the user names the file itself.
+twice.  A hidden file in the folder lists their SHA-256, in the format of ``sha256sum``.  If a library or a person has
+changed such a file since, it is read like any other file.  It is also read if the user names the file itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from logparse.output.files import write_file
 
 LIST = ".logparse-written"
 _LARGEST = 1 << 28
-"""Largest file that logparse writes, in bytes.  A larger file need not be compared with the list."""
+"""Size in bytes of the largest file that logparse writes.  A larger file need not be compared with the list."""
 
 
 def remember(paths: Iterable[Path]) -> None:
@@ -34,7 +34,7 @@ def remember(paths: Iterable[Path]) -> None:
 
 
 def listed(folder: Path) -> frozenset[str]:
-    """Return the digests of the files that logparse wrote into a folder.
+    """Return the digests (SHA-256) of the files that logparse wrote into a folder.
 
     If the list is damaged, the digests that can be read are returned.
     """
@@ -45,9 +45,9 @@ def listed(folder: Path) -> frozenset[str]:
 
 
 def is_own(path: Path, digests: frozenset[str]) -> bool:
-    """Return True if a file's content is still exactly as logparse wrote it.
+    """Return True if logparse wrote the file and nobody has changed it since.
 
-    Its digest must be one of ``digests``.  Its name may differ.
+    The file's digest must be one of ``digests``.  Its name may differ.
     """
     with suppress(OSError):
         return path.stat().st_size <= _LARGEST and _digest(path) in digests

@@ -1,4 +1,4 @@
-"""Outer layer of the program: it prepares the output streams and turns errors into a line and an exit code."""
+"""The outermost code of the program: it prepares the output streams, and turns errors into a line and an exit code."""
 
 from __future__ import annotations
 
@@ -58,8 +58,9 @@ def end_process(code: object) -> NoReturn:
     There are two reasons.  DuckDB warns of uncollected objects when the interpreter shuts down.  Freeing the objects of
     NumPy, Arrow and DuckDB takes up to a quarter of the time of a short command.
 
-    Everything else happens as at the end of any program: threads are joined, exit functions run (temporary files, child
-    processes, Ray), and streams are flushed.  ``multiprocessing`` ends its processes in the same way.
+    Everything else happens in the same way as at the end of any program: threads are joined, exit functions run
+    (temporary files, child processes, Ray), and streams are flushed.  ``multiprocessing`` ends its processes in the
+    same way.
     """
     if not isinstance(code, int) or _has_more_to_do():
         sys.exit(code)  # type: ignore[arg-type]
@@ -86,7 +87,7 @@ def _has_more_to_do() -> bool:
 
 @contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """End the program quietly if the reader of its output stops early (``| head``).
+    """Context that ends the program without an error if the reader of its output stops early (``| head``).
 
     The exit code does not change.
     """

@@ -34,11 +34,11 @@ _PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "er
 Sentences may be wrapped between words to save room.  Any other value stays on one line.
 """
 _LEAST = 16
-"""Smallest width of a text column.  If a column would become narrower, a column is left out instead."""
+"""Smallest width of a text column.  If a column would become narrower, some column is left out instead."""
 _LEASTS = {"problem": 44}
 """Smallest width of the columns that are never left out.
 
-A row would be useless without the name of its problem.
+A row would be useless without the name of its matrix product or convolution.
 """
 _ANSWERS = (
     *("effect", "saves_us", "saving_us", "pick_b", "pick_a", "best", "action", "state", "total_us", "rejects"),
@@ -46,25 +46,25 @@ _ANSWERS = (
 )
 """The most important columns, in order.
 
-They answer the question for which the command is made, so they are left out only after all other columns, the least
+They answer the question for which the command is made.  So they are left out only after all other columns, the least
 important first.
 """
 _USUAL = 100
-"""Width to which the values of a column are padded at most if there is no terminal.
+"""Largest width to which the values of a column are padded if the output is not a terminal.
 
 A longer value is printed completely.
 """
 _INDEX = re.compile(r"(?:[a-z ]+ )?[a-z_]+:\d{1,12}")
-"""Pattern of a solution that is only a number, such as ``hipblaslt:477479``.
+"""Pattern of a kernel that is named only by a number, such as ``hipblaslt:477479``.
 
-Such a text is never shortened, because a part of the number would name another solution.
+Such a text is never shortened, because a part of the number would name another kernel.
 """
 _GAP = 3
 _SHOWN_EVERY_S = 0.2
 
 
 def terminal_width() -> int | None:
-    """Return the number of columns of the terminal.
+    """Return the width of the terminal in characters.
 
     Returns None if a program reads the output, so that rows are not shortened.
     """
@@ -97,7 +97,7 @@ def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = Fa
 
     * To fit ``width``, texts are shortened and columns are left out.
     * Empty columns are left out first, then unimportant columns from the right, then columns in ``_ANSWERS``.  The
-      problem is never left out.
+      column ``problem`` is never left out.
     * ``remedy`` tells the user how to see the columns that were left out.
     * If ``coloured`` is True, the column names are bold.
     """
@@ -142,7 +142,7 @@ class _Column:
 
     @property
     def needed(self) -> int:
-        """Width of the widest value or of the column's name."""
+        """Width of the widest value, or of the column's name if this is wider."""
         return max(map(len, (self.name, *self.cells)))
 
     @property
@@ -153,7 +153,7 @@ class _Column:
         return max(min(self.natural, _LEASTS.get(self.name, _LEAST)), len(self.name), *numbers)
 
     def weight(self) -> tuple[bool, bool, int]:
-        """Return the sort key that decides which column is left out first: the one with the lowest key."""
+        """Return the importance of the column.  The column with the lowest value is left out first."""
         rank = len(_ANSWERS) - _ANSWERS.index(self.name) if self.name in _ANSWERS else 0
         return self.name in _LEASTS, any(self.cells), rank
 
@@ -188,12 +188,15 @@ def _columns(block: Block) -> list[_Column]:
 
 
 def _is_number(value: object) -> bool:
-    """Return True if a value is aligned to the right and never shortened, as numbers and unknown values are."""
+    """Return True if a value is aligned to the right and never shortened.
+
+    This is the case for numbers and for unknown values.
+    """
     return value is None or (isinstance(value, int | float | datetime) and not isinstance(value, bool))
 
 
 def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[_Column]]:
-    """Choose the columns that fit the width, and set their widths.  Return them and the other columns."""
+    """Choose the columns that fit the width, and set their widths.  Return the chosen columns and the other columns."""
     shown = list(columns)
     if width is None:
         for column in shown:
@@ -217,7 +220,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
 
 
 def with_total(rows: Sequence[Mapping[str, object]]) -> Rows:
-    """Add a last row with the sums of the numbers, if there are several rows."""
+    """If there are several rows, add a last row with the sum of each column of numbers."""
     if len(rows) < 2:
         return list(rows)
     first, *_ = names = list(rows[0])
@@ -240,7 +243,7 @@ def _cell(value: object) -> str:
 
 
 class _Line:
-    """One line on standard error that is overwritten again and again, for use in a ``with`` statement.
+    """Context that shows one line on standard error, which is overwritten again and again.
 
     It is shown only on a terminal (``shown``), and disappears at the end.
     """

@@ -1,4 +1,4 @@
-"""Collect what was read from an input file, and write it as table rows in Parquet files.
+"""Collect the records of an input file, and write them as table rows in Parquet files.
 
 Equal records are counted instead of stored twice. Files are written early enough that memory stays bounded.
 """
@@ -29,7 +29,7 @@ _ONCE, _UNKNOWN = np.array([1]), np.array([NULL])
 
 
 class _Source(NamedTuple):
-    """A kind of place in an input file where GEMMs or convolutions are named.
+    """A kind of place in an input file that names GEMMs or convolutions.
 
     It is a category of log lines, the commands that a tool printed (``by_tool``), or measurements (no category).
     """
@@ -55,15 +55,15 @@ class Collector:
     def problems(self, *, measured: bool, bench_output: bool) -> int:
         """Return the number of different GEMMs and convolutions that ``logparse top`` will list for this input file.
 
-        A log may contain the same call in several places: several categories of log lines may show it, and so may the
-        command of a tool and the result below it. So only one place is used for GEMMs and one for convolutions:
+        A log may contain the same call in several places: in several categories of log lines, in the command of a tool,
+        and in the result below the command. So only one place is used for GEMMs and one for convolutions:
 
         * It is the category with the most calls.
         * Commands of a tool are used only if no line is ``measured``. In the output of hipblaslt-bench
           (``bench_output``) bench lines are commands, too.
         * If there is no such category, measurements are used.
 
-        Above 200,000, some may be counted twice.
+        If there are more than 200,000, some may be counted twice.
         """
         total = 0
         for conv in (False, True):
@@ -91,7 +91,8 @@ class Collector:
         * ``counts[i]`` is how often process ``pids[i]`` wrote the piece in second ``seconds[i]``.
         * ``offset`` is the byte at which the piece was first found.
         * ``raw`` is the piece itself.
-        * ``text`` replaces ``raw`` for lines that could not be read: those with the same text are shown as one.
+        * ``text`` replaces ``raw`` for lines that could not be read. All such lines with the same text are shown as
+          one.
         """
         rows = self._pending.rows
         for record in records:
@@ -210,7 +211,7 @@ def _reject_row(reject: Reject, count: int, offset: int, raw: bytes, line: bytes
 
 
 def problem_text(problem: Problem) -> str:
-    """Return the text of a GEMM or convolution. It is made only once for equal ones.
+    """Return the text of a GEMM or convolution. For equal ones the text is made only once.
 
     Comparing their hashes is ten times faster than making the text.
     """

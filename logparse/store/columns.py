@@ -34,7 +34,7 @@ def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
 
 
 def fixed(values: npt.NDArray[Any], present: npt.NDArray[np.bool_], type: pa.DataType) -> pa.Array:
-    """Make an Arrow column of numbers, booleans or times. A value becomes null where ``present`` is False."""
+    """Make an Arrow column of numbers, booleans or times. Values for which ``present`` is False become null."""
     data = _bits(values) if pa.types.is_boolean(type) else pa.py_buffer(np.ascontiguousarray(values, _dtype(type)))
     return pa.Array.from_buffers(type, len(values), [_valid(present), data])
 
@@ -54,12 +54,12 @@ def dictionary(codes: npt.NDArray[np.int64], texts: Sequence[str]) -> pa.Array:
 
 
 def table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Make an Arrow table from rows given as dictionaries. A column that a row lacks becomes null in it."""
+    """Make an Arrow table from rows. Each row is a dictionary. A value that a row lacks becomes null."""
     return pa.Table.from_arrays([column([row.get(f.name) for row in rows], f.type) for f in schema], schema=schema)
 
 
 _FEW = 2_000
-"""Up to this number of rows, values are converted one by one in Python, which is then faster."""
+"""Number of rows up to which values are converted one by one in Python, because this is faster for few rows."""
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -98,7 +98,7 @@ def _valid(present: Any) -> pa.Buffer | None:
 def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
     """Return the two Arrow buffers of a text column: where each text ends, and the bytes of all texts.
 
-    A lone surrogate (half of an escape in JSON) is written as its escape, because a table can hold only valid Unicode.
+    A table can hold only valid Unicode. So a lone surrogate (half of an escape in JSON) is written as its escape.
     """
     together = "".join(texts)
     data = together.encode("utf-8", "backslashreplace")

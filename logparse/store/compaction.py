@@ -3,7 +3,7 @@
 The rows are read and written again, in large Parquet files under new names. Last, a manifest is written: the list of
 the merged files. Only this makes the change valid. If a compaction is killed before that, a later cleaning (sweep)
 removes its files. The manifest gets the next number, and an existing number is never overwritten. So if two compactions
-run at once, the second finds the number taken and changes nothing.
+run at once, the second one sees that the number is taken, and changes nothing.
 
 The old files stay for an hour, so that current readers can finish. The next ingest or compaction after that hour
 removes them. If the caller knows that there are no readers (``unread``), they are removed at once.
@@ -31,7 +31,7 @@ from logparse.store.schema import SCHEMAS
 from logparse.store.store import Store
 
 LARGE_BYTES = 64 << 20
-"""A merged file of at least this size, in bytes, is not merged again."""
+"""Size in bytes from which on a merged file is not merged again."""
 _READ_TOGETHER = 16  # parts that are read at a time, because each may be large, or a request to another machine
 _PART_BYTES = 64 << 20  # size of the rows in memory, in bytes, from which on they are written as a part
 
@@ -79,10 +79,10 @@ def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
 
 
 def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
-    """Return which of a folder's files are to be merged: all except large files that were merged before.
+    """Return which files of a folder must be merged: all except large files that were merged before.
 
-    Files that were never merged are always included, because their rows are then recorded in a new place. If the user
-    had data removed (``logparse forget``), large merged files are included too, so that the data leave the disk.
+    Files that were never merged are always included, because the records of their rows change. If the user had data
+    removed (``logparse forget``), large merged files are included too, so that the data leave the disk.
     """
     fresh = [path for path in paths if path.removeprefix(f"{store.root}/") not in manifest.parts]
     merged = [path for path in paths if path.removeprefix(f"{store.root}/") in manifest.parts]
@@ -128,12 +128,16 @@ def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set
 
 
 def _schema(table: str, path: str) -> pa.Schema:
-    """Return the columns and types of a file. The folder ``category=…`` replaces the column ``category``."""
+    """Return the columns and types of a Parquet file in the store.
+
+    If the file is in a folder ``category=…``, it has no column ``category``, because the folder's name states the
+    category.
+    """
     return pa.schema([f for f in SCHEMAS[table] if f.name != "category" or "/category=" not in path])
 
 
 def _write(store: Store, folder: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> list[Part]:
-    """Write the merged rows of one folder into a few large files, and return their records."""
+    """Write the merged rows of one folder into a few large files. Return the path, size and checksum of each file."""
     name, parts = f"{MERGED}{os.urandom(8).hex()}", list[Part]()
     waiting, size = list[pa.Table](), 0
 

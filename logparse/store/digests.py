@@ -1,7 +1,7 @@
 """Checksums that reveal a damaged file of a store.
 
 * A commit (the small file that makes data files valid) contains the size and checksum of each data file (``Part``).
-  After a compaction the manifest contains them.
+  After a compaction the manifest (the list of merged files) contains them.
 * Commits, manifests and lists contain a checksum of themselves (``seal_table``, ``seal_list``).
 * Pages of data files also have Parquet's own checksums. Readers of a store at a URL use only these, because reading a
   whole file to check it would cost too much there.
@@ -24,9 +24,9 @@ DIFFERS = "its checksum differs"
 UNSEALED = "its checksum is missing"
 _KEY = b"logparse_digest"
 _VALUE = 2
-"""Number of bytes between the key and the value in a Parquet file's footer: the second field's header and a length.
+"""Number of bytes between a key and its value in the footer of a Parquet file.
 
-The footer is in Thrift's compact protocol.
+The footer is in Thrift's compact protocol. These bytes are the header of the second field, and a length.
 """
 _BLANK = b"0" * 32
 _LISTED = "digest "
@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 
 def part_of(path: str, data: Any) -> Part:
-    """Return path, size and checksum of a data file with these bytes. ``path`` is the path in the store."""
+    """Describe a data file that has these bytes: its path in the store, its size and its checksum."""
     return Part(path, len(data), xxhash.xxh3_64_hexdigest(data))
 
 
@@ -70,7 +70,7 @@ def part_from_text(text: str) -> Part:
 
 
 def seal_table(table: pa.Table, compression: str = "snappy") -> bytes:
-    """Return the bytes of a Parquet file that holds the table and a checksum of the file itself."""
+    """Return the bytes of a Parquet file that holds the table and a checksum of the whole file."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, compression=compression, write_page_checksum=True) as writer:
         writer.write_table(table)
@@ -96,12 +96,12 @@ def unseal_table(data: bytes) -> tuple[pa.Table, bool]:
 
 
 def seal_list(items: Sequence[object]) -> bytes:
-    """Return a list as JSON with a checksum as an additional last item."""
+    """Write a list as JSON, with a checksum as an additional last item."""
     return json.dumps([*items, _LISTED + _digest(json.dumps(items).encode()).decode()]).encode()
 
 
 def unseal_list(data: bytes) -> list[Any]:
-    """Read a list from JSON, check its checksum and remove it. Lists of earlier versions have none.
+    """Read a list from JSON, check its checksum and remove the checksum. Lists of earlier versions have no checksum.
 
     Raises ValueError if the list is damaged.
     """

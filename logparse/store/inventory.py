@@ -34,11 +34,11 @@ from logparse.store.manifest import Forgotten, Manifest, manifest_file
 
 PREFIX = "sources/inventory-"
 MANY = 8
-"""If a store has at least this many inventories (lists of small files), they are merged into one."""
+"""Number of inventories (lists of small files) in a store from which on they are merged into one."""
 
 
 class ListedRow(NamedTuple):
-    """Entry for a row file (the small file that commits the rows of an input file).
+    """Entry of an inventory: a small file that makes the rows of an input file valid (a row file).
 
     ``file`` is its path in the store. ``attempt`` names the reading of the input file, ``run`` the run, and ``path``
     the input file.
@@ -51,7 +51,7 @@ class ListedRow(NamedTuple):
 
 
 Item = ListedRow | Forgotten | str
-"""Type of the items that follow the manifest's number in an inventory."""
+"""Type of the items of an inventory, except for the first item, which is the manifest's number."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class Inventory:
     damaged: tuple[str, ...] = ()
 
     def missing_rows(self, present: Iterable[str], manifest: Manifest) -> list[ListedRow]:
-        """Return the row files (commits of input files) that should exist but were deleted.
+        """Return the row files that were deleted although they should exist.
 
-        ``present`` names the existing ones. Row files that were merged or forgotten are not missing. Each is returned
-        once.
+        A row file makes the rows of an input file valid. ``present`` names the existing row files. Row files that were
+        merged or forgotten are not missing. A missing row file is returned once.
         """
         there = {*present, *manifest.row_files}
         forgotten = {*manifest.forgotten, *(name for one in self.forgotten for name in one.names)}
@@ -84,10 +84,10 @@ class Inventory:
         return [*{row.file: row for row in gone}.values()]
 
     def missing_lists(self, attempts: Iterable[str], manifest: Manifest) -> list[Forgotten]:
-        """Return the lists of forgotten data that should exist but were deleted.
+        """Return the records of forgotten data that were deleted although they should exist.
 
-        ``attempts`` names the readings of input files that have row files (commits). Without the lists, forgotten data
-        could appear again.
+        Without these records, data that the user had removed could appear again. ``attempts`` names the readings of
+        input files that have row files.
         """
         known = {*attempts, *manifest.attempts, *manifest.parts}
         there = {one.file for one in manifest.told}
@@ -96,7 +96,7 @@ class Inventory:
     def due(self, manifest: Manifest) -> bool:
         """Return True if all inventories (lists of the store's small files) should be merged into one.
 
-        This is the case if there are many, if one is damaged, or if lists of data that were forgotten long ago are
+        The reason is that there are many, that one is damaged, or that records of data that were forgotten long ago are
         about to be removed.
         """
         return len(self.files) >= MANY or bool(self.damaged) or bool(self.files and manifest.spent)
@@ -104,7 +104,8 @@ class Inventory:
     def without(self, manifest: Manifest) -> list[Item]:
         """Return the items that must be kept when the lists of the store's small files are merged into one.
 
-        Files that were merged or forgotten, and lists of forgotten data that may be removed, are left out.
+        Files that were merged or forgotten are left out. Records of forgotten data that may be removed are left out,
+        too.
         """
         there, spent = {one.file for one in manifest.told}, {one.file for one in manifest.spent}
         rows = (
@@ -114,7 +115,7 @@ class Inventory:
         return [*rows, *lists, *self.others]
 
     def newer(self, manifest: Manifest) -> str:
-        """Return the path of a newer manifest (list of merged files) than ``manifest``, if one should exist.
+        """Return the path of the newest manifest (list of merged files) if it is newer than ``manifest``.
 
         Returns an empty text if ``manifest`` is the newest one. The path is relative to the store.
         """
@@ -122,7 +123,7 @@ class Inventory:
 
 
 def is_inventory(path: str) -> bool:
-    """Return True if this path in the store is the path of an inventory (a list of the store's small files)."""
+    """Return True if the file at this path in the store is an inventory (a list of the store's small files)."""
     return path.startswith(PREFIX) and path.endswith(".json")
 
 

@@ -1,11 +1,11 @@
-"""Store several small input files together, so that their rows share Parquet files.
+"""Store several small input files together, so that their rows are in the same Parquet files.
 
 A small input file gives only a few rows. If each had Parquet files of its own, writing these, and opening them for each
-question, would take a hundred times as long. Each input file still has its own row file (the small file that commits
-its rows).
+question, would take a hundred times as long. Each input file still has its own row file (the small file that makes its
+rows valid).
 
 The reading of such an input file is named ``<writer>.<number>``. The Parquet files with its rows are named after the
-writer. A row is visible only if the reading to which it belongs is committed, as in merged files.
+writer. A row is visible only if the reading to which it belongs has a row file. In merged files it is the same.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from logparse.store.pending import Pending, all_rows
 from logparse.store.schema import COMMIT_SCHEMA, Commit, commit_row
 
 _ROWS = 50_000
-"""If more rows than this are in memory, they are written to files."""
+"""Number of rows in memory above which they are written to files."""
 _PUT_TOGETHER = 16  # row files that are written at a time, because each waits for the disk or for another machine
 
 
 class JointAttempt(Attempt):
     """The reading of one of several input files whose rows are stored together.
 
-    It gives its records and its commit to the group (``JointAttempts``), which writes them.
+    It hands its records and its commit over to the group (``JointAttempts``), which writes them.
     """
 
     def __init__(self, name: str, group: JointAttempts) -> None:
@@ -46,16 +46,16 @@ class JointAttempt(Attempt):
         self._group.take_pending(pending)
 
     def commit(self, row: Commit) -> bool:
-        """Give the row that commits this reading to the group, which writes it later together with the others.
+        """Hand the record that makes this reading's rows visible over to the group, which writes it later.
 
-        Always returns True, because it is not known yet whether the input file was already committed.
+        Always returns True, because it is not known yet whether the input file was already stored.
         """
         self._group.take_row(self, row)
         return True
 
 
 class JointAttempts:
-    """Readings of several input files whose rows are stored together.
+    """A group of small input files that are read one after the other and whose rows are stored together.
 
     ``name`` begins the names of their Parquet files. ``merged_attempts`` is a function that returns the readings whose
     rows a compaction has merged by now.
@@ -87,20 +87,20 @@ class JointAttempts:
             self._write()
 
     def take_row(self, attempt: Attempt, row: Commit) -> None:
-        """Keep the row that will make this reading of an input file visible, until the group is committed."""
+        """Keep the record that will make the rows of an input file visible, until the group is committed."""
         self._taken.append((attempt, row))
 
     def commit(self) -> tuple[pa.Table, dict[str, str | bool]]:
-        """Write all records that are still in memory, and then the row file (the commit) of each input file.
+        """Write all records that are still in memory, and then the file that makes the rows of each input file visible.
 
-        Returns the rows that were written, and a result for each input file by its path:
+        Returns a table of these small files, and a result for each input file by its path:
 
-        * True: its last row was new.
-        * False: the row already existed.
-        * A text: the reason why the input file is not committed.
+        * True: its last record is new.
+        * False: the record already existed.
+        * A text: the reason why the rows of the input file are not visible.
 
-        Row files of one input file are written in their order. Raises OSError if the Parquet files cannot be written,
-        and StoreError if they were removed meanwhile. After an error nothing is committed.
+        The records of one input file are written in their order. Raises OSError if the Parquet files cannot be written,
+        and StoreError if they were removed meanwhile. After an error no rows become visible.
         """
         self._write()
         parts = [*self._writer.parts, *(part for attempt, _ in self._taken for part in attempt.parts)]
@@ -132,13 +132,14 @@ class JointAttempts:
         return rows if len(new) == len(rows) else pa.concat_tables([rows.slice(0, 0), *new]), states
 
     def _texts(self, attempt: Attempt) -> tuple[str, ...]:
-        """Return the path, size and checksum of each Parquet file with rows of this reading, one text for each file."""
+        """Describe each Parquet file with rows of this reading: its path, size and checksum as one text."""
         return tuple(part.text for part in (*attempt.parts, *self._parts_of.get(attempt.name, ())))
 
     def _demand_again(self, parts: Sequence[Part], rows: Sequence[Commit]) -> None:
-        """Take the commits back and raise StoreError if the Parquet files were removed after they had been written.
+        """Raise StoreError if the Parquet files were removed right after they had been written.
 
-        There are two causes: a ``forget``, or a compaction with ``unread`` that saw only some of the commits.
+        Their rows are made invisible again first. There are two causes: a ``forget``, or a compaction with ``unread``
+        that saw only some of the row files.
         """
         try:
             self.place.demand_parts(parts, f"{len(rows)} files")
@@ -153,7 +154,7 @@ class JointAttempts:
             raise
 
     def _write(self) -> None:
-        """Write the records in memory to files. After an error nothing of this group can be committed any more."""
+        """Write the records in memory to files. After an error this group cannot make any rows visible."""
         pending, self._pending, self._row_count = self._pending, [], 0
         if pending and self._error is None:
             try:

@@ -42,20 +42,20 @@ from logparse.store.schema import COMMIT_SCHEMA, RECORDED
 
 FOLDER = "compactions"
 MERGED = "merged"
-"""Prefix of the names of merged files. The names of other files begin with the attempt (reading) that wrote them."""
+"""Beginning of the names of merged files. The names of other files begin with the reading that wrote them."""
 MERGED_LOST = "lost: rows of files that a compaction merged; remedy: ingest all files into a new store"
 RESTORED = "the next `logparse ingest` or `logparse compact` writes it again"
 _TOLD = b"logparse_manifest"
 _REMEMBERED_S = 86400.0
-"""Seconds for which the record of forgotten data is kept at least.
+"""Shortest time in seconds for which the record of forgotten data is kept.
 
 A compaction that began before the data were forgotten may still be running.
 """
 _MISSED_S = _REMEMBERED_S / 2
-"""Seconds for which a record of forgotten data must exist, even if the store no longer holds the data.
+"""Time in seconds during which a missing record of forgotten data is reported as damage in any case.
 
-Its absence is reported as damage. The time is shorter than ``_REMEMBERED_S``, because the clocks of hosts differ: if
-one host removes an old record, no other host must report damage.
+After that time it is reported only if the store still holds the data. The time is shorter than ``_REMEMBERED_S``,
+because the clocks of hosts differ: if one host removes an old record, no other host must report damage.
 """
 
 
@@ -72,27 +72,28 @@ class Forgotten(NamedTuple):
     at: float
 
     def spent(self, known: Set[str]) -> bool:
-        """Return True if this file may be deleted: it is old, and nothing in the store has one of its names.
+        """Return True if this record of forgotten data is no longer needed and may be deleted.
 
-        ``known`` holds the names in the store.
+        It is not needed if it is old and nothing in the store has one of its names. ``known`` holds the names in the
+        store.
         """
         return time.time() - self.at > _REMEMBERED_S and known.isdisjoint(self.names)
 
     def missed(self, known: Set[str]) -> bool:
-        """Return True if it is damage when this file is missing.
+        """Return True if the absence of this record of forgotten data must be reported as damage.
 
-        This is the case if it is recent, or if something in the store has one of its names. ``known`` holds the names
-        in the store.
+        This is the case if the record is recent, or if something in the store has one of its names. ``known`` holds the
+        names in the store.
         """
         return time.time() - self.at <= _MISSED_S or not known.isdisjoint(self.names)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """List of the data that compactions have merged, as read from the store or made by a compaction.
+    """List of the data that compactions have merged, read from the store or made by a compaction.
 
     * ``number`` is the number of the manifest. 0 means that nothing was ever merged.
-    * ``commits`` are the merged commits of input files, as rows of ``COMMIT_SCHEMA``.
+    * ``commits`` are the merged records of input files, as rows of ``COMMIT_SCHEMA``.
     * ``parts`` are the paths of the large files with their rows, in the store.
     * ``records`` holds the sizes and checksums of the large files. Manifests of earlier versions have none.
     * ``stale`` is True if the large files also hold rows that were forgotten since.
@@ -122,7 +123,10 @@ class Manifest:
 
     @cached_property
     def row_files(self) -> frozenset[str]:
-        """The paths of the small files that first held the merged commits. Paths are relative to the store."""
+        """The paths of the small files from which the merged records of input files came.
+
+        The paths are relative to the store.
+        """
         return frozenset(row_files(self.commits))
 
     def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
@@ -146,9 +150,9 @@ def manifest_file(number: int) -> str:
 
 
 def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:
-    """Record that readings of input files, or merged files, are forgotten.
+    """Record that the user had some data removed: the rows of some readings of input files, or some merged files.
 
-    From now on readers skip their rows. This also holds for rows that a compaction is merging at this moment.
+    From now on readers skip these rows. They also skip rows that a compaction is merging at this moment.
     """
     make_folder(filesystem, f"{root}/{FOLDER}")
     path = f"{root}/{FOLDER}/forgotten-{os.urandom(8).hex()}.json"
@@ -162,7 +166,7 @@ def manifest_paths(filesystem: pafs.FileSystem, root: str) -> list[str]:
 
 
 def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
-    """Read the valid manifest (list of merged files), and apply what was forgotten since it was written.
+    """Read the valid manifest (list of merged files), and leave out data that were forgotten since it was written.
 
     ``infos`` is the result of ``manifest_files``. If nothing was ever merged, the result is an empty manifest. Raises
     StoreError if the manifest, or a record of forgotten data, is damaged.
@@ -208,9 +212,9 @@ def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | No
 
 
 def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgotten]) -> None:
-    """Write deleted records of forgotten data again.
+    """Write records of forgotten data again, because their files were deleted.
 
-    This never hides anything else, because a name in them is never used twice.
+    This never hides other data, because a name in the records is never used twice.
     """
     for one in lost:
         make_folder(filesystem, f"{root}/{FOLDER}")
@@ -219,7 +223,7 @@ def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgott
 
 
 def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None:
-    """Return the names in a record of forgotten data. Return None if another process has removed the file."""
+    """Return the names in a record of forgotten data, or None if another process has removed the file."""
     try:
         with contextlib.suppress(FileNotFoundError):
             return tuple(unseal_list(read_bytes(filesystem, path)))

@@ -23,19 +23,19 @@ from logparse.store.pending import Pending, all_rows
 from logparse.store.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
 
 JOINT = "."
-"""Separator in the name of a reading whose rows share files with others: ``<writer>.<number>``."""
+"""Separator in the name of a reading whose rows are in the same files as other rows: ``<writer>.<number>``."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Folder, on a disk or at a URL, into which the files of a store are written. Paths are relative to it."""
+    """A store's folder on a disk or at a URL, into which files are written. Paths are relative to it."""
 
     filesystem: pafs.FileSystem
     root: str
     put_if_absent: PutIfAbsent
 
     def write_part(self, path: str, rows: pa.Table, compression: str) -> Part:
-        """Write rows as a Parquet file, and return its path, size and checksum. Its pages also have checksums."""
+        """Write rows as a Parquet file, whose pages have checksums. Return the path, size and checksum of the file."""
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression=compression, write_page_checksum=True, **encoding(rows.schema))
         data, file = sink.getvalue(), f"{self.root}/{path}"
@@ -58,22 +58,19 @@ class Place:
             )
 
     def put_row(self, row: Commit, data: bytes) -> bool:
-        """Write the small file that commits (makes visible) the rows of an input file.
-
-        If it already exists, nothing is written, and the result is False.
-        """
+        """Write the small file that makes the rows of an input file visible. Return False if it already exists."""
         path = f"{self.root}/{row_file(row)}"
         make_folder(self.filesystem, path.rsplit("/", 1)[0])
         return self.put_if_absent(path, data)
 
     def flush_rows(self, rows: Iterable[Commit]) -> None:
-        """Make sure that the names of the row files (commits) survive a power cut."""
+        """Make sure that the names of the small files that make rows visible survive a power cut."""
         folders = {f"{self.root}/{row_file(row)}".rsplit("/", 1)[0] for row in rows}
         flush(self.filesystem, self.root, folders=folders)
 
 
 class Attempt:
-    """One reading of an input file. Its rows are visible only after ``commit``.
+    """One reading of an input file. Its rows become visible when ``commit`` is called.
 
     ``name`` is unique. ``parts`` are the files that were written so far.
     """
@@ -84,9 +81,9 @@ class Attempt:
         self.parts: list[Part] = []
 
     def add(self, table: str, columns: pa.Table, category: str | None = None) -> Part | None:
-        """Write rows of a table to a new file, and return its path, size and checksum.
+        """Write rows of a table to a new file. Return the file's path, size and checksum.
 
-        ``columns`` may lack columns of the table; these become null. Returns None if there are no rows.
+        Columns of the table that ``columns`` lacks become null. Returns None if there are no rows.
         """
         if not columns.num_rows:
             return None
@@ -102,14 +99,14 @@ class Attempt:
         return part
 
     def write(self, pending: Pending) -> None:
-        """Write all records that wait in memory to files."""
+        """Write records that were collected in memory to files."""
         for rows in all_rows([pending]):
             self.add(rows.table, rows.columns, rows.category)
 
     def commit(self, row: Commit) -> bool:
         """Make the rows of this reading visible, by writing its row file (a small file that is written last).
 
-        Returns False if another ingest has already committed the same bytes of the input file. If it returns True, the
+        Returns False if another process has already stored the same bytes of the input file. If it returns True, the
         rows survive a power cut. Raises StoreError if one of the files was removed meanwhile.
         """
         self.place.flush_parts(self.parts)
@@ -121,18 +118,18 @@ class Attempt:
 
 
 def attempt_of(path: str) -> str:
-    """Return the name of the reading of an input file that wrote the file at this path.
+    """Return the name of the reading (of an input file) that wrote the file at this path.
 
-    For ``calls/category=bench/ab12-3.parquet`` it is ``ab12``. If several readings share the file, it is the name of
+    For ``calls/category=bench/ab12-3.parquet`` it is ``ab12``. If several readings wrote to the file, it is the name of
     their group.
     """
     return path.rsplit("/", 1)[-1].split("-", 1)[0]
 
 
 def writers_of(attempts: Iterable[str]) -> set[str]:
-    """Return the names of all writers whose files may hold rows of the given readings of input files.
+    """Return the names with which the files may begin that hold rows of the given readings of input files.
 
-    A writer is the reading itself, or a group of readings that share files: for the reading ``ab12.3`` the writers are
+    A file is named after the reading itself, or after a group of readings: for the reading ``ab12.3`` the names are
     ``ab12.3`` and ``ab12``.
     """
     return {name for attempt in attempts for name in (attempt, attempt.partition(JOINT)[0])}
@@ -166,7 +163,7 @@ def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.Chu
 
 
 def row_file(row: Commit) -> str:
-    """Return the path of the small file that commits (makes visible) the rows of an input file, relative to the store.
+    """Return the path of the small file that makes the rows of an input file visible, relative to the store.
 
     The path depends on the input file and the range of bytes that was read.
     """
@@ -174,7 +171,7 @@ def row_file(row: Commit) -> str:
 
 
 def row_files(commits: pa.Table) -> list[str]:
-    """Return the paths of the small files that commit the rows of several input files.
+    """Return the paths of the small files that make the rows of several input files visible.
 
     ``commits`` is a table with the columns of ``COMMIT_SCHEMA``. The paths are relative to the store.
     """

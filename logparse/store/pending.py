@@ -16,13 +16,13 @@ from logparse.store.columns import dictionary, fixed, numbers, table
 from logparse.store.schema import SCHEMAS
 
 NULL = int(np.iinfo(np.int64).min)
-"""Stands for an unknown process, second or count in arrays of integers."""
+"""Number that means "unknown" in arrays of integers, for a process, a second or a count."""
 
 Ints = npt.NDArray[np.int64]
 
 
 class CallKey(NamedTuple):
-    """The columns that identify a call in the table ``calls``: all except its process, time and count."""
+    """The columns that identify a call in the table ``calls``: all except the process, the time and the count."""
 
     kind: str
     problem: str
@@ -55,7 +55,7 @@ class Pending:
 
 
 class Rows(NamedTuple):
-    """Rows to be written to one file.
+    """Rows of one table, and for tables with categories of one category.
 
     * ``table`` is the name of their table.
     * ``category`` is the category of log lines, or None if the table has no categories.
@@ -68,7 +68,7 @@ class Rows(NamedTuple):
 
 
 def all_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Convert all records of several readings into rows, one result for each file to be written.
+    """Convert all records of several readings into rows. Each result can be written to one file.
 
     The column ``attempt`` tells to which reading of an input file a row belongs.
     """
@@ -88,7 +88,7 @@ def all_rows(several: Sequence[Pending]) -> Iterator[Rows]:
 def problem_rows(several: Sequence[Pending]) -> Iterator[Rows]:
     """Convert the GEMMs and convolutions of several readings into rows.
 
-    Each is converted only once, even if several readings have it.
+    If several readings have the same one, it is converted only once.
     """
     tables: tuple[tuple[str, type, Callable[[Any], dict[str, Any]]], ...]
     tables = (("gemms", GemmProblem, gemm_row), ("convs", ConvProblem, conv_row))
@@ -116,12 +116,12 @@ def _schema(name: str) -> pa.Schema:
 
 
 def _attempts(counts: Sequence[int], several: Sequence[Pending]) -> pa.Array:
-    """Make the column ``attempt``: ``counts[i]`` times the name of reading i, for all i."""
+    """Make the column ``attempt``, which holds the name of reading i in ``counts[i]`` rows."""
     return dictionary(np.repeat(np.arange(len(counts)), counts), [pending.attempt for pending in several])
 
 
 def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Convert the calls into rows, one result for each category of log lines.
+    """Convert the calls into rows. There is one result for each category of log lines.
 
     Each different text is stored only once (in a dictionary column).
     """
@@ -152,7 +152,7 @@ def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
 def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Add up the counts of rows with the same call, process and second.
 
-    Unknown counts are left out. The sum is unknown only if all its counts are unknown.
+    Unknown counts are left out. The sum is unknown only if all of the counts are unknown.
     """
     order = np.lexsort((seconds, pids, call))
     call, pids, seconds, counts = call[order], pids[order], seconds[order], counts[order]

@@ -1,4 +1,4 @@
-"""Compare the files of a store with their recorded sizes and checksums, and say what is lost if one differs."""
+"""Compare the files of a store with their recorded sizes and checksums, and say what is lost if a file differs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NAMED = 3  # number of files that one line lists
 
 
 class Recorded:
-    """The data files that a store should contain, according to its commits and its manifest.
+    """The data files that a store should contain, according to its records.
 
-    A commit belongs to an input file, and the manifest lists merged files. ``parts`` holds the sizes and checksums, by
-    path in the store. Earlier versions recorded none. Files that they wrote are recognised by their names, or by the
-    manifest's list. If such a file is missing, it is not noticed.
+    The records are the commits (one for each input file that was read) and the manifest (the list of merged files).
+    ``parts`` holds the sizes and checksums, by path in the store. Earlier versions recorded none. Files that they wrote
+    are recognised by their names, or by the manifest's list. If such a file is missing, it is not noticed.
     """
 
     def __init__(self, commits: pa.Table, manifest: Manifest) -> None:

@@ -1,4 +1,4 @@
-"""Rules that several commands share, as SQL text over the store's views. Each rule is defined only here.
+"""SQL rules that several commands use. A rule is SQL text over the store's views, and is defined only here.
 
 ``top``, ``status``, ``diff`` and the web page run the SQL over the views. ``analyzers.evidence.tables.reading`` runs
 the same text over the DataFrames of a run. The argument ``where`` limits a rule to a run (``run = $run``). It is not
@@ -12,22 +12,22 @@ from collections.abc import Sequence
 from logparse.text import sql_text
 
 LOGGED = ("miopen-chosen",)
-"""Kinds of measurements without a time, in which a log only names the solution that the library chose."""
+"""Kinds of measurements without a time. They only say which kernel the library chose, because a log names it."""
 
 DEFAULTS = "select source_id, max(value) as solution from facts where name = 'pick' group by source_id"
-"""SQL of the solution that the library chose by itself in each replay (``source_id, solution``).
+"""SQL that lists the kernel that the library chose by itself in each replay (``source_id, solution``).
 
-A replay measures the calls of a log again. It stores the library's choice as the fact ``pick``.
+A replay times the calls of a job again. It stores the library's choice as the fact ``pick``.
 """
 
 
 def picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
-    """Return SQL that lists the solutions that the library chose, as logs state them.
+    """Return SQL that lists the kernels that the library chose, according to the logs.
 
-    The columns are ``source_id, problem, pick, count``. A solution is the library's kernel for a problem (a GEMM or
-    convolution). Commands of tools in the logs are left out. Several categories of log lines may state the same choice.
-    So for each problem only the category with the most choices is used, and the first by name if several have equally
-    many.
+    The columns are ``source_id, problem, pick, count``. A problem is a GEMM or convolution, and ``pick`` is the kernel
+    that the library chose for it. Commands of tools in the logs are left out. Several categories of log lines may state
+    the same choice. So for each problem only the category with the most choices is used, and the first by name if
+    several have equally many.
     """
     return f"""
         with named as (
@@ -43,9 +43,9 @@ def picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
 
 
 def main_picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
-    """Return SQL of the solution that the library chose most often for each GEMM or convolution (``problem, pick``).
+    """Return SQL that lists the kernel that the library chose most often for each GEMM or convolution.
 
-    If several were chosen equally often, the first by text is used.
+    The columns are ``problem, pick``. If several kernels were chosen equally often, the first by text is used.
     """
     return f"""
         select problem, pick from ({picks_sql(where, origins)}) group by problem, pick
@@ -53,11 +53,12 @@ def main_picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
 
 
 def counted_as_sql(links: str, picks: str) -> str:
-    """Return SQL that says for some GEMMs and convolutions to which similar one their calls are added.
+    """Return SQL that lists which GEMMs and convolutions are probably the same call as another one in the logs.
 
     The columns are ``problem`` and ``other``. A log may state the library's choice for one form of a problem (a GEMM or
     convolution), and count the calls in another form. So the calls of a problem without a stated choice are added to
-    the problem with one that resembles it most. If several resemble it equally, the calls are added to none.
+    the problem with a stated choice that resembles it most. If several resemble it equally, the calls are added to
+    none.
 
     ``links`` and ``picks`` are names of tables: similar problems, and the library's choices. The table of links need
     not link a problem to itself.
@@ -72,7 +73,7 @@ def counted_as_sql(links: str, picks: str) -> str:
 
 
 def launches_sql(where: str = "true") -> str:
-    """Return SQL of how often each GEMM and convolution was called in the traces, and the time of its kernels.
+    """Return SQL that lists how often each GEMM and convolution was called in the traces, and the time of its kernels.
 
     The columns are ``problem, calls, total_us`` (microseconds). A call may launch several kernels. If the calls of the
     operator were not counted, the launches are used: the number of calls is then the largest number of launches of one
@@ -87,7 +88,7 @@ def launches_sql(where: str = "true") -> str:
 
 
 def traced_sql(where: str, counted_as: str) -> str:
-    """Return SQL of the mean time of a call of each GEMM and convolution in the traces of a run.
+    """Return SQL that lists the mean time of a call of each GEMM and convolution in the traces of a job.
 
     The columns are ``problem, traced_us`` (microseconds). ``counted_as`` is the name of a table made by
     ``counted_as_sql``.

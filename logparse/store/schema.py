@@ -86,9 +86,10 @@ PARTITIONED = frozenset({"calls", "messages"})
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """Record that an input file, or bytes ``start`` to ``end`` of it, was read. It makes the rows visible.
+    """Record that an input file, or bytes ``start`` to ``end`` of it, was read.
 
-    ``attempt`` is the name of the reading. The files in ``sources/`` hold these records.
+    The record makes the rows of this reading visible. ``attempt`` is the name of the reading. The files in ``sources/``
+    hold these records.
     """
 
     attempt: str = ""
@@ -120,10 +121,10 @@ class Commit:
 
 
 RECORDED = "parts"
-"""Name of a column that commits of earlier versions do not have."""
+"""Name of the column with the Parquet files of a reading. Records of earlier versions do not have this column."""
 
 FOREIGN = "foreign"
-"""Format of a file in which no line has a known format."""
+"""Name of the format of a file in which no line has a known format."""
 
 COMMIT_SCHEMA = _columns(
     "text: attempt source_id run path format content_hash int: start end bytes lines splits "
@@ -155,13 +156,13 @@ FINDINGS_SCHEMA = _columns(
 )
 """Columns of the view ``findings``.
 
-``solution`` is the proposed solution, or null if only a search can find one. ``comparable`` names the measured problems
-from which a time is estimated, with their times, separated by ``; ``.
+``solution`` is the proposed kernel, or null if only a search can find one. ``comparable`` names the measured calls from
+which a time is estimated, with their times, separated by ``; ``.
 """
 
 
 def live_commits(rows: Iterable[Commit]) -> list[Commit]:
-    """Return the records of input files (commits) that no later record replaces.
+    """Return the records of input files that are still valid, because no later record replaces them.
 
     They are in the order in which they were made.
     """
@@ -178,7 +179,7 @@ def commit_row(row: Commit) -> dict[str, Any]:
 
 
 _LISTS = (RECORDED, "evidence", "winners")
-"""Columns with lists that are null in commits of earlier versions."""
+"""Columns with lists. They are null in records of earlier versions."""
 _COMMIT_FIELDS = frozenset(f.name for f in fields(Commit))
 
 

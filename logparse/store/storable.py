@@ -37,10 +37,9 @@ _MOST_DEVICE = (1 << 31) - 1
 
 
 def storable(outcome: Outcome) -> Outcome:
-    """Return what was read from a line, after removing records that cannot be stored.
+    """Replace the records of a line that cannot be stored by rejects (records that state the reason).
 
-    Each of them is replaced by a reject (a record that states the reason). If only messages and rejects remain, the
-    whole line is rejected.
+    If only messages and rejects remain, the whole line is rejected.
     """
     if outcome.unit == "reject":
         return outcome

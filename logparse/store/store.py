@@ -109,20 +109,20 @@ FRAMES = (
 )
 """Names of the tables that the analyzers read."""
 _FEW, _SMALL_BYTES = 64, 16 << 20
-"""A table is read into memory as a whole only if it has at most this many files and bytes."""
+"""Largest number of files, and largest number of bytes, of a table that is read into memory as a whole."""
 _LARGE = frozenset({"gemms", "convs", "measurements", "timelines"})
 _FINDINGS = "findings/findings.parquet"
 _TRIES = 3
-"""How often a reader looks for a missing file, because another process may just be replacing it."""
+"""How often a reader looks for a missing file, because another process may be replacing it at this moment."""
 _VERIFIED: dict[str, tuple[int | None, Part]] = {}
-"""Files of local stores whose checksums this process has checked, by path.
+"""Files of local stores whose checksums this process has already checked, by path.
 
 The number is the time of the file's last change, in nanoseconds.
 """
 
 
 def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
-    """Make the method of Store that returns all rows of a view. The rows are in no particular order."""
+    """Make a method of Store that returns all rows of a view. The rows are in no particular order."""
 
     def rows(self: Store, run: str | None = None) -> pd.DataFrame:
         return self.query(f"select * from {view}", run)
@@ -132,7 +132,7 @@ def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
 
 
 class Store:
-    """A store of ingested logs and measurements. ``open_store`` opens one.
+    """A store: a folder or URL with everything that was read from logs and measured. ``open_store`` opens one.
 
     Its methods return tables as pandas DataFrames.
     """
@@ -160,7 +160,7 @@ class Store:
         return Place(self.filesystem, self.root, self.put)
 
     def attempt(self) -> Attempt:
-        """Begin to read an input file. Its rows are invisible before ``commit`` of the result is called."""
+        """Begin to read an input file. Its rows stay invisible until ``commit`` of the result is called."""
         return Attempt(os.urandom(8).hex(), self.place)
 
     def joint_attempts(self) -> JointAttempts:
@@ -168,16 +168,17 @@ class Store:
         return JointAttempts(os.urandom(8).hex(), self.place, lambda: self.manifest().attempts)
 
     def commits(self) -> list[Commit]:
-        """Return the records (commits) of the input files in the store, in the order in which they were read.
+        """Return the valid records of which input files were read, in the order in which they were read.
 
-        An input file that was read in several pieces has several records. Replaced ones are left out.
+        An input file that was read in several pieces has several records. Replaced records are left out.
         """
         return live_commits(map(commit_from_row, self._commit_table().to_pylist()))
 
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
-        """Return the records of one input file, also the ones that other processes have just written.
+        """Return the records that say which parts of one input file were read.
 
-        The caller already has the records in ``known``, so they are not read again.
+        Records that other processes have just written are included. ``known`` are records that the caller already has,
+        so they are not read again.
         """
         read = {f"{self.root}/{row_file(row)}" for row in known}
         files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet") and p not in read]
@@ -186,9 +187,10 @@ class Store:
         return live_commits({row.attempt: row for row in (*known, *found)}.values())
 
     def known(self) -> Callable[[str], Sequence[Commit]]:
-        """Return a function that returns the records of any input file by its path.
+        """Return a function that tells for any input file which parts of it were already read.
 
-        The records are as of now. They are kept as a table, which takes little memory.
+        The function takes the file's path and returns its records, as they are now. The records are kept as a table,
+        which takes little memory.
         """
         table = self._commit_table()
         rows: dict[str, list[int]] = {}
@@ -197,7 +199,10 @@ class Store:
         return lambda path: live_commits(commit_from_row(table.slice(n, 1).to_pylist()[0]) for n in rows.get(path, ()))
 
     def manifest(self) -> Manifest:
-        """Return the manifest: the list of the data that compactions have merged. It is read again after a change."""
+        """Return the manifest: the list of the data that compactions have merged.
+
+        It is kept in memory, and read again if it has changed.
+        """
         if (now := manifest_files(self.filesystem, self.root)) != self._manifest[0]:
             self._manifest = now, read_latest(self.filesystem, now)
         return self._manifest[1]
@@ -225,7 +230,10 @@ class Store:
         return pa.concat_tables([manifest.commits, rows])
 
     def _read_rows(self, paths: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
-        """Read row files (commits). Return their rows, and the files that cannot be read, with the reasons."""
+        """Read row files (each makes the rows of one input file valid).
+
+        Returns the content of the files as a table, and the files that cannot be read, with the reasons.
+        """
 
         def read(path: str) -> pa.Table | str:
             try:
@@ -249,10 +257,10 @@ class Store:
         return pa.concat_tables(found), damaged
 
     def take_inventory(self) -> None:
-        """Write a list of the store's small files that are in no such list yet.
+        """Write down the names of the store's small files that are in no list of such files yet.
 
-        With the list a later deletion of such a file is noticed. If it cannot be written, the next list will contain
-        these files. No answer of the store depends on it.
+        With this list, the deletion of such a file can be noticed later. If the list cannot be written, the next one
+        will contain these files. No answer of the store depends on it.
         """
         with suppress(OSError):
             manifest = self.manifest()
@@ -278,17 +286,18 @@ class Store:
         return bool(self.filesystem.get_file_info(f"{self.root}/{path}").is_file)
 
     def learn(self, rows: pa.Table) -> None:
-        """Add records of input files that this process and its workers have just written.
+        """Add the records of input files that this process and its workers have just stored.
 
-        So they need not be read from the store.
+        After that the records need not be read from the store.
         """
         self._row_files |= dict.fromkeys(f"{self.root}/{path}" for path in row_files(rows))
         self._rows = pa.concat_tables([self._rows, rows])
 
     def live_table(self, run: str | None = None, manifest: Manifest | None = None) -> pa.Table:
-        """Return the records of all input files in the store, or of one run, as an Arrow table.
+        """Return the valid records of all input files in the store, or of one run, as an Arrow table.
 
-        Replaced records are left out. Very many records would take too much memory as Python objects.
+        Records that were replaced are left out. A table is used because very many records would take too much memory as
+        Python objects.
         """
         table = self._commit_table(manifest)
         gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
@@ -300,9 +309,9 @@ class Store:
         """Remove a run, input files, or a merged file from the store. Return the paths of the removed input files.
 
         ``name`` is a run, the end of the path of input files, or the path of a merged file, which is then the only
-        result. The rows are invisible at once. Some stay on the disk until the next compaction: rows that were merged
-        or are being merged, and rows in files that also hold rows of other input files. Raises StoreError if nothing
-        matches.
+        result. The rows are invisible at once. Some rows stay on the disk until the next compaction: rows that were
+        merged or are being merged, and rows in files that also hold rows of other input files. Raises StoreError if
+        nothing matches.
         """
         manifest = self.manifest()
         rows = [commit_from_row(row) for row in self._commit_table(manifest).to_pylist()]
@@ -342,7 +351,7 @@ class Store:
         return sorted({*(row.path for row in named), *(one.path for one in lost)}) or [name]
 
     def _forget(self, names: Iterable[str]) -> None:
-        """Record that readings of input files, or merged files, are forgotten.
+        """Record that readings of input files, or merged files, are forgotten, so that readers skip their rows.
 
         The file with this record is added to the list of the store's small files, so that its deletion would be
         noticed.
@@ -385,7 +394,7 @@ class Store:
         return [*found, *cut, *self._inventory.damaged]
 
     def _why_not(self, path: str, part: Part | None) -> str:
-        """Return what is wrong with a file (a path in the store), or an empty text if nothing is."""
+        """Say what is wrong with a file (a path in the store). Return an empty text if nothing is wrong."""
         try:
             if part is not None:
                 return part.why_not(self.filesystem, self.root)
@@ -424,8 +433,8 @@ class Store:
     def lost_commits(self, manifest: Manifest) -> list[str]:
         """Return a line for each small file of the store that is missing or damaged.
 
-        These are commits (records that input files were read), records of forgotten data, and the list of merged files.
-        Call ``_commit_table`` first.
+        The small files are records of which input files were read, records of forgotten data, and the list of merged
+        files. Call ``_commit_table`` first.
         """
         of = {row.file: row.path for row in self._inventory.rows} if self._damaged else {}
         found = [f"{row.file}: missing; {loss_and_remedy([row.path])}" for row in self._missing(manifest)]
@@ -452,11 +461,14 @@ class Store:
 
     @property
     def unmerged(self) -> int:
-        """Number of small files that had to be read one by one. ``compact`` merges such files."""
+        """Number of small files that had to be read one by one when the store was opened.
+
+        ``compact`` merges such files.
+        """
         return len(self._row_files)
 
     def unmerged_small(self, size: int) -> int:
-        """Return how many small input files have records in files of their own, which were not merged yet.
+        """Return how many small input files were stored in files of their own and not merged since.
 
         An input file is small if at most ``size`` bytes of it were read.
         """
@@ -569,8 +581,8 @@ class Store:
     def latest_run(self, run: str | None = None) -> str:
         """Return ``run`` if it is given, and the latest run otherwise.
 
-        A run with files of unknown formats only is passed over, unless all runs are of this kind. Raises StoreError if
-        the run does not exist; the message names the runs.
+        The latest run is chosen among the runs that have a file of a known format, if there is one. Raises StoreError
+        if the run does not exist. The message names the existing runs.
         """
         runs = self.runs()
         if not runs:
@@ -614,18 +626,21 @@ class Store:
         return con
 
     def reading(self, sql: str | None = None, run: str | None = None) -> duckdb.DuckDBPyConnection:
-        """Return a connection to the DuckDB that all readers in this process share, with the views of ``connect``.
+        """Return a connection to the DuckDB that all readers in this process use, with the same views as ``connect``.
 
         Use it for trusted SQL that only reads. It is faster than ``connect``, because opening a new DuckDB takes longer
-        than most queries. All connections share its settings and tables. So the SQL must not change a setting, and may
-        make only temporary tables.
+        than most queries. All connections have the same settings and tables. So the SQL must not change a setting, and
+        may make only temporary tables.
         """
         con = shared_database().cursor()
         self._make_views(con, run, sql, "temp view")
         return con
 
     def _make_views(self, con: duckdb.DuckDBPyConnection, run: str | None, sql: str | None, view: str) -> list[str]:
-        """Make the views that ``connect`` describes. Return the paths of the files that DuckDB itself will read."""
+        """Make the store's views in a connection (see ``connect``).
+
+        Returns the paths of the files that DuckDB itself will read.
+        """
         views = view_sql(run)
         if sql is not None:
             views = named_in(sql, views)
@@ -669,7 +684,7 @@ class Store:
         return allowed
 
     def whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
-        """Check that nothing is missing, and return what is needed to read some tables.
+        """Check that no file of some tables is missing, and return what is needed to read these tables.
 
         There are three results: the records of the input files (of one run if ``run`` is given), the list of merged
         files, and the paths of each table's Parquet files. Raises StoreError if a file is missing or damaged.
@@ -709,9 +724,9 @@ class Store:
         return self._unreadable[old]
 
     def left_out(self) -> int:
-        """Return how many rows are in no view because they contain a text that cannot be read.
+        """Return how many rows are in no view because a text in them cannot be read.
 
-        An earlier version stored them.
+        An earlier version stored such rows.
         """
         if not self.unreadable():
             return 0
@@ -736,7 +751,7 @@ class Store:
 
     @contextmanager
     def _pages_verified(self) -> Iterator[None]:
-        """Context that turns the error about a damaged page of a Parquet file into StoreError with a helpful text.
+        """Context that turns the error about a damaged page of a Parquet file into a StoreError that says what to do.
 
         The error itself names no file. It occurs only in a store at a URL, because local files are checked before they
         are read.
@@ -755,7 +770,8 @@ class Store:
     def frames(self, run: str | None = None, names: Sequence[str] = FRAMES) -> dict[str, pd.DataFrame]:
         """Return the tables that the analyzers read, as DataFrames by name.
 
-        Calls, workload and messages are of one run (by default the latest one). The other tables are of all runs.
+        ``calls``, ``workload`` and ``messages`` have the rows of one run (by default the latest one). The other tables
+        have the rows of all runs.
         """
         run = self.latest_run(run)
         out = {}
@@ -792,8 +808,8 @@ class Store:
     def rows(self, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Return the rows of several Parquet files as one table with the columns of ``schema``.
 
-        If a file lacks a column, it becomes null. The category is taken from the folder's name. ``pyarrow.dataset``
-        would be as fast, but it imports pandas, which takes longer than reading most logs.
+        A column that a file lacks becomes null. The category is taken from the folder's name. ``pyarrow.dataset`` would
+        be as fast, but it imports pandas, which takes longer than reading most logs.
         """
 
         def read(path: str) -> pa.Table:
@@ -812,10 +828,10 @@ class Store:
         return pa.concat_tables(found)
 
     def parts(self, table: str, recorded: Recorded) -> list[str]:
-        """Return the paths of the Parquet files with the rows of a table, and check their sizes.
+        """Return the paths of the Parquet files with the rows of a table, after checking their sizes.
 
-        In a local store the checksums are checked, too. Some of the files may also hold rows of other commits. Raises
-        StoreError if a file is missing or differs from its record.
+        In a local store the checksums are checked, too. Some of the files may also hold rows of input files that are
+        not in ``recorded``. Raises StoreError if a file is missing or differs from its record.
         """
         listed = {self._below(info.path): info for info in self._infos(table) if info.path.endswith(".parquet")}
         lines = recorded.cut(table, listed)
@@ -838,7 +854,7 @@ class Store:
     def _untorn(
         self, table: str, schema: pa.Schema, parts: Sequence[str], torn: Sequence[str], single: Set[str]
     ) -> pa.Table:
-        """Return the rows of all ``parts``, without rows that are also in a merged file.
+        """Return the rows of all ``parts``, except rows that are also in a merged file.
 
         Only the files ``torn`` can hold such rows: a compaction has merged some of their rows.
         """
@@ -873,7 +889,7 @@ class Store:
 
 
 def _places(row: Commit) -> tuple[str, str]:
-    """Return the two paths at which the record of an input file may be: today's, and the path in older stores.
+    """Return the two paths at which the record of an input file may be: the present one, and the one in older stores.
 
     Both are relative to the store.
     """
@@ -892,7 +908,7 @@ def command_line(store: str | None, verb: str, *words: str) -> Shell:
 def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:
     """Open the store at a folder or URL.
 
-    Without a location it is ``$LOGPARSE_STORE``, or the folder ``logparse-store``. Raises StoreError if there is no
+    The default location is ``$LOGPARSE_STORE``, or the folder ``logparse-store``. Raises StoreError if there is no
     store (unless ``create`` is True), if it cannot be reached, or if it has another schema version.
     """
     url = os.fspath(location or os.environ.get("LOGPARSE_STORE") or "logparse-store")

@@ -1,8 +1,8 @@
 """Find GEMMs and convolutions in an older store whose texts cannot be read, for example because of a negative size.
 
-Today an ingest refuses them (``storable``). Earlier versions stored them, and one such row ended every command with a
-traceback. Today's commits record that all their texts can be read back. For other commits each different text is
-tested. One regular expression inside DuckDB accepts nearly all of the texts.
+Today such texts are refused before they are stored (``storable``). Earlier versions stored them, and one such row ended
+every command with a traceback. Today's records of input files state that all their texts can be read back. For older
+records each different text is tested. One regular expression inside DuckDB accepts nearly all of the texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COLUMNS = {
     "gemms": ("problem",),
     "convs": ("problem",),
 }
-"""Tables whose rows belong to a GEMM or convolution, with the columns that hold its text."""
+"""For each table with rows about GEMMs or convolutions, the columns with their texts."""
 _NUMBERS = frozenset(f.name for name in ("gemms", "convs") for f in SCHEMAS[name] if str(f.type) == "int64")
 _NUMBER, _FLAG, _WORD = "[0-9]+|[-?*]", "[01?-]", "[^ ,=]*[A-Za-z][^ ,=]*|[-?]"
 
@@ -59,9 +59,9 @@ def unreadable_texts(con: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def left_out_sql(table: str) -> str:
-    """Return the SQL condition that is true for rows of this table that must be left out.
+    """Return the SQL condition that is true for the rows of a table that must be left out.
 
-    The table ``unreadable_`` holds the texts that cannot be read.
+    They contain a text that cannot be read. The table ``unreadable_`` holds these texts.
     """
     return " or ".join(f"coalesce({column} in (from unreadable_), false)" for column in COLUMNS[table])
 

@@ -14,25 +14,25 @@ CONV_SHAPE = (
     "'conv ' || direction || ' ' || n || 'x' || c || 'x' || d || 'x' || h || 'x' || w || 'x' || k || 'x' || filter_d"
     " || 'x' || filter_h || 'x' || filter_w || ' g' || groups || ' ' || in_type"
 )
-"""SQL of the short text of a convolution (``ConvProblem.shape``), made from its sizes and type.
+"""SQL expression for the short text of a convolution (``ConvProblem.shape``), made from its sizes and type.
 
-It is null if one of them is unknown. It is not stored, because other columns hold all of it.
+It is null if a size or the type is unknown. It is not stored, because other columns hold all of it.
 """
 
 
 def conv_problems_sql(rows: str) -> str:
     """Return the SQL of the view ``conv_problems``, limited to some rows.
 
-    ``rows`` is SQL that selects these rows from ``conv_rows``. Each different convolution gets one row.
+    ``rows`` is SQL that selects these rows from ``conv_rows``. The result has one row for each different convolution.
     """
     columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
     return conv_columns_sql(f"select problem, {columns} from ({rows}) group by problem")
 
 
 def conv_columns_sql(rows: str) -> str:
-    """Return the SQL that adds the columns of the view ``conv_problems`` to rows of the table ``convs``.
+    """Return SQL that adds the columns of the view ``conv_problems`` to rows of the table ``convs``.
 
-    ``rows`` is SQL that selects these rows. Each of them gives one row of the result.
+    ``rows`` is SQL that selects these rows. For each of them the result has one row.
     """
     return f"""
         select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,
@@ -128,13 +128,13 @@ _VIEWS = {
 def view_sql(run: str | None) -> dict[str, str]:
     """Return the SQL of each view by its name. A view comes after the views that it uses.
 
-    The view ``findings`` is limited to ``run``. The tables of the other views are already limited to it.
+    The view ``findings`` is limited to ``run``. The tables of the other views already hold only that run.
     """
     return _VIEWS | {"findings": "select * from findings_" + (f" where run = {sql_text(run)}" if run else "")}
 
 
 def named_in(sql: str, views: Mapping[str, str]) -> dict[str, str]:
-    """Return the views that a query needs: those named in it, and views that these use.
+    """Return only the views that a query needs: views that it names, and views that these use.
 
     The order of ``views`` stays. Returns all views if the query names none.
     """
