@@ -170,8 +170,7 @@ class Together:
 
 
 def _stat(process: int) -> list[str]:
-    """Return the fields of ``/proc/PID/stat`` after the program's name, such as the state and the parent's process
-    number.
+    """Return the fields of ``/proc/PID/stat`` after the program's name, such as the state and the parent's number.
 
     ``man 5 proc_pid_stat`` lists them. Returns an empty list if the process does not exist.
     """

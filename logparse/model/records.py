@@ -277,8 +277,7 @@ class Evidence:
     """Id of the file that the finding is about.  It contains the times of ``pick`` and ``best``."""
     origin: str | None = None
     level: str | None = None
-    """How surely the measured matrix product or convolution is the finding's one: ``exact``, ``layout`` or ``shape``.
-    """
+    """How surely the measured call is the finding's call: ``exact``, ``layout`` or ``shape``."""
     arch: str | None = None
     cu_count: str | None = None
     file: str | None = None

@@ -93,7 +93,7 @@ class JointAttempts:
     def commit(self) -> tuple[pa.Table, dict[str, str | bool]]:
         """Write all records that are still in memory, and then the file that makes the rows of each input file visible.
 
-        Returns a table of these small files, and a result for each input file by its path:
+        Returns a table with one row for each of the latter files, and a result for each input file by its path:
 
         * True: its last record is new.
         * False: the record already existed.

@@ -154,7 +154,9 @@ class Columns:
         Both are on the clock of the kernels.
         """
         self.left_out: list[tuple[float, float]] = []
-        """Periods whose idle time is not caused by the job: a graph was captured, or a library searched for a solver.
+        """Periods whose idle time is not the job's own.
+
+        In these periods a graph was captured, or a library searched for a solver.
         """
         self.launched: npt.NDArray[np.bool_] | None = None
         """True for each kernel whose launch is an event of this trace.  None if launches were not read."""

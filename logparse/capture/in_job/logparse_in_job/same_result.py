@@ -205,8 +205,7 @@ class Comparison:
         return found[0]
 
     def _without(self) -> Tuple[_Result, List[float], List[float]]:
-        """Call the model three times without the change. Return the first result, and how much the others differ from
-        it.
+        """Call the model three times without the change. Return the first result and two differences from it.
 
         The first difference is between two equal calls. The second one is with random rounding errors in every layer.
         Both show how much a correct change may alter the result.

@@ -240,8 +240,7 @@ class Trial:
         return self._ranks.begins_at(series.count, ready, ahead)
 
     def between(self, sort: str, series: Series, times: Mapping[str, Sequence[float]]) -> None:
-        """Do the next thing of the trial, between two steps of the job: for example, switch the present change on or
-        off.
+        """Between two steps of the job, go on with the trial: for example, switch the present change on or off.
 
         ``times`` holds the times of the steps since the last call (µs), by the steps' names. The GPU is idle. All ranks
         (processes of the job) call this after the same step. They exchange messages and decide by the times of rank 0,

@@ -1,7 +1,6 @@
-"""Let two jobs take turns: each does some steps while the other waits, so that both are timed under the same
-conditions.
+"""Let two jobs take turns, so that both are timed under the same conditions.
 
-After some steps this process waits, with an idle GPU, until it may go on.
+Each job does some steps while the other waits. After its steps, this process waits with an idle GPU until it may go on.
 
 ``LOGPARSE_TURNS`` names the folder of this job (the job before the changes or after them). ``LOGPARSE_TURNS_BY`` is the
 number of the process that controls both jobs (``analyzers/tune/side_by_side.py``). When its turn N is over, each
