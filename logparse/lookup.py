@@ -196,8 +196,7 @@ class Ranking:
     * ``problems`` and ``calls`` are the number of all products and convolutions, and of all their calls.
     * ``timed`` is how many of them have a known time, and ``total_us`` is the sum of their times.
     * ``saves_us`` is the time that the best known kernels would save.  It is missing (None) if the time of the kernel
-      that
-      ran and the best time are never both known.
+      that ran and the best time are never both known.
     """
 
     rows: pa.Table

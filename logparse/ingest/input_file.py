@@ -67,8 +67,7 @@ class InputFile:
     * It is decompressed while it is read. If a compressed file ends too early, reading raises CutError. If
       ``until_cut`` is set, reading ends there instead, and ``cut`` tells where.
     * A byte order mark at the start is skipped (``mark_bytes``). If ``as_is`` is set, the mark is kept, because
-      libraries
-      read files without skipping it.
+      libraries read files without skipping it.
 
     It has the methods of ``libraries.kinds.format.Source``.
     """

@@ -312,8 +312,7 @@ class Finding:
     """A conclusion about one matrix product or convolution, or about the whole job (then ``problem`` is empty).
 
     * ``saving_us`` is the time in µs that one execution of the job would save.  ``saving_low_us`` and
-      ``saving_high_us``
-      are set if an interval is known.
+      ``saving_high_us`` are set if an interval is known.
     * ``per_call_us`` is the time in µs that one call loses, with its own interval.
     * ``interval_from`` names the data from which the interval was computed.
     * ``p`` is the p-value of a confirmation (``docs/findings.md``).

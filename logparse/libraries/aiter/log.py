@@ -221,8 +221,7 @@ def untuned(lines: Iterable[str]) -> Untuned:
 
     * Each shape is written once, in the order of the lines.
     * There is one CSV file per table.  There are several if the shapes have different columns and no value is known for
-      the
-      missing ones.
+      the missing ones.
     * A bf16 shape is left out if no line states its type, because aiter could not read such a row.
     """
     texts = list(lines)

@@ -80,8 +80,7 @@ class TuningRow:
     * ``index`` is the number of the kernel as the library reads it.
     * ``taken`` maps each column to the text that the library reads for it.
     * ``key`` is the text by which the library finds the row for a call.  It is empty if the library drops the row,
-      which
-      the library does without a message.
+      which the library does without a message.
     * ``rule`` and ``why`` are the lint rule and the reason if the library drops the row.
     * ``claim`` is True if the row is a copy of a timed row with other sizes.  The copy was never timed, so its time is
       not used.
@@ -411,8 +410,7 @@ def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
     rocBLAS makes such calls.  Up to version 1.2.2 the text differs from the result of ``key``:
 
     * If A has 16 bits, the compute type follows A: ``f32_f16_r`` or ``f32_bf16_r``.  So no row of ``f32_r`` is used for
-      the
-      call.  ROCm 6.4 keeps no row with such a compute type, so there the call finds no row.
+      the call.  ROCm 6.4 keeps no row with such a compute type, so there the call finds no row.
     * Calls of compute types ``f64_r`` and ``i32_r`` find no row.
 
     An unknown version is treated like 1.2.2.  In later versions the two texts are equal.

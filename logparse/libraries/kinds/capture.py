@@ -75,8 +75,7 @@ class Capture:
     * ``settings``: a function that returns the environment variables, in the order in which they are printed.  It
       raises InputError if the job's environment contradicts them.
     * ``cancels``: the variables that a command line may set itself (``env NAME=…``, ``mpirun -x NAME=…``).  Each
-      variable
-      has a test for values that would switch the log off again, and the reason.
+      variable has a test for values that would switch the log off again, and the reason.
     * ``doubts``: a function that returns warnings about what the log may lack.
     * ``on_stderr``: True if the library can only write to standard error.  Then standard error is copied into the
       folder.

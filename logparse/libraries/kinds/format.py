@@ -330,8 +330,7 @@ class Writer:
     """Writes overrides (kernels to use instead of the library's choice) as a file that the library reads.
 
     * ``key``: a function that returns the key by which the library looks up a matrix product or convolution in the
-      file.
-      None means that the library has no such key.
+      file. None means that the library has no such key.
     * ``write``: a function that returns the files.  It raises EmissionError if a fact or field is unknown.  The error
       names it and says what would supply it.
     * ``file`` and ``read_when``: Markdown for ``docs/formats.md``.  They say which file is written and when the library

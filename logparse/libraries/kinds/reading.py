@@ -82,8 +82,7 @@ class Breach:
     """A rule that a row of an override file breaks.
 
     * ``step``: the step in which the library drops the row because of the rule: when it reads the file, when it matches
-      a
-      call, or when it would obey the row.  None means that the library uses the row all the same.
+      a call, or when it would obey the row.  None means that the library uses the row all the same.
     * ``note``: the note for the user.
     * ``fault``: True if the row itself is wrong, so that a merged file leaves the row out.  It is False if only the
       row's place in the file keeps the library from using it.
@@ -248,8 +247,7 @@ class Rule(Generic[T, C]):
     """A rule about a row of an override file.  ``check`` returns a message if the row breaks the rule, otherwise None.
 
     * ``stops``: the step in which the library drops a row that breaks the rule: when it reads the file, when it matches
-      a
-      call, or when it would obey the row.  None means that the row works all the same.
+      a call, or when it would obey the row.  None means that the row works all the same.
     * ``fault``: True if the rule is about the row itself.  Then a merged file leaves out a row that breaks it.  By
       default it is True for every rule with ``stops``.  A rule about the row's place in the file sets it to False.
 

@@ -20,8 +20,7 @@ class Way:
 
     * ``make`` takes the operands and returns the function to time, which runs within the context ``around``.
     * ``thread`` is the name of a separate thread for the calls.  In each thread PyTorch keeps cuDNN's plan of a
-      convolution,
-      so a later change of ``benchmark`` has no effect in a thread (``ATen/native/cudnn/Conv_v8.cpp``).
+      convolution, so a later change of ``benchmark`` has no effect in a thread (``ATen/native/cudnn/Conv_v8.cpp``).
     * ``raced`` is False for a way that computes something else, for example in lower precision.  It is timed only if
       the user asks for it.
     """

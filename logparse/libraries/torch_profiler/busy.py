@@ -57,8 +57,7 @@ class Timeline:
     * ``start``, ``us``: its start and duration, in µs.
     * ``launched``: True if the trace is known to contain the kernel's launch.
     * ``asked``: the time at which the call that launched the kernel ended.  For a kernel of a graph it is the time at
-      which
-      the call began.  NaN if it is unknown.
+      which the call began.  NaN if it is unknown.
     * ``searched``: True if the kernel ran because a library searched for a solver (``searches``).
     """
 

@@ -50,8 +50,7 @@ class Record:
         """Write the file ``units_PID.json`` again, with the present counts and times. Raises OSError if that fails.
 
         * ``sort`` says how the steps were recognised (``optimizer``, ``request`` …), or is ``time`` if fixed periods
-          are
-          traced.
+          are traced.
         * ``series`` holds the counts and times of the steps.
         * ``tracing`` says whether the times were steady before the traces.
         * ``windows`` is the number of traces.
