@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 Location: TypeAlias = Store | str | os.PathLike[str] | None
 """Argument that names a store (the folder with everything that logparse has read).
 
-It is an open store, or the folder or URL of a store.  Without a value (None) the default of ``open`` is used.
+The value is an open store, or the folder or URL of a store.  Without a value (None) the default of ``open`` is used.
 """
 
 __all__ = [
@@ -90,7 +90,7 @@ class OpenStore(Store):
     """
 
     def run(self, label: str | None = None) -> Run:
-        """Return the run with this label, or the latest run.  Raises StoreError if it does not exist."""
+        """Return the data of one execution of the job: the run with this label, or the latest run."""
         return Run(self, self.latest_run(label))
 
     def _repr_html_(self) -> str:
@@ -180,11 +180,11 @@ def _opened(store: Location) -> Store:
 
 
 def diff(a: str, b: str, store: Location = None, *, fail_on: float = 0.03) -> Result:
-    """Compare two runs of a job, and return which matrix products and convolutions became slower or faster.
+    """Compare two executions of a job, and return which matrix products and convolutions became slower or faster.
 
-    The command ``logparse diff`` gives the same answer.  ``a`` and ``b`` are labels of runs, stores (their latest run),
-    ``STORE#RUN``, or log files.  A product or convolution is slower if its calls take more than ``fail_on`` longer
-    (0.03 is 3 %).  Raises InputError if ``a`` or ``b`` names no run.
+    A run is what was read about one execution. The command ``logparse diff`` gives the same answer.  ``a`` and ``b``
+    are labels of runs, stores (their latest run), ``STORE#RUN``, or log files.  A product or convolution is slower if
+    its calls take more than ``fail_on`` longer (0.03 is 3 %).  Raises InputError if ``a`` or ``b`` names no run.
     """
     from analyzers.compare import render
 
@@ -193,7 +193,7 @@ def diff(a: str, b: str, store: Location = None, *, fail_on: float = 0.03) -> Re
 
 
 def verify(before: str, after: str, files: Sequence[str | os.PathLike[str]], store: Location = None) -> Result:
-    """Check whether override files took effect and how much time they saved.
+    """Check whether override files (lists of kernels to use) took effect, and how much time they saved.
 
     The command ``logparse verify`` gives the same answer.  ``before`` names the run without the files and ``after`` the
     run with them, in the same forms as for ``diff``.  Raises InputError if a name matches no run.
@@ -206,7 +206,7 @@ def verify(before: str, after: str, files: Sequence[str | os.PathLike[str]], sto
 
 
 def lint(files: Sequence[str | os.PathLike[str]], *, target: Mapping[str, str] | None = None) -> Result:
-    """Check for each row of override files whether the library will read and use it.
+    """Check for each row of override files (lists of kernels to use) whether the library will use it.
 
     The command ``logparse lint`` gives the same answer.  ``target`` holds facts of the machine that will read the
     files, such as ``{"arch": "gfx942"}``.
@@ -217,7 +217,7 @@ def lint(files: Sequence[str | os.PathLike[str]], *, target: Mapping[str, str] |
 
 
 def coverage(files: Sequence[str | os.PathLike[str]], run: str | None = None, store: Location = None) -> Result:
-    """Return which calls of a job have a row in the override files.
+    """Return which calls of a job have a row in the override files (lists of kernels to use).
 
     The command ``logparse coverage`` gives the same answer.  ``run`` is the label of the run with the calls (default:
     the latest).  Raises StoreError if the store or the run does not exist.

@@ -58,8 +58,8 @@ class Device:
     def least_us(self, flops: float, least_bytes: float, dtype: str) -> float | None:
         """Return the least time in µs that this GPU needs for a matrix product or convolution (the roofline).
 
-        It is the longer one of two times: to compute ``flops`` operations at the peak rate, and to move ``least_bytes``
-        from or to memory.  Returns None if the peak for ``dtype`` is unknown.
+        The result is the longer one of two times: to compute ``flops`` operations at the peak rate, and to move
+        ``least_bytes`` from or to memory.  Returns None if the peak for ``dtype`` is unknown.
         """
         peak = self.peak_tflops(dtype)
         return None if peak is None else max(flops / (peak * 1e6), least_bytes / (self.hbm_gbs * 1e3))

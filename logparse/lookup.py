@@ -317,7 +317,7 @@ def _distinct(several: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[st
 
 
 def _called(calls: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str | None], int]:
-    """Return how often each kernel was called in each run.
+    """Return how often each kernel was called in each execution of the job (run).
 
     Several logs of one process may record the same calls, so only the log with the most calls is used.  Calls of a
     benchmark tool are left out.

@@ -66,7 +66,7 @@ class Asked:
 def asked_of(overrides: Path) -> Asked:
     """Return the settings and scripts that a job started by ``logparse run --with FOLDER`` should apply.
 
-    They are read from ``apply.py`` in the folder and from the names of the subfolders that hold an ``apply.sh``.
+    The answer is read from ``apply.py`` in the folder and from the names of the subfolders that hold an ``apply.sh``.
     """
     scripts = tuple(path.parent.name for path in sorted(overrides.glob("*/apply.sh")))
     try:

@@ -41,14 +41,14 @@ from logparse.capture import copy_on
 _IDLE_S, _LAST_S = 0.2, 2.0
 """Seconds that decide when all output of a job that has ended was read.
 
-It was read after ``_IDLE_S`` seconds without output. Copying ends after ``_LAST_S`` seconds in any case, because later
-output comes from other processes.
+All output was read if nothing comes for ``_IDLE_S`` seconds. Copying ends after ``_LAST_S`` seconds in any case,
+because later output comes from other processes.
 """
 _NAMES = {1: "standard output", 2: "standard error"}
 _readers: list[subprocess.Popen[bytes]] = []
 """The reader processes that go on copying output after their job has ended.
 
-They are kept here because they are children of this process, which must collect their exit codes.
+The processes are kept here because they are children of this process, which must collect their exit codes.
 """
 
 
@@ -205,7 +205,7 @@ class CopiedOutputs:
 def _is_closed(output: int) -> bool:
     """Tell whether a program started by this process would find its standard output (1) or error (2) closed.
 
-    That happens if the caller started logparse with this output closed.
+    The output is closed if the caller started logparse with this output closed.
     """
     try:
         return not os.get_inheritable(output)

@@ -55,8 +55,8 @@ class KeptInput:
     def given(self) -> Iterator[Mapping[int, int]]:
         """Yield the file descriptor that one run of the job gets as its standard input, as ``{0: descriptor}``.
 
-        It is valid until the context ends. An empty mapping means that the run uses the standard input of this process.
-        Raises InputError if the input cannot be read a second time.
+        The file descriptor is valid until the context ends. An empty mapping means that the run uses the standard input
+        of this process. Raises InputError if the input cannot be read a second time.
         """
         self._starts += 1
         if self._flows:

@@ -70,7 +70,7 @@ def _versions(library: str, defined: dict[str, str]) -> dict[str, str]:
 def rocm_tools() -> dict[str, str]:
     """Return the AMD GPU's architecture, name and number of compute units, and the version of its driver.
 
-    They come from the program ``rocminfo`` and from the Linux kernel.
+    The facts come from the program ``rocminfo`` and from the Linux kernel.
     """
     out = {}
     with contextlib.suppress(OSError):

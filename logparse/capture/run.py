@@ -152,7 +152,7 @@ def _losses(plan: Plan, ended: job.Ended) -> Iterator[str]:
 def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the facts of the machine (GPU, driver) and of the libraries that the job uses, by name.
 
-    They are collected in the Python that runs the job, because that Python has the job's torch.
+    The facts are collected in the Python that runs the job, because that Python has the job's torch.
     """
     from logparse.libraries.tunableop import validators
 
@@ -190,7 +190,7 @@ def _probe(python: str, environ: Mapping[str, str]) -> str:
 def interpreter(command: Sequence[str]) -> str:
     """Return the path of the Python that runs a command.
 
-    It is the command itself (``python train.py``), or the Python named in the first line of a script (torchrun, vllm
+    This is the command itself (``python train.py``), or the Python named in the first line of a script (torchrun, vllm
     …). If neither is the case, it is the Python that runs logparse.
     """
     program = shutil.which(command[0]) if command else None

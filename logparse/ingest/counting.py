@@ -41,7 +41,7 @@ _WINDOWS_ADDRESS = regex(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
 _COLOUR = regex(rb"\x1b\[[0-9;:]*[mK]")
 """Pattern of the escape sequences that colour text in a terminal (Select Graphic Rendition, ECMA-48, 8.3.117).
 
-It also matches the erasure of the rest of the line, which grep and gcc add.
+The pattern also matches the erasure of the rest of the line, which grep and gcc add.
 """
 
 NATIVE_VERSION = 4

@@ -69,7 +69,7 @@ class InputFile:
     * A byte order mark at the start is skipped (``mark_bytes``). If ``as_is`` is set, the mark is kept, because
       libraries read files without skipping it.
 
-    It has the methods of ``libraries.kinds.format.Source``.
+    The object has the methods of ``libraries.kinds.format.Source``.
     """
 
     def __init__(self, path: str, *, as_is: bool = False, until_cut: bool = False) -> None:
@@ -589,8 +589,8 @@ def _named(path: Path) -> str:
 _LEFT_OUT = regex(r"/\.|/miopen-lockfiles/|db\.txt\.(?:lock|time)$")
 """Pattern of names that are left out in a folder.
 
-They are hidden files, and two kinds of files that MIOpen keeps beside its databases: a lock, and the time of its last
-write.
+The names are those of hidden files, and two kinds of files that MIOpen keeps beside its databases: a lock, and the time
+of its last write.
 """
 
 
@@ -653,7 +653,7 @@ def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
 class _Copy:
     """Temporary file with the content of a stream.
 
-    It is deleted together with this object, at the latest when the program ends.
+    The file is deleted together with this object, at the latest when the program ends.
     """
 
     def __init__(self, stream: BinaryIO) -> None:

@@ -97,7 +97,7 @@ class Distinct:
 class Claimed(NamedTuple):
     """A line that was read as part of a record of several lines.
 
-    It holds the result of reading it, the line's offset, its bytes, and the name of the format that has read it.
+    The object holds the result of reading the line, the line's offset, its bytes, and the name of the format.
     """
 
     outcome: Outcome

@@ -19,8 +19,8 @@ _PLACE = regex(
 )
 """Pattern of the numbers in a file name that may be the number of a process.
 
-They are a number behind ``pid`` or ``rank``, and the last number before the extensions. The last number must follow a
-``_`` or a dot (not a decimal point), or begin the name.
+The pattern matches a number behind ``pid`` or ``rank``, and the last number before the extensions. The last number must
+follow a ``_`` or a dot (not a decimal point), or begin the name.
 """
 
 

@@ -55,7 +55,7 @@ class Ingested:
     def units(self) -> Mapping[Unit, int]:
         """Number of lines by what they contain, such as ``call``, or ``foreign`` for an unknown format.
 
-        They are kept as the tuple ``counts``, which takes a third of the memory.
+        The numbers are kept as the tuple ``counts``, which takes a third of the memory.
         """
         return dict(zip(UNITS, self.counts, strict=True))
 

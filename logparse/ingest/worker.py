@@ -332,7 +332,7 @@ class _Input:
     def _live(self, raw: _Available, source: str) -> Ingested:
         """Read lines from standard input while another program writes them.
 
-        They are stored every few seconds, so that the user can already query them.
+        The lines are stored every few seconds, so that the user can already query them.
         """
         stream, total = self._stream_read(), Ingested("-", "new")
         start, last_commit = 0, time.monotonic()

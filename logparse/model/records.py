@@ -43,7 +43,7 @@ DEFAULT = Solution("torch", "Default", "Default")
 
 
 def solution_from_text(text: str) -> Solution:
-    """Parse the text of a solution, for example ``hipblaslt:477479``."""
+    """Parse the text that names a library's kernel, for example ``hipblaslt:477479``."""
     library, colon, id = text.partition(":")
     return Solution(library, id) if colon else Solution("torch", text)
 
@@ -245,7 +245,7 @@ class Evidence:
     sureness: Sureness = "estimated"
     """How surely the saving is known (see ``Sureness``).
 
-    ``measured alone`` means that ``now_us`` and the time of the proposed solution were both measured.
+    ``measured alone`` means that ``now_us`` and the time of the proposed kernel were both measured.
     """
     now_us: float | None = None
     """Time in µs that one call takes now."""
@@ -254,10 +254,10 @@ class Evidence:
     best: str | None = None
     """The solution (kernel) that the library should use instead, as text."""
     best_us: float | None = None
-    """Time in µs of the solution that is proposed.
+    """Time in µs of the kernel that is proposed.
 
-    If no solution is proposed, it is the time of the fastest known solution.  The finding is then that even this
-    solution is too slow.
+    If no kernel is proposed, this is the time of the fastest known kernel.  The finding is then that even this kernel
+    is too slow.
     """
     at_most_us: float | None = None
     """Time in µs that the job loses according to its traces.
@@ -270,7 +270,7 @@ class Evidence:
     A simulation of the step tells how much of that time can be saved at most.
     """
     noise_us: float | None = None
-    """Difference in µs between two times of the present solution in the same file."""
+    """Difference in µs between two times of the present kernel in the same file."""
     measured: str | None = None
     """The matrix product or convolution that was measured, as text, if it is not exactly the finding's one."""
     source_id: str | None = None

@@ -37,7 +37,7 @@ def _counted(count: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class UseRows:
-    """Remedy: let the library read rows of override files, so that it uses a faster kernel.
+    """Remedy: let the library read rows of override files (lists of kernels to use), so that it is faster.
 
     ``override`` is empty if the remedy is for many findings at once.
     """

@@ -27,7 +27,9 @@ _INT = re.compile(r"-?\d+\Z")
 
 
 def kind_of(text: str) -> str:
-    """Return what a problem's text describes, by its first word: ``gemm``, ``grouped``, ``conv`` or ``operator``."""
+    """Return the first word of a problem's text, which says what it is: ``gemm``, ``grouped``, ``conv`` or
+    ``operator``.
+    """
     return text.partition(" ")[0]
 
 
@@ -42,7 +44,9 @@ def layer_of(text: str) -> tuple[str, str] | None:
 
 
 def problem_from_text(text: str) -> Problem:
-    """Parse a problem from its text, for example ``gemm trans=T,N mnk=…``.  Raises ValueError for any other text."""
+    """Parse the text of a matrix product, convolution or operator, for example ``gemm trans=T,N mnk=…``.  Raises
+    ValueError for any other text.
+    """
     kind, *words = text.split(" ")
     if kind == "conv" and words:
         values: dict[str, Any] = _CONV_DEFAULTS | {"direction": words[0]}

@@ -294,10 +294,10 @@ class Store:
         self._rows = pa.concat_tables([self._rows, rows])
 
     def live_table(self, run: str | None = None, manifest: Manifest | None = None) -> pa.Table:
-        """Return the valid records of all input files in the store, or of one run, as an Arrow table.
+        """Return the valid records of which input files were read, as an Arrow table.
 
-        Records that were replaced are left out. A table is used because very many records would take too much memory as
-        Python objects.
+        If ``run`` (the label of one execution of a job) is given, only its files are included. Records that were
+        replaced are left out. A table is used because very many records would take too much memory as Python objects.
         """
         table = self._commit_table(manifest)
         gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
@@ -572,14 +572,14 @@ class Store:
     # ------------------------------------------------------------------ reading
 
     def runs(self) -> list[str]:
-        """Return the names of the runs in the store, the oldest first."""
+        """Return the labels of the executions of jobs (runs) in the store, the oldest first."""
         table, first = self.live_table(), dict[str, float]()
         for run, at in zip(table["run"].to_pylist(), table["committed_at"].to_pylist(), strict=True):
             first[run] = min(at, first.get(run, at))
         return sorted(first, key=lambda run: first[run])
 
     def latest_run(self, run: str | None = None) -> str:
-        """Return ``run`` if it is given, and the latest run otherwise.
+        """Return ``run`` if it is given, and otherwise the label of the latest execution of a job in the store.
 
         The latest run is chosen among the runs that have a file of a known format, if there is one. Raises StoreError
         if the run does not exist. The message names the existing runs.
@@ -611,7 +611,7 @@ class Store:
     ) -> duckdb.DuckDBPyConnection:
         """Return a new DuckDB connection in which the store's views can be queried.
 
-        * ``run`` limits every view to one run.
+        * ``run`` limits every view to one execution of a job.
         * ``sql`` is the query that will be run. Only the views that it needs are made, because making all takes longer
           than most queries.
         * ``sealed`` must be True if the caller will then deny access to files, for SQL that is not trusted. The files
@@ -741,8 +741,8 @@ class Store:
     ) -> pd.DataFrame:
         """Return the result of a SELECT over the store's views as a DataFrame (see ``docs/sql.md``).
 
-        ``run`` limits every view to one run. The query runs in this process and must be trusted. ``logparse.sql.query``
-        runs queries that are not trusted, with limits.
+        ``run`` limits every view to one execution of a job. The query runs in this process and must be trusted.
+        ``logparse.sql.query`` runs queries that are not trusted, with limits.
         """
         with self._pages_verified(), self.reading(sql, run) as con:
             return con.execute(sql, parameters or None).df()

@@ -73,8 +73,8 @@ class TunedRow:
     def key(self) -> str:
         """The text by which aiter finds this row for a call, in the same form as the result of ``tables.key``.
 
-        It is empty if a column or a value is missing.  Columns that only newer versions of aiter have are left out if
-        the table lacks them.
+        The text is empty if a column or a value is missing.  Columns that only newer versions of aiter have are left
+        out if the table lacks them.
         """
         words = []
         for name in self.looked_up.present(self.cells):

@@ -308,8 +308,8 @@ _NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
     """Return the text by which aiter looks up a matrix product in its bf16 table.
 
-    It has the form ``gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle``, without leading dimensions.  If no row
-    has the exact M, aiter uses a row with a larger, rounded M, which depends on aiter's version.
+    The text has the form ``gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle``, without leading dimensions.  If
+    no row has the exact M, aiter uses a row with a larger, rounded M, which depends on aiter's version.
 
     Returns None in these cases:
 

@@ -16,7 +16,7 @@ _BITS, _LAUNCHES = 31, 32 | 64 | 128
 _CALLS = 1 | 2 | 4
 """Bits of cuBLASLt's log mask that log the calls.
 
-They are set if the user asks for the categories bench or profile, which only hipBLASLt has.
+The bits are set if the user asks for the categories bench or profile, which only hipBLASLt has.
 """
 
 

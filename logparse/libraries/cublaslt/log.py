@@ -32,7 +32,7 @@ from logparse.model import Solution
 MATMUL = regex(r"cublasLt(?:[A-Z]{3})?Matmul\Z")
 """Pattern of the functions whose Trace lines record a matrix product.
 
-They are cuBLASLt's public function and the functions through which cuBLAS calls cuBLASLt.
+The functions are cuBLASLt's public function and the functions through which cuBLAS calls cuBLASLt.
 """
 
 KEYS: Mapping[str, str] = {

@@ -105,7 +105,7 @@ def algorithm_text(values: Mapping[str, int]) -> str:
 def algorithm_values(text: str) -> dict[str, int]:
     """Parse the text of a cuBLASLt algorithm and return every attribute as a number.
 
-    It is the inverse of :func:`algorithm_text`.  Raises ValueError if a word of the text stands for no number.
+    This is the inverse of :func:`algorithm_text`.  Raises ValueError if a word of the text stands for no number.
     """
     given = dict(word.partition("=")[::2] for word in text.split(","))
     out: dict[str, int] = {}

@@ -112,8 +112,8 @@ def _computed_as(values: Mapping[str, str | None], types: Mapping[str, str | Non
 def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
     """Return the hipblaslt-bench arguments that describe a matrix product, without its sizes.
 
-    They have the order in which the library logs them.  An unknown epilogue or scale is written as none.  4- and 6-bit
-    products have no kernel without scales, so their unknown scale is written as blocks of 32 (MX formats).
+    The arguments have the order in which the library logs them.  An unknown epilogue or scale is written as none.  4-
+    and 6-bit products have no kernel without scales, so their unknown scale is written as blocks of 32 (MX formats).
 
     ``what`` names the output that needs the arguments, for error messages.  Raises EmissionError if a transpose, the
     batch count or a type is unknown, because the output would then describe another product.
@@ -204,7 +204,7 @@ def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
 def tight_strides(shape: GemmProblem, ld: Mapping[str, int]) -> dict[str, int]:
     """Return the stride from one matrix of a batch to the next, for matrices without gaps.
 
-    It is the leading dimension times the number of columns.  Transposes and sizes must be known.
+    The stride is the leading dimension times the number of columns.  Transposes and sizes must be known.
     """
     m, n, k = shape.m or 0, shape.n or 0, shape.k or 0
     columns = {"a": k if shape.trans_a == "N" else m, "b": n if shape.trans_b == "N" else k, "c": n, "d": n}

@@ -339,8 +339,8 @@ def _tool_problem(words: _Words) -> GemmProblem:
 def _with_default_layout(member: Mapping[str, int], words: _Words) -> dict[str, int]:
     """Return a product's sizes with the leading dimensions and strides that hipblaslt-bench really uses.
 
-    It raises a leading dimension that is too small (``client.cpp``, ``run_bench_test``).  So ``--lda 0`` gives the
-    smallest possible leading dimension.  It raises strides only without ``--any_stride``.
+    hipblaslt-bench increases a leading dimension that is too small (``client.cpp``, ``run_bench_test``).  So ``--lda
+    0`` gives the smallest possible leading dimension.  Strides are increased only without ``--any_stride``.
     """
     trans: Any = {f"trans_{x.lower()}": words.values[f"trans{x}"].upper() for x in "AB"}
     shape = GemmProblem(**trans, m=member["m"], n=member["n"], k=member["k"])

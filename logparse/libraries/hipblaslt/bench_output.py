@@ -78,7 +78,7 @@ Such lines are printed by kernels, or come from standard error.
 class _Row:
     """One row of results that hipblaslt-bench printed.
 
-    It is kept until the lines about its kernel and the Winner block have been read, because both may add to it.
+    The row is kept until the lines about its kernel and the Winner block have been read, because both may add to it.
     ``cells`` holds the texts by column name in lower case.
     """
 
@@ -125,7 +125,7 @@ class _Row:
 class _Reader:
     """Reads the output of hipblaslt-bench.
 
-    It keeps the rows of the current matrix product, and the header whose row must come next.
+    The reader keeps the rows of the current matrix product, and the header whose row must come next.
     """
 
     rows: list[_Row] = field(default_factory=list)

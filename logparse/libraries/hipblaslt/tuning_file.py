@@ -113,7 +113,7 @@ class TuningRow:
     def time_us(self) -> float | None:
         """The time that was measured for the row, in µs.
 
-        It is missing (None) if the row has no time, or if the row is a copy of a timed row with other sizes
+        The time is missing (None) if the row states none, or if the row is a copy of a timed row with other sizes
         (``claim``).
         """
         value = self._number("us")
@@ -123,7 +123,7 @@ class TuningRow:
     def stated_flops(self) -> float:
         """Number of operations of the product that was timed, computed as the row's Gflop/s times its time.
 
-        It is 0 if the rate or the time is missing.
+        The number is 0 if the rate or the time is missing.
         """
         value = self._number("hipblaslt-Gflops") * self._number("us") * 1e3
         return value if 0 < value < math.inf else 0.0
@@ -362,8 +362,8 @@ def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
     """Return the text by which hipBLASLt finds the row of a tuning file for a matrix product.
 
-    It has the form ``transA,transB,batch,m,n,k,a,b,c,compute``.  Leading dimensions, strides, scalars, the epilogue,
-    scales and swizzle are not part of it.  Products that differ only in them use the same row.
+    The text has the form ``transA,transB,batch,m,n,k,a,b,c,compute``.  Leading dimensions, strides, scalars, the
+    epilogue, scales and swizzle are not part of it.  Products that differ only in them use the same row.
 
     The names of 8-bit float types depend on the target's GPU architecture.  ROCm 6.4 (``hipblaslt_version`` below 1500)
     has the same name for both families of 8-bit floats.
@@ -397,7 +397,7 @@ def _key_values(problem: GemmProblem, target: Mapping[str, str]) -> dict[str, ob
 def _data_type(name: str | None, target: Mapping[str, str]) -> str | None:
     """Return the name of a data type in a tuning file for the target machine.
 
-    It depends on the version of hipBLASLt and on the GPU architecture.
+    The name depends on the version of hipBLASLt and on the GPU architecture.
     """
     number = version(target)
     older = number is not None and number < BETWEEN
@@ -457,11 +457,11 @@ def rows_of(text: str, number: int | None) -> list[TuningRow]:
 
 
 def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
-    """Find rows that are copies of a timed row with other sizes, and set ``claim`` in them.
+    """Find rows that were copied from a timed row with other sizes, and set ``claim`` in them.
 
     hipblaslt-bench computes a row's Gflop/s from its sizes and its time.  An epilogue adds some operations per element
-    of D.  If rows of several sizes have the same solution, time and rate, only the row whose sizes fit the rate best
-    was timed.  The other rows are copies of it.
+    of D.  If rows of several sizes have the same kernel, time and rate, only the row whose sizes fit the rate best was
+    timed.  The other rows are copies of it.
     """
     timed = [(row, _timing(row), *_operations(row), row.stated_flops) for row in rows]
     best: dict[tuple[str, ...], tuple[float, int]] = {}

@@ -282,8 +282,8 @@ def work_of(problem: Problem | None) -> str:
 def _slot(offer: Offer) -> str:
     """Return a text that is equal for two rows if only one of them may be kept when files are merged.
 
-    It consists of the key and the properties of ``product_of``.  Rows with one key and different properties are both
-    kept, because neither kernel can run the calls of the other.
+    The text consists of the key and the properties of ``product_of``.  Rows with one key and different properties are
+    both kept, because neither kernel can run the calls of the other.
     """
     product = offer.work.partition("]")[0] if offer.work.startswith("[") else ""
     return f"{offer.key} {product}"
@@ -390,7 +390,7 @@ def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:
 
 
 def with_objects(overrides: Sequence[Override], called: Sequence[Problem], target: Mapping[str, str]) -> list[Override]:
-    """Add overrides so that calls through hipBLASLt's C++ object use the same kernels as other calls.
+    """Add overrides (kernels to use) so that calls through hipBLASLt's C++ object use the same kernels as other calls.
 
     ``called`` are the products that the job calls through that object.  If an override is for such a product, a second
     override with the key of this call is added after it.  None is added if the two keys are equal, or if no row can be

@@ -74,7 +74,7 @@ class Runnable(Protocol):
     def host_us(self) -> float | None:
         """The time that the host took to launch one execution in the last sample, in µs.
 
-        None if the host itself executes the solution.
+        None if the host itself executes the kernel.
         """
 
     def error(self) -> float:
@@ -161,7 +161,7 @@ class Place:
 class BackendType:
     """A library that a user can choose for ``logparse replay``.  It says what must be installed to open the library.
 
-    It is opened only in the worker process, so that nothing heavy is imported before.
+    The library is opened only in the worker process, so that nothing heavy is imported before.
 
     * ``imports``: the modules that may be imported in advance, because their import opens no device.  Workers are
       forked from a process that has imported them.

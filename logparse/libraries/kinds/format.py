@@ -296,8 +296,8 @@ class Emission:
     def lines(self) -> list[Shell]:
         """The shell lines that make a library read the file.
 
-        They contain the file's path.  Before the file is written, they contain the placeholders ``{folder}`` and
-        ``{path}`` instead.
+        The lines contain the file's path.  Before the file is written, the lines contain the placeholders ``{folder}``
+        and ``{path}`` instead.
         """
         if self.path is None:
             return self.lines_at(Shell("{folder}"), Shell("{path}"))

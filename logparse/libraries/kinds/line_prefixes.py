@@ -74,8 +74,8 @@ _BAR = r"[^|\n]{0,80}\d{1,3}%\|[^|\n]{0,200}\| \d+/\d+ \[[^\]\n]{1,80}\](?=.)"
 _BEFORE = rf"(?:> |[ ]{{0,6}}\d{{1,9}}\t|[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t(?={_CLOCK} )|(?:[^\r]*\r(?=[^\r]))+|{_BAR})"
 """A regular expression for the text before a line that was quoted, numbered or copied from another display.
 
-It matches for example the mark ``> `` of a quotation, a line number, and the columns that GitHub writes before each
-line.  It also matches a progress bar in front of the line.
+The expression matches for example the mark ``> `` of a quotation, a line number, and the columns that GitHub writes
+before each line.  It also matches a progress bar in front of the line.
 """
 _SENT_BY = rf"(?:{_STAMP})?(?:(?P<rank>{_TIGHT}|{_SPACED} ?)(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?"
 MARK_TEXT = f"{_BOM}{_BEFORE}?{_SENT_BY}"
@@ -107,7 +107,7 @@ def mark_length(line: bytes) -> int:
 class _Ranked:
     """A block reader that removes the prefixes of ranks from lines before it reads them.
 
-    It has either one reader for each prefix, made at the first line with this prefix, or one reader for all lines.
+    There is either one reader for each prefix, made at the first line with this prefix, or one reader for all lines.
     """
 
     def __init__(self, markers: Sequence[str], begin: Callable[[], BlockReader], apart: bool) -> None:

@@ -73,7 +73,7 @@ class OverrideFile:
 
 @dataclass(frozen=True)
 class Report:
-    """How a library searched an override file for one call, as the library's log reports it.
+    """How a library searched an override file (a list of kernels to use) for one call, according to its log.
 
     * ``key``: the key for which the library searched.
     * ``found``: True if it found a row, None if the log does not say.
@@ -141,10 +141,8 @@ Keep: TypeAlias = Callable[[int, bytes], bool]
 
 
 def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Remove rows from an override file.  ``keep`` decides for each row whether it stays.
-
-    Lines that are not rows always stay.  Usually a row is one line.  In files where each row has its own header line,
-    the header is removed with its row.
+    """Remove rows from an override file (a user's list of kernels to use).  Lines that are not rows always stay.
+    Usually a row is one line.  In files where each row has its own header line, the header is removed with its row.
     """
     last = {row.line - row.text.count("\n"): row.line for row in rows}
     out, lines = list[bytes](), enumerate(data.split(b"\n"), start=1)
@@ -237,7 +235,7 @@ class OverrideFormat:
         return "conv" in self.kinds
 
     def inspect(self, name: str, data: bytes, target: Facts) -> OverrideFile:
-        """Read an override file as its library does, and note everything that is wrong with it."""
+        """Read an override file (a user's list of kernels to use) as its library does, and note all faults."""
         reading = self.reader(name, data, target)
         broken = (breach.note for row, _ in reading.alike for breach in row.breaches)
         noted = (*reading.refusals, *broken, *self.remarks(name, data, reading))

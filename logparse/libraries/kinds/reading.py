@@ -79,7 +79,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Breach:
-    """A rule that a row of an override file breaks.
+    """A rule that a row of an override file (a user's list of kernels to use) breaks.
 
     * ``step``: the step in which the library drops the row because of the rule: when it reads the file, when it matches
       a call, or when it would obey the row.  None means that the library uses the row all the same.
@@ -112,7 +112,7 @@ class Verdicts:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of an override file.  If a row lists several kernels, there is one such object for each kernel.
+    """One row of an override file (a user's list of kernels to use).
 
     * ``key``: the library's own key, as the library reads it from the file.
     * ``problem``: the matrix product or convolution that the row is for, with the types as the library reads them.
@@ -164,7 +164,7 @@ class Offer(NamedTuple):
 
 
 def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> Iterator[Offer]:
-    """Yield the kernel of each row that may be copied into a merged override file."""
+    """Yield the kernel of each row that may be copied into a merged file (a user's list of kernels to use)."""
     for row in rows:
         named = row.solution
         if named is not None and not row.verdicts.fault:
@@ -173,9 +173,10 @@ def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Generic[S_co]):
-    """The content of an override file, as a library on the target machine understands it.
+    """The content of an override file (a list of kernels to use), as a library on the target understands it.
 
-    * ``refusals``: the reasons why the library refuses the whole file.  Without a reason, the library accepts the file,
+    The target is the machine that will use the file.  * ``refusals``: the reasons why the library refuses the whole
+    file.  Without a reason, the library accepts the file,
       or it is unknown whether it does.
     * ``certain``: True if enough is known about the target machine to be sure that the file is accepted.
     * ``target``: the facts of the target machine.
@@ -231,7 +232,7 @@ class Reading(Generic[S_co]):
 
 
 def accepted(refusals: Sequence[Note], certain: bool) -> Verdict:
-    """Tell whether a library accepts an override file.  ``refusals`` are the reasons why it does not.
+    """Tell whether a library accepts an override file (a user's list of kernels to use).
 
     | result | condition |
     |---|---|
@@ -271,7 +272,8 @@ class Rule(Generic[T, C]):
 def judge(
     line: int, entry: T, context: C, rules: Sequence[Rule[T, C]], accepted: Verdict, refusal: str
 ) -> tuple[Verdicts, tuple[Breach, ...]]:
-    """Decide whether a library uses one row of an override file, and which rules the row breaks.
+    """Decide whether a library uses one row of an override file (a list of kernels to use), and which rules the row
+    breaks.
 
     ``accepted`` tells whether the library accepts the file as a whole.  If it does not, ``refusal`` is the reason.
     """

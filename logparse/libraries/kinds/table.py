@@ -140,7 +140,7 @@ class TableReader(Protocol):
     def close(self) -> Iterable[Outcome]:
         """Return the results that need the whole table.
 
-        They include every row for which ``take`` returned None.
+        The results include every row for which ``take`` returned None.
         """
         ...
 

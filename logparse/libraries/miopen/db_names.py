@@ -56,8 +56,8 @@ def of_fusions(name: str) -> bool:
 def facts_of_name(name: str) -> list[Fact]:
     """Return the facts that the name of a database file states.
 
-    They are the GPU's architecture, the number of compute units and the build of MIOpen.  The list is empty if MIOpen
-    never gives a file such a name.
+    The facts are the GPU's architecture, the number of compute units and the build of MIOpen.  The list is empty if
+    MIOpen never gives a file such a name.
     """
     match = FILE_NAME.fullmatch(name)
     if match is None:

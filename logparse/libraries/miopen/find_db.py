@@ -100,9 +100,9 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
     """Write a user find-db (MIOpen's database of the fastest solvers), so that MIOpen runs the chosen solvers.
 
-    It has one record per convolution.  A record holds the fastest solver and a slower one.  If MIOpen cannot run the
-    first, it takes the second instead of searching again.  The two are the fastest of all overrides (chosen solvers)
-    for the convolution and of their ``fallback`` solvers.
+    The database has one record per convolution.  A record holds the fastest solver and a slower one.  If MIOpen cannot
+    run the first, it takes the second instead of searching again.  The two are the fastest of all overrides (chosen
+    solvers) for the convolution and of their ``fallback`` solvers.
 
     MIOpen matches or checks every field, so no field can be left out or guessed.  Time and workspace are written as
     measured: a solver with too small a workspace fails at run time, and MIOpen skips a solver with too large a
@@ -143,7 +143,7 @@ def _overflows(row: Override) -> str | None:
 
 
 def _can_stand_in(row: Override) -> bool:
-    """Return True if a fallback solver can be written into the find-db, after the chosen solver.
+    """Return True if a fallback solver can be written into MIOpen's database, after the chosen solver.
 
     Its time, workspace and algorithm must be known, and the solver must not be known to overflow.  A fallback that
     cannot be written is left out, so that the chosen solver is still written.

@@ -29,8 +29,7 @@ from logparse.model import Direction
 K = TypeVar("K")
 V = TypeVar("V")
 Judged: TypeAlias = Sequence[tuple[Item, Row]]
-"""The entries of a find-db record (one for each solver).  Each has a row that states what MIOpen does with the entry.
-"""
+"""The entries of a record in MIOpen's solver database, each with a row that states what MIOpen does with it."""
 
 
 class FindDbFile(Collection[Row]):
@@ -180,7 +179,7 @@ class _OfKeys(Mapping[K, Sequence[V]]):
 
 
 class Kinds:
-    """The entries (solvers) of usual find-db records, grouped by solver, algorithm and direction.
+    """The entries in MIOpen's solver database, grouped by solver, algorithm and direction.
 
     MIOpen does the same with all entries of a group.
     """

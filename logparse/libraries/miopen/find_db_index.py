@@ -19,7 +19,7 @@ import numpy.typing as npt
 VERSION = 6
 """Version of the functions in the C module.  A module that has another version is not used."""
 SIZES = ("n", "c", "d", "h", "w", "k", "filter_d", "filter_h", "filter_w", "out_d", "out_h", "out_w")
-"""The sizes at the beginning of a find-db key, in the order of the rows of ``Index.sizes``."""
+"""The sizes at the beginning of a key in MIOpen's solver database, in the order of the rows of ``Index.sizes``."""
 
 
 def native_reader() -> ModuleType | None:
@@ -38,7 +38,7 @@ def native_reader() -> ModuleType | None:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """An index of a find-db, as columns: one value per line, or one value per entry (a solver in a record).
+    """An index of MIOpen's solver database, as columns: one value per line, or one per entry (a solver).
 
     Lines are counted from 0.  Columns with a value per line:
 
@@ -64,8 +64,8 @@ class Index:
     * The flops of the key's sizes fit into 64 bits.
     * Its entries have the form ``solver:ms,workspace,algorithm``, and their solvers differ.
 
-    ``tails`` holds the distinct ends of keys: the number of dimensions (2 or 3) and the text behind the batch size.
-    The index does not check whether MIOpen knows the tails, solvers and algorithms.
+    ``tails`` holds the distinct ends of keys: the number of dimensions (2 or 3) and the text behind the batch size. The
+    index does not check whether MIOpen knows the tails, solvers and algorithms.
     """
 
     starts: npt.NDArray[np.int64]

@@ -21,7 +21,7 @@ from logparse.model import ConvProblem, Direction, problem_fault
 Ints = npt.NDArray[np.int64]
 
 Tail = tuple[int, str]
-"""The end of a find-db key: the number of dimensions (2 or 3) and the text."""
+"""The end of a key in MIOpen's solver database: the number of dimensions (2 or 3) and the text."""
 Pieces = tuple[bytes, bytes, bytes]
 """The three pieces of a convolution's text between which its sizes are written:
 
@@ -87,7 +87,7 @@ def _pieces(problem: ConvProblem) -> Pieces:
 
 
 class Tails:
-    """A table of the ends of find-db keys, with one row per known end and one column per field of ``ConvProblem``.
+    """A table of the ends of keys in MIOpen's solver database: one row per end, one column per field of a convolution.
 
     ``places`` holds the row of each end.  It is -1 if MIOpen has no such key.
     """

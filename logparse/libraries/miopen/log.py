@@ -257,7 +257,7 @@ def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
 
 
 def _row(find: _Find, text: str) -> Outcome | None:
-    """Read a ``SetValues`` line, with which MIOpen writes a record into the user's find-db.
+    """Read a ``SetValues`` line, with which MIOpen writes a record into the user's solver database.
 
     Returns None for other lines.
     """

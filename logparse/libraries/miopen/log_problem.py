@@ -25,15 +25,15 @@ _SIZES = [name for name in CONV_FIELDS if not name.endswith(("_type", "_cast", "
 _LOGGED = regex(r"Command \[\w*\] ?\S*MIOpenDriver")
 
 Named = tuple[ConvProblem, str | None]
-"""A convolution, and its find-db key if the log contains the key."""
+"""A convolution, and its key in MIOpen's solver database if the log contains the key."""
 
 
 @dataclass
 class _Waiting:
     """Commands of one kind and direction in the log, whose calls have not printed their line yet.
 
-    Each has its line number. ``ended`` counts calls that have printed their line although it is unknown to which
-    command the line belongs.
+    A command is kept with its line number. ``ended`` counts calls that have printed their line although it is unknown
+    to which command the line belongs.
     """
 
     commands: deque[tuple[int, ConvProblem]] = field(default_factory=deque)

@@ -57,7 +57,7 @@ def recognise(head: Head) -> bool:
 def facts_of_file(name: str) -> list[Fact]:
     """Return what the name of a perf-db (MIOpen's database of tuned parameters) states.
 
-    It states the device, and sometimes the build of MIOpen.
+    The name states the GPU, and sometimes the build of MIOpen.
     """
     system = _SYSTEM.fullmatch(name)
     # MIOpen uses the same word for the device in all its names.  A find-db's name also holds the backend.
@@ -111,9 +111,9 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
     """Write a user perf-db (MIOpen's database of tuned parameters), so that solvers run with the measured parameters.
 
-    It goes with a user find-db, which chooses the solvers.  Parameters are copied from measured rows and never
-    invented.  If several overrides (chosen solvers) have the same key and solver, the parameters of the fastest are
-    written.
+    This database goes with a user find-db (database of solvers), which chooses the solvers.  Parameters are copied from
+    measured rows and never invented.  If several overrides (chosen solvers) have the same key and solver, the
+    parameters of the fastest are written.
 
     Raises EmissionError in these cases:
 

@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
 
 
 def _field(column: str, forward: bool) -> str:
-    """Return the field of ``ConvProblem`` that a number in a key of MIOpen's perf-db stands for.
+    """Return the field of ``ConvProblem`` that a number in a key of MIOpen's tuned parameters means.
 
     For example ``in_channels`` is ``c`` in the forward direction.  A key begins with the sizes of its first tensor.  In
     the directions B and W this is dy, so ``in_channels`` is ``k`` there.

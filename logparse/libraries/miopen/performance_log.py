@@ -54,7 +54,7 @@ _MOST_BYTES = 10**18
 class Reader:
     """Reads MIOpen's performance log.
 
-    It remembers the last MIOpenDriver command, because records name no convolution.
+    The reader remembers the last MIOpenDriver command, because records name no convolution.
     """
 
     awake = False  # Every line of this format has a marker, so the reader needs no other lines.

@@ -70,7 +70,7 @@ PLAIN_LAYOUTS = ("NCHW", "NCDHW")
 def split_types(text: str) -> list[str]:
     """Return the three data types that a key of MIOpen's solver database states as one text.
 
-    They are the types of the first tensor, the weights and the second tensor.  ``INT8INT8FP32`` has three of them.
+    The types are those of the first tensor, the weights and the second tensor.  ``INT8INT8FP32`` has three of them.
     ``FP16`` means that all three are equal.
     """
     three = _THREE_TYPES.fullmatch(text)
@@ -81,9 +81,9 @@ def split_types(text: str) -> list[str]:
 def read_tail(tail: str) -> dict[str, Any]:
     """Read the end of a key of MIOpen's solver database, for example ``0-NCHW-FP16-W_g32``.
 
-    It states all fields except the sizes.  The result has fields for the input, the weights and the output, although
-    the order of the tensors in the key depends on the direction.  Raises ValueError if the text is not the end of a
-    key.
+    The end states all fields except the sizes.  The result has fields for the input, the weights and the output,
+    although the order of the tensors in the key depends on the direction.  Raises ValueError if the text is not the end
+    of a key.
     """
     match = _TAIL.fullmatch(tail)
     if match is None:

@@ -52,7 +52,7 @@ class Item:
 Split = Callable[[str, str], tuple[str, Sequence[str]]]
 """A function that splits an entry into the solver and the values, in the order of the format's newest version.
 
-It takes the texts before and behind the first ``:`` of the entry.
+The function takes the texts before and behind the first ``:`` of the entry.
 """
 
 
@@ -213,7 +213,7 @@ def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
 def slot(row: Offer) -> str:
     """Return a text that is equal for two rows if only the better one may be in a merged MIOpen database.
 
-    It has the form ``key=solver``.
+    The text has the form ``key=solver``.
     """
     return f"{row.key}={row.id}"
 

@@ -73,7 +73,7 @@ class Miopen(DeviceBackend):
     def _offered(self, conv: ConvProblem) -> tuple[Convolution, dict[str, Offer]]:
         """Return MIOpen's description of a convolution, and the solvers that it offers, by name.
 
-        They are in the library's order.  Solvers that only the other process found (``exhaustive``) come last.
+        The solvers are in the library's order.  Solvers that only the other process found (``exhaustive``) come last.
         """
         if conv.text not in self._described:
             convolution = Convolution(self._library, self._handle, conv)

@@ -31,7 +31,7 @@ ALGORITHMS: dict[str, str] = {
     for family in FAMILIES
     if (family, direction) != ("FFT", "W")
 } | {"miopenTransposeBwdDataAlgoGEMM": "B"}
-"""For each algorithm name, the direction (F, B or W) of the find-db records in which it may occur.
+"""For each algorithm name, the direction (F, B or W) of the solver database's records in which it may occur.
 
 MIOpen throws an exception on a name that is not in this table.
 """
@@ -58,9 +58,9 @@ TUNABLE = regex(
     r"(?:Transposed)?Conv(?:Asm(?:1x1U|3x3U|BwdWrW|ImplicitGemmGTC)|BinWinogradRxSf|HipImplicitGemm|HipConv|Mlir|Ck"
     r"|MPBidirectWinograd_xdlops|DepthwiseFwd(?:2D)?$|DepthwiseDirect|OclBwdWrW2<|OclDirectFwd|HipDirectFwd)"
 )
-"""A regular expression for the solvers that have parameters in the perf-db.
+"""A regular expression for the solvers that have parameters in MIOpen's database of tuned parameters.
 
-Without a row in the perf-db they use their defaults.
+Without a row in the database they use their defaults.
 """
 
 MOST_ELEMENTS = 2**31 - 1

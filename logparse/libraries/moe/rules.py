@@ -96,7 +96,7 @@ class _Context:
     def scaled(self) -> int | None:
         """Number of elements along K that have the same scale, for a table of block-scaled products.
 
-        It is ``None`` for any other table.
+        For any other table there is no such number (None).
         """
         block = None if _has_experts(self.name) else _BLOCK.fullmatch(self.field("block_shape"))
         return int(block[1]) if block else None

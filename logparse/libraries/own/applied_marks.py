@@ -36,7 +36,7 @@ from logparse.model import Fact, Reject
 APPLIED, EXPORTED, FILE, ASKED = "applied:", "exported:", "applied_file:", "applied_asked"
 """Names of the facts about applied settings and files.
 
-Each of the first three is followed by the name of the action, variable or file.
+The first three are only beginnings: the name of the setting or change, variable or file follows.
 """
 recognise = begins(rb'\s*\{\s*"logparse_applied"\s*:')
 

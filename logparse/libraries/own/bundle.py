@@ -45,7 +45,7 @@ _REPLAY = frozenset({"environment", "confirmation", "pick", "threads"})
 _PREFIXES = ("replay_", "validator:")
 """Beginnings of the names of facts that are exported with measured times.
 
-They tell which times can be compared, and how the times were measured.
+These facts tell which times can be compared, and how the times were measured.
 """
 _ROW = tuple(x.name for x in fields(Measurement) if x.name not in ("problem", "solution", "key_text"))
 recognise = begins(rb'\s*\{\s*"logparse_bundle"\s*:')

@@ -153,7 +153,7 @@ def _is_number(found: Any) -> TypeGuard[float]:
 def _deviation(same: Mapping[str, Any]) -> float:
     """Return how far the job's result with the change deviates from its result without the change.
 
-    It is infinite for NaN and for any value that is no number.
+    The result is infinite for NaN and for any value that is no number.
     """
     found = same.get("deviation")
     return float(found) if _is_number(found) else math.inf

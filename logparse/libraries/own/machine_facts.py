@@ -30,7 +30,7 @@ _BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d
 def recognise(head: Head) -> bool:
     """Return True if a file holds facts about a machine, such as its GPU.  ``logparse capture`` writes such files.
 
-    It must be a flat JSON object whose first member has the name of a fact.  Any JSON object in a file named
+    The file must be a flat JSON object whose first member has the name of a fact.  Any JSON object in a file named
     ``facts.json`` is accepted too.
     """
     begin = _BEGIN.match(head.data)

@@ -131,8 +131,8 @@ def _written_gelu(torch: Any, x: Tensor) -> Tensor:
 def _fused(device: TorchDevice, o: GemmOperands) -> Call:
     """Return a function that computes the product with bias and activation in one kernel.
 
-    It uses a private function of torch, which torch's compiler uses too.  That function needs a bias, so zeros are
-    passed for a product without a bias.
+    The function uses a private function of torch, which torch's compiler uses too.  That function needs a bias, so
+    zeros are passed for a product without a bias.
     """
     gelu = o.problem.activation == "gelu"
     bias = o.bias or [o.d[0].new_zeros(o.d[0].shape[-1])] * o.sets

@@ -185,9 +185,10 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
 
 
 def _other_rows(function: str, problem: GemmProblem) -> str:
-    """Tell whether a call needs other rows of an override file than a call of ``rocblas_gemm_ex``.
+    """Tell whether a call finds other rows of an override file than a call of ``rocblas_gemm_ex``.
 
-    Returns ``PLAIN`` or ``BATCH_OF_ONE`` if it does, or an empty text if it needs the same rows.
+    An override file is a user's list of kernels to use.  Returns ``PLAIN`` or ``BATCH_OF_ONE`` if it does, or an empty
+    text if it finds the same rows.
     """
     match = FUNCTION.match(function)
     if match is None or problem.batch_count != 1:
@@ -403,7 +404,8 @@ def _key(gemm: GemmProblem) -> str:
 
 
 def plain_key(gemm: GemmProblem) -> str | None:
-    """Return the row of an override file that ``rocblas_sgemm`` and similar functions find for a matrix product.
+    """Return the row of an override file (a list of kernels to use) that ``rocblas_sgemm`` and similar functions find
+    for a product.
 
     The row has no number of a kernel, and its strides are 0.  Returns None if there is no such function for the types.
     """

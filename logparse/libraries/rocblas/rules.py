@@ -62,7 +62,7 @@ class OverrideRow:
     def key(self) -> str:
         """The values that Tensile compares with a call, in the same form as the result of the function ``key``.
 
-        It is empty if Tensile (rocBLAS's kernel library) does not read the row.
+        The text is empty if Tensile (rocBLAS's kernel library) does not read the row.
         """
         if not self.whole or any(rule(self, None) for rule in (_bad_number, _bad_index, _bad_type)):
             return ""
@@ -230,9 +230,8 @@ _RULES: tuple[Rule[OverrideRow, _Context], ...] = (
 
 
 def recognise(head: Head) -> bool:
-    """Return True if a file is a rocBLAS override file.
-
-    It must begin with the heading of rocblas-gemm-tune, or with a row.
+    """Return True if a file is a rocBLAS override file (a user's list of kernels to use).  It must begin with the
+    heading of rocblas-gemm-tune, or with a row.
     """
     text, _ = text_of(head.data)
     first = next((line for line in text.split("\n") if line.strip()), "")
@@ -245,7 +244,9 @@ def _is_row(line: str) -> bool:
 
 
 def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
-    """Yield the rows of a rocBLAS override file.  A row is a line with a comma that is no heading."""
+    """Yield the rows of a rocBLAS override file (a user's list of kernels to use).  A row is a line with a comma that
+    is no heading.
+    """
     for number, line in enumerate(text.split("\n"), start=1):
         if "," in line and _HEADING not in line:
             cells = line.split(",")
@@ -255,8 +256,8 @@ def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
 def key(problem: Problem, target: Facts) -> str | None:
     """Return the text by which rocBLAS finds the row of an override file for a matrix product.
 
-    It consists of the values that its kernel library Tensile compares.  Returns None if a value is unknown, or if
-    rocBLAS cannot run ``problem``.
+    The text consists of the values that rocBLAS's kernel library Tensile compares.  Returns None if a value is unknown,
+    or if rocBLAS cannot run ``problem``.
     """
     if not isinstance(problem, GemmProblem) or problem.bias or problem.activation not in (None, "none"):
         return None

@@ -64,7 +64,7 @@ _LAYOUTS = (_COUNTERS, _TRACE, _STATS, _MARKERS, _AGENTS)
 _NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
 """Pattern of names in rocprofv3's statistics that are not names of kernels.
 
-They are calls of HIP or HSA, copies (``MEMORY_COPY_…``) and kinds of events (``KERNEL_DISPATCH``).
+The names are calls of HIP or HSA, copies (``MEMORY_COPY_…``) and kinds of events (``KERNEL_DISPATCH``).
 """
 
 

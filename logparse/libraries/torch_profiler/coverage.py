@@ -13,7 +13,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 class Coverage:
     """The union of several time intervals.
 
-    It is stored as a curve that says, for each moment, how much time was covered until then.
+    The union is stored as a curve that says, for each moment, how much time was covered until then.
     """
 
     def __init__(self, start: Floats, end: Floats) -> None:

@@ -52,7 +52,7 @@ class Arguments(Struct, gc=False):
     def external_id(self) -> int:
         """The id of the operator to which the event belongs.
 
-        It is -1 if the event has no id, or if the id is not a number of at most 64 bits.
+        The result is -1 if the event has no id, or if the id is not a number of at most 64 bits.
         """
         value = self.old_id if self.id is UNSET else self.id
         return value if type(value) is int and _LEAST <= value < -_LEAST else -1

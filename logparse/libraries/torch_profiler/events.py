@@ -54,7 +54,7 @@ _ANNOTATION = "user_annotation"
 _STEP_CATEGORIES = (_ANNOTATION, "cpu_op", "python_function")
 """The categories that the event of a step can have on the thread that called ``step()``.
 
-They differ between versions of PyTorch.  ``gpu_user_annotation`` is the copy of such an event on the device.
+The categories differ between versions of PyTorch.  ``gpu_user_annotation`` is the copy of such an event on the device.
 """
 
 

@@ -203,7 +203,7 @@ class _Captures:
 def _agree(capture: Capture, names: tuple[int, ...], columns: Columns) -> bool:
     """Tell whether a captured graph can be the graph of a replay, whose kernels have these ``names``.
 
-    It cannot in two cases:
+    The result is False in two cases:
 
     * An operator is a matrix product or convolution, but all its kernels are PyTorch's own and compute neither.
     * An operator is elementwise, but one of its kernels computes a matrix product or convolution.

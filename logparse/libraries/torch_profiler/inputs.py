@@ -80,7 +80,7 @@ def inputs_of(args: Mapping[str, Any], backend: Backend | None = None) -> Inputs
 Reader: TypeAlias = Callable[[Inputs], "Operation | None"]
 """A function that turns an operator's inputs into the matrix product or convolution that the operator computes.
 
-It raises ValueError, IndexError or OverflowError if the inputs do not suffice.
+The function raises ValueError, IndexError or OverflowError if the inputs do not suffice.
 """
 
 

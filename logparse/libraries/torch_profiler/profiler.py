@@ -63,7 +63,8 @@ from logparse.libraries.kinds.patterns import regex
 def recognise(head: Head) -> bool:
     """Tell whether a file is a trace of PyTorch's profiler, from its first bytes.
 
-    It must be JSON with the header of Kineto (the profiler's library), or with events that only this profiler writes.
+    The file must be JSON with the header of Kineto (the profiler's library), or with events that only this profiler
+    writes.
     """
     start = head.data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start[:1] == b"[":

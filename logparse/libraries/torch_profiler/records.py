@@ -124,7 +124,7 @@ class Columns:
         self.call_kernel = array("i")
         """For each runtime call, the index of the name of the kernel that it launches.
 
-        It is -1 if the call states no kernel.
+        The index is -1 if the call states no kernel.
         """
         self.waits: list[tuple[int, int, int, int, int]] = []
         """The waits of a stream for an event on the device, as tuples of five numbers.
@@ -137,9 +137,9 @@ class Columns:
         self.without_id = 0
         self.copies_us = 0.0
         self.units: list[tuple[float, str]] = []
-        """The job's steps.  Each has its beginning (on the clock of the kernels) and the kind of step.
+        """The job's steps.  A step is given by its beginning (on the clock of the kernels) and its kind.
 
-        They are sorted by the beginning.
+        The steps are sorted by their beginning.
         """
         self.kernel_group: dict[int, str] = {}
         """The ranks that take part in a collective, by the index of the collective's kernel.
@@ -244,7 +244,7 @@ def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats
 class _Search:
     """All searches for a solver that a library made for one convolution or matrix product, added up.
 
-    It counts calls and kernels, and adds up the time of all kernels and of the naive kernels, in µs.
+    The object counts calls and kernels, and adds up the time of all kernels and of the naive kernels, in µs.
     """
 
     calls: int = 0
@@ -261,7 +261,7 @@ class _Search:
 _LEAST_SEARCH = 3
 """The minimum number of kernels of a call in which a library searches for a solver.
 
-They are the kernels of two solvers that are tried, and of the solver that was chosen.
+These are the kernels of two solvers that are tried, and of the solver that was chosen.
 """
 
 

@@ -80,7 +80,7 @@ def product(at: Product) -> Reader:
 def _plain(x: Inputs, at: Product) -> Operation:
     """Return the matrix product of an inference engine's operator, as if PyTorch's ``linear`` had computed it.
 
-    It has the sizes of X and W, and one type for all matrices.
+    The result has the sizes of X and W, and one type for all matrices.
     """
     dims, strides = x.tensor(at.x)
     w_dims, w_strides = x.tensor(at.w)
@@ -98,7 +98,7 @@ def _plain(x: Inputs, at: Product) -> Operation:
 def _out_type(x: Inputs, at: Product) -> str | None:
     """Return the data type of the result.
 
-    It is the type of the output tensor, or the type that an argument names, or the type of a 16- or 32-bit input.
+    This is the type of the output tensor, or the type that an argument names, or the type of a 16- or 32-bit input.
     """
     if at.out is not None:
         return gemms.type_of(x.type(at.out), _TYPES) if x.type(at.out) else None

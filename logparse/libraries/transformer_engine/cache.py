@@ -114,7 +114,7 @@ class CacheRow:
     def wrong(self) -> str:
         """The values in the row that TransformerEngine cannot read, so that it raises an error.
 
-        They are returned as one text, with the names of their columns.  It is empty if there are no such values.
+        The result is one text with the values and the names of their columns.  It is empty if there are no such values.
         """
         bad = [name for name in _NUMBERS if not _INTEGER.match(self.cells.get(name, ""))]
         words = {
@@ -172,8 +172,8 @@ def _problem(cells: Mapping[str, str]) -> GemmProblem:
 def device_cap(facts: Facts) -> int | None:
     """Return the number that TransformerEngine's cache has for a GPU architecture, for example 904 for gfx942.
 
-    It is HIP's major version · 100 + minor version.  The last digit of the architecture is not part of it.  Returns
-    None if the architecture is unknown.
+    The number is HIP's major version · 100 + minor version.  The last digit of the architecture is not part of it.
+    Returns None if the architecture is unknown.
     """
     name = (arch(facts) or "").removeprefix("gfx")
     return int(name[:-2]) * 100 + int(name[-2], 16) if len(name) > 2 and name[:-2].isdigit() else None
@@ -182,7 +182,7 @@ def device_cap(facts: Facts) -> int | None:
 def key(problem: Problem, target: Facts) -> str | None:
     """Return the text by which TransformerEngine finds the row of its cache for a matrix product.
 
-    It consists of the values that ``find_`` compares, in the order of the columns.  The workspace is checked
+    The text consists of the values that ``find_`` compares, in the order of the columns.  The workspace is checked
     separately. The bias type is part of it only for 8-bit operands.  If such a call has no bias, its bias type is
     float32.
 

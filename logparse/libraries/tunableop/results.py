@@ -89,7 +89,7 @@ class ResultsRow:
     def time_ms(self) -> float:
         """The row's time in ms, read from its text in the same way as by C's ``atof``.
 
-        It is the longest number at the start of the text, or 0 if there is no number.
+        The time is the longest number at the start of the text, or 0 if there is no number.
         """
         match = _NUMBER.match(self.time)
         return float(match[1]) if match else 0.0
@@ -181,7 +181,8 @@ def row(text: str, line: int, glued: bool = False) -> ResultsRow | None:
 def recognise(head: Head) -> bool:
     """Return True if a file is a TunableOp results file.
 
-    It begins with a validator or a row, or it is empty and has a file name that TunableOp uses.
+    Such a file begins with a validator (a line with a version) or a row, or it is empty and has a file name that
+    TunableOp uses.
     """
     text = head.data.decode("utf-8", "replace").removeprefix(BOM).lstrip("\r\n")
     return bool(_BEGIN.match(text) if text else _EMPTY_NAME.match(head.name))

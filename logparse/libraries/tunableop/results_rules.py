@@ -205,7 +205,7 @@ def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
 def _notes(name: str, data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
     """Yield notes about faults for which PyTorch does not reject the whole file.
 
-    They are a byte order mark, ignored lines, a missing line end and a wrong file name.
+    The faults are a byte order mark, ignored lines, a missing line end and a wrong file name.
     """
     if data.startswith(BOM.encode()):
         message = "a byte order mark before the first line, which PyTorch then does not read as a validator"

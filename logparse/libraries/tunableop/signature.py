@@ -251,7 +251,7 @@ def version(text: str) -> tuple[int, int] | None:
 def torch_version(facts: Mapping[str, str]) -> tuple[int, int] | None:
     """Return the target's PyTorch version as (major, minor).  Return None if it is unknown.
 
-    It comes from the validator ``PT_VERSION`` or from the fact ``pytorch_version``.
+    The version comes from the validator ``PT_VERSION`` or from the fact ``pytorch_version``.
     """
     return version(facts.get("validator:PT_VERSION") or facts.get("pytorch_version") or "")
 

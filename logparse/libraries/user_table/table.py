@@ -87,7 +87,7 @@ def read(source: Source) -> Iterator[Outcome]:
 class _Table:
     """Reads a user's table.
 
-    It keeps the facts about the machine, because all rows of a file must be from one machine.
+    The reader keeps the facts about the machine, because all rows of a file must be from one machine.
     """
 
     def __init__(self, header: Header) -> None:

@@ -46,7 +46,7 @@ class ByTime:
     def start(self) -> None:
         """Start the thread that waits for the right time to trace.
 
-        It starts now if the user asked for periods of time, and otherwise once the job uses a GPU.
+        The thread starts now if the user asked for periods of time, and otherwise as soon as the job uses a GPU.
         """
         if self._asked:
             self._start_thread()

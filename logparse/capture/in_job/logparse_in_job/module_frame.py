@@ -92,7 +92,8 @@ def _is_known(statement: ast.stmt) -> bool:
 def _around(body: List[ast.stmt]) -> List[ast.stmt]:
     """Put the wrapper's statements before and after PyTorch's statements.
 
-    They get the line and column of PyTorch's first statement, so that tracebacks show PyTorch's own line.
+    The wrapper's statements get the line and column of PyTorch's first statement, so that tracebacks show PyTorch's own
+    line.
     """
     made = ast.parse(_AROUND).body
     for node in (each for statement in made for each in ast.walk(statement)):

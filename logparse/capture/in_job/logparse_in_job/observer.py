@@ -53,8 +53,8 @@ _WORDS = {
 _Token = Tuple[Any, bool, Optional[OpenWindow]]
 """Data about an observed call, kept until the call ends.
 
-It holds the moment at which the call began, whether gradients are on, and the profiler's window if it traces this call
-alone.
+The data are the moment at which the call began, whether gradients are on, and the open trace if the profiler traces
+this call alone.
 """
 
 

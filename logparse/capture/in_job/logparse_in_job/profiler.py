@@ -239,8 +239,8 @@ def _without_line_of_other_thread() -> Iterator[None]:
 def _kineto_level() -> Any:
     """Return the variable that says which log lines the profiler's library (Kineto) writes.
 
-    It lies in Kineto's own memory, so a new value takes effect at once. If Kineto does not export it, an unrelated
-    number is returned.
+    The variable lies in Kineto's own memory, so a new value takes effect at once. If Kineto does not export it, an
+    unrelated number is returned.
     """
     if _State.kineto_level is None:
         _State.kineto_level = ctypes.c_int(0)

@@ -15,7 +15,7 @@ import torch
 _kept: List[Any] = []
 """Handles of ``record_function`` ranges that were separated from the profiler.
 
-They are kept here, because PyTorch would end a range once its handle is freed.
+The handles are kept here, because PyTorch would end a range once its handle is freed.
 """
 
 
@@ -31,7 +31,7 @@ def cut_off(before: Set[int]) -> None:
     """Separate the open ``record_function`` ranges from the profiler, so that they may end after it has stopped.
 
     Ranges whose ids are in ``before`` are left alone. Each separated range gets a new record that the profiler does not
-    know. It still ends when the job ends it, so the job notices no difference.
+    know. The range still ends when the job ends it, so the job notices no difference.
     """
     for each in _ranges():
         if id(each) not in before and each.run_callbacks_on_exit:

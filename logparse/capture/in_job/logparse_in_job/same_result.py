@@ -56,8 +56,8 @@ _SEED = 20_54
 class Call(NamedTuple):
     """Record of one call of the job's model, with which the call can be repeated.
 
-    It holds a copy of the input, made before the job used it, and the modes in which the call ran (gradients, inference
-    mode, autocast).
+    The record holds a copy of the input, made before the job used it, and the modes in which the call ran (gradients,
+    inference mode, autocast).
     """
 
     module: Any
@@ -92,7 +92,7 @@ class Same(NamedTuple):
 class IncomparableError(Exception):
     """Raised if results cannot be compared, because even repeats of the unchanged call differ too much.
 
-    They return no numbers, numbers that are not finite, or outputs of other sizes.
+    The repeats return no numbers, numbers that are not finite, or outputs of other sizes.
     """
 
 
@@ -365,7 +365,7 @@ def _in_tf32(module: Any) -> bool:
 def _numbers(value: Any) -> Iterator[Any]:
     """Yield the floating-point tensors in the value that a call returned, in their order.
 
-    They may be in lists, tuples, dicts and dataclasses.
+    The tensors may be in lists, tuples, dicts and dataclasses.
     """
     if torch.is_tensor(value):
         if value.is_floating_point():

@@ -25,7 +25,7 @@ would be, however long they are.
 def settled(times: Sequence[float]) -> bool:
     """Return True if the job has warmed up: the times of its latest steps are steady.
 
-    ``times`` are the times of the steps in their order, in any unit. They are steady if less than half of them is
+    ``times`` are the times of the steps in their order, in any unit. The times are steady if less than half of them is
     warm-up. The result is False for fewer than 6 times, and if a time is not finite.
 
     The method is the marginal confidence rule, on batch means of ranks. Each time is replaced by its rank. Equal times
@@ -54,11 +54,11 @@ def settled(times: Sequence[float]) -> bool:
 
     Limits:
 
-    * A warm-up whose steps all take the same time looks steady until it ends. So does the start of a slow drift. If
-      the rule is asked after every step, it says yes to most series at some time.
+    * A warm-up whose steps all take the same time looks steady until it ends. So does the start of a slow drift. If the
+      rule is asked after every step, it says yes to most series at some time.
     * A change within the last quarter is not seen.
-    * A drift within the noise looks steady. A drift of 2.5 standard deviations of the noise looks steady in
-      86 % of series with 50 times, and in 46 % of series with 199 times.
+    * A drift within the noise looks steady. A drift of 2.5 standard deviations of the noise looks steady in 86 % of
+      series with 50 times, and in 46 % of series with 199 times.
     * Noise that stays on one side for as long as the series cannot be told from a drift.
     """
     count = len(times)

@@ -61,8 +61,8 @@ _MOST_AGAIN = 8
 _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
 """How many steps in advance rank 0 announces the step at which all ranks begin to try changes.
 
-It is ``_AHEAD``, plus the number of steps that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more. The values
-are the same in ``windows.py``.
+The number is ``_AHEAD``, plus the number of steps that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more. The
+values are the same in ``windows.py``.
 """
 _SHARE_BEFORE = 5
 """Changes are first tried after a fifth of the job's steps at the latest, but not before ``_LEAST_BEFORE`` steps."""
@@ -532,7 +532,7 @@ class Trial:
     def _rank_of_job(self) -> Dict[str, int]:
         """Return the rank of this process and the number of ranks, as ``{"rank": 0, "ranks": 2}``.
 
-        They are still known if the job has already ended its process group.
+        Both numbers are still known if the job has already ended its process group.
         """
         ranks = self._ranks
         return rank_of_job() if ranks is None or ranks.count == 1 else {"rank": ranks.rank, "ranks": ranks.count}

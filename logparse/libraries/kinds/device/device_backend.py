@@ -50,8 +50,8 @@ class DeviceBackend:
     def operands(self, problem: Problem, conditions: Conditions) -> AnyOperands:
         """Return the tensors (inputs and outputs) on which all kernels for a matrix product or convolution run.
 
-        They are allocated and filled at the first call.  Raises UnsupportedError if ``problem`` cannot run, and
-        OutOfMemoryError if the tensors do not fit into the device's memory.
+        The tensors are allocated and filled at the first call.  Raises UnsupportedError if ``problem`` cannot run, and
+        OutOfMemoryError if they do not fit into the device's memory.
         """
         key = (problem.text, conditions)
         if key not in self._held:

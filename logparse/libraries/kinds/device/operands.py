@@ -338,8 +338,8 @@ class GemmOperands(OperandSets):
     def _before_activation(self, wide: Callable[[Tensor], Tensor], part: slice = _ALL) -> Tensor:
         """Compute α·op(A)·op(B)·scales + β·C + bias, the result before the activation.
 
-        It is row-major as in torch, so its rows are the columns of D.  ``part`` is a slice of the rows.  For a batch
-        ``part`` is a slice of the products in the batch.
+        The result is row-major as in torch, so its rows are the columns of D.  ``part`` is a slice of the rows.  For a
+        batch ``part`` is a slice of the products in the batch.
         """
         scales = {name: wide(held[0]) for name, held in self.memory.items() if name.startswith("scale_")}
         out = wide(self.x[0][part]) @ wide(self.y[0] if self.batch == 1 else self.y[0][part])
@@ -577,8 +577,8 @@ def strides(shape: Sequence[int], layout: str | None) -> list[int]:
 def convolve(device: TorchDevice, problem: ConvProblem, x: Tensor, w: Tensor, dy: Tensor) -> Tensor:
     """Compute a convolution or one of its gradients with torch's own operators, and return the result.
 
-    They are the operators that autograd would call too.  The direction of ``problem`` decides which one is called: F
-    (forward), B (gradient of the input) or W (gradient of the weights).
+    Autograd would call the same operators.  The direction of ``problem`` decides which one is called: F (forward), B
+    (gradient of the input) or W (gradient of the weights).
     """
     aten = device.torch.ops.aten
     stride, pad, dilation = geometry(problem)

@@ -28,7 +28,7 @@ Tensor: TypeAlias = Any
 Call: TypeAlias = Callable[[int], Tensor]
 """A function that launches one execution of a kernel, on the copy of the inputs with the given number.
 
-It returns the output, or the buffer that will hold the output.
+The function returns the output, or the buffer that will hold the output.
 """
 
 Around: TypeAlias = Callable[[], AbstractContextManager[object]]
@@ -237,7 +237,7 @@ def torch_device(name: str) -> TorchDevice:
 class TorchRunnable:
     """A call that is ready to be timed, and whose result can be checked.
 
-    It uses the copies (sets) of the inputs in turn.  The result of the first set can be checked.
+    The executions use the copies (sets) of the inputs in turn.  The result of the first set can be checked.
     """
 
     def __init__(

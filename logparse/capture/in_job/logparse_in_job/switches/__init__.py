@@ -92,7 +92,7 @@ AT_START: Sequence[Tuple[str, str]] = (
 )
 """The changes that must be made when a process starts, each with the reason.
 
-They are tried in separate runs of the job.
+Such changes are tried in separate executions of the job.
 """
 NAMES: Mapping[str, Switchable] = {x.name: x for x in SWITCHABLE}
 TOGETHER = "+"

@@ -87,7 +87,7 @@ def _copy(old: Any, to: Shape) -> Any:
 class _Looks:
     """State of a module that a change may alter.
 
-    It consists of the module's children, hooks, buffers, and attributes that are numbers or texts.
+    The state consists of the module's children, hooks, buffers, and attributes that are numbers or texts.
     """
 
     def __init__(self, module: Any) -> None:
