@@ -90,7 +90,10 @@ class OpenStore(Store):
     """
 
     def run(self, label: str | None = None) -> Run:
-        """Return the data of one execution of the job: the run with this label, or the latest run."""
+        """Return the data of one execution of the job: the run with this label, or the latest run.
+
+        Raises StoreError if it does not exist.
+        """
         return Run(self, self.latest_run(label))
 
     def _repr_html_(self) -> str:
@@ -182,7 +185,7 @@ def _opened(store: Location) -> Store:
 def diff(a: str, b: str, store: Location = None, *, fail_on: float = 0.03) -> Result:
     """Compare two executions of a job, and return which matrix products and convolutions became slower or faster.
 
-    A run is what was read about one execution. The command ``logparse diff`` gives the same answer.  ``a`` and ``b``
+    A run is what was read about one execution.  The command ``logparse diff`` gives the same answer.  ``a`` and ``b``
     are labels of runs, stores (their latest run), ``STORE#RUN``, or log files.  A product or convolution is slower if
     its calls take more than ``fail_on`` longer (0.03 is 3 %).  Raises InputError if ``a`` or ``b`` names no run.
     """

@@ -147,7 +147,8 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
 
 
 def may_be(row: Problem | None, problem: Problem) -> bool:
-    """Tell whether a row of an override file (a list of kernels to use) may be for ``problem``.  It may be if no known
-    field of ``row`` differs from the field of ``problem``.
+    """Tell whether a row of an override file (a list of kernels to use) may be for ``problem``.
+
+    It may be if no known field of ``row`` differs from the field of ``problem``.
     """
     return isinstance(row, (GemmProblem, ConvProblem)) and linked(row, problem) is not None

@@ -589,8 +589,8 @@ def _named(path: Path) -> str:
 _LEFT_OUT = regex(r"/\.|/miopen-lockfiles/|db\.txt\.(?:lock|time)$")
 """Pattern of names that are left out in a folder.
 
-The names are those of hidden files, and two kinds of files that MIOpen keeps beside its databases: a lock, and the time
-of its last write.
+The pattern matches hidden files, and two kinds of files that MIOpen keeps beside its databases: a lock, and the time of
+its last write.
 """
 
 

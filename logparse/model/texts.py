@@ -27,9 +27,7 @@ _INT = re.compile(r"-?\d+\Z")
 
 
 def kind_of(text: str) -> str:
-    """Return the first word of a problem's text, which says what it is: ``gemm``, ``grouped``, ``conv`` or
-    ``operator``.
-    """
+    """Return the first word of a problem's text: ``gemm``, ``grouped``, ``conv`` or ``operator``."""
     return text.partition(" ")[0]
 
 
@@ -44,8 +42,9 @@ def layer_of(text: str) -> tuple[str, str] | None:
 
 
 def problem_from_text(text: str) -> Problem:
-    """Parse the text of a matrix product, convolution or operator, for example ``gemm trans=T,N mnk=…``.  Raises
-    ValueError for any other text.
+    """Parse the text of a matrix product, convolution or operator, for example ``gemm trans=T,N mnk=…``.
+
+    Raises ValueError for any other text.
     """
     kind, *words = text.split(" ")
     if kind == "conv" and words:

@@ -439,8 +439,7 @@ def rows_of(text: str, number: int | None) -> list[TuningRow]:
     """Parse the rows of a tuning file as this version of the library reads them.
 
     For an unknown version, a row with a line of column names is read by name.  Any other row is read by place, as in
-    ROCm
-    6.4.
+    ROCm 6.4.
     """
     out: list[TuningRow] = []
     header: tuple[str, ...] | None = None

@@ -141,8 +141,10 @@ Keep: TypeAlias = Callable[[int, bytes], bool]
 
 
 def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Remove rows from an override file (a user's list of kernels to use).  Lines that are not rows always stay.
-    Usually a row is one line.  In files where each row has its own header line, the header is removed with its row.
+    """Remove rows from an override file (a user's list of kernels to use).
+
+    ``keep`` decides for each row whether it stays.  Lines that are not rows always stay.  Usually a row is one line.
+    In files where each row has its own header line, the header is removed with its row.
     """
     last = {row.line - row.text.count("\n"): row.line for row in rows}
     out, lines = list[bytes](), enumerate(data.split(b"\n"), start=1)

@@ -114,6 +114,8 @@ class Verdicts:
 class Row:
     """One row of an override file (a user's list of kernels to use).
 
+    If a row lists several kernels, there is one such object for each kernel.
+
     * ``key``: the library's own key, as the library reads it from the file.
     * ``problem``: the matrix product or convolution that the row is for, with the types as the library reads them.
     * ``text``: the row as it is in the file, without its line end.  If the row lists several kernels, it is the text
@@ -175,8 +177,9 @@ def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> 
 class Reading(Generic[S_co]):
     """The content of an override file (a list of kernels to use), as a library on the target understands it.
 
-    The target is the machine that will use the file.  * ``refusals``: the reasons why the library refuses the whole
-    file.  Without a reason, the library accepts the file,
+    The target is the machine that will use the file.
+
+    * ``refusals``: the reasons why the library refuses the whole file.  Without a reason, the library accepts the file,
       or it is unknown whether it does.
     * ``certain``: True if enough is known about the target machine to be sure that the file is accepted.
     * ``target``: the facts of the target machine.
@@ -234,6 +237,8 @@ class Reading(Generic[S_co]):
 def accepted(refusals: Sequence[Note], certain: bool) -> Verdict:
     """Tell whether a library accepts an override file (a user's list of kernels to use).
 
+    ``refusals`` are the reasons why the library refuses the file.
+
     | result | condition |
     |---|---|
     | False | there are refusals |
@@ -272,10 +277,10 @@ class Rule(Generic[T, C]):
 def judge(
     line: int, entry: T, context: C, rules: Sequence[Rule[T, C]], accepted: Verdict, refusal: str
 ) -> tuple[Verdicts, tuple[Breach, ...]]:
-    """Decide whether a library uses one row of an override file (a list of kernels to use), and which rules the row
-    breaks.
+    """Decide whether a library uses one row of an override file (a user's list of kernels to use).
 
-    ``accepted`` tells whether the library accepts the file as a whole.  If it does not, ``refusal`` is the reason.
+    The result also lists the rules that the row breaks.  ``accepted`` tells whether the library accepts the file as a
+    whole.  If it does not, ``refusal`` is the reason.
     """
     breaches = []
     for rule in rules:

@@ -121,7 +121,10 @@ def _table(columns: Mapping[str, pa.Array]) -> pa.Table:
 
 
 def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
-    """Return the keys (descriptions of convolutions) in some lines of MIOpen's database of solvers."""
+    """Return the keys (descriptions of convolutions) in some lines of MIOpen's database of solvers.
+
+    They have the order of ``lines``.
+    """
     # Begin and end of each key.  So every other text between two cuts is a key.
     cuts = np.empty(2 * len(lines), np.int32)
     cuts[::2] = index.starts[lines]

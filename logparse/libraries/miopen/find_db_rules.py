@@ -154,8 +154,9 @@ def _rank(row: Row | Offer) -> float:
 
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:
-    """Write the database into which several solver databases of MIOpen are merged.  The fastest solver of each record
-    comes first.
+    """Write the database into which several solver databases of MIOpen are merged.
+
+    The fastest solver of each record comes first.
     """
     records = (sorted(record, key=lambda row: (_rank(row), row.text)) for _, record in groupby(rows, lambda x: x.key))
     lines = (f"{record[0].key}={';'.join(row.text for row in record)}" for record in records)

@@ -70,7 +70,7 @@ PLAIN_LAYOUTS = ("NCHW", "NCDHW")
 def split_types(text: str) -> list[str]:
     """Return the three data types that a key of MIOpen's solver database states as one text.
 
-    The types are those of the first tensor, the weights and the second tensor.  ``INT8INT8FP32`` has three of them.
+    The types belong to the first tensor, the weights and the second tensor.  ``INT8INT8FP32`` has three of them.
     ``FP16`` means that all three are equal.
     """
     three = _THREE_TYPES.fullmatch(text)

@@ -404,10 +404,10 @@ def _key(gemm: GemmProblem) -> str:
 
 
 def plain_key(gemm: GemmProblem) -> str | None:
-    """Return the row of an override file (a list of kernels to use) that ``rocblas_sgemm`` and similar functions find
-    for a product.
+    """Return the row of an override file (a list of kernels to use) for a product, without the number of a kernel.
 
-    The row has no number of a kernel, and its strides are 0.  Returns None if there is no such function for the types.
+    It is the row that ``rocblas_sgemm`` and similar functions find.  Its strides are 0.  Returns None if there is no
+    such function for the types.
     """
     if gemm.batch_count != 1 or {gemm.b_type, gemm.d_type, gemm.compute_type} != {gemm.a_type}:
         return None

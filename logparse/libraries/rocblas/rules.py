@@ -230,8 +230,9 @@ _RULES: tuple[Rule[OverrideRow, _Context], ...] = (
 
 
 def recognise(head: Head) -> bool:
-    """Return True if a file is a rocBLAS override file (a user's list of kernels to use).  It must begin with the
-    heading of rocblas-gemm-tune, or with a row.
+    """Return True if a file is a rocBLAS override file (a user's list of kernels to use).
+
+    Such a file begins with the heading of rocblas-gemm-tune, or with a row.
     """
     text, _ = text_of(head.data)
     first = next((line for line in text.split("\n") if line.strip()), "")
@@ -244,8 +245,9 @@ def _is_row(line: str) -> bool:
 
 
 def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
-    """Yield the rows of a rocBLAS override file (a user's list of kernels to use).  A row is a line with a comma that
-    is no heading.
+    """Yield the rows of a rocBLAS override file (a user's list of kernels to use).
+
+    A row is a line with a comma that is no heading.
     """
     for number, line in enumerate(text.split("\n"), start=1):
         if "," in line and _HEADING not in line:
