@@ -12,7 +12,7 @@ import sys
 def copy_on(source: int, outputs: list[int]) -> None:
     """Copy all bytes from ``source`` to the ``outputs`` until no process writes to ``source`` any more.
 
-    All are file descriptors. If writing to an output fails, that output gets no further bytes.
+    ``source`` and the outputs are file descriptors. If writing to an output fails, that output gets no further bytes.
     """
     while True:
         try:

@@ -172,7 +172,10 @@ class Tally:
         self.saw(outcome.records, times)
 
     def saw(self, records: Iterable[Record], times: int = 1) -> None:
-        """Count the calls in records that occurred ``times`` times. The lines of the records are already counted."""
+        """Count the calls in ``records``, but not the lines, which are already counted.
+
+        ``times`` is how often the records occurred.
+        """
         for record in records:
             if isinstance(record, Call):
                 self.calls += (record.count or 0) * times

@@ -47,9 +47,9 @@ def _number_fault(name: str, value: object, least: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
-    """Explain why a field that is no number keeps a problem from being stored.  Return None if no field does.
+    """Return the reason why a problem cannot be stored because of a field that is no number, or None.
 
-    Results are cached, because files hold few combinations of such fields.
+    A problem is, for example, a matrix product. Results are cached, because files hold few combinations of such fields.
     """
     of = _fields_of(kind)
     for name, value in zip(of.texts, values, strict=True):

@@ -153,9 +153,10 @@ Output = Annotated[
 ]
 Wide_ = Annotated[bool, option("Print every column, and names at full length.", "--wide")]
 Limit = Annotated[int | None, option("Number of rows to print or write. [default: all]", "-n", min=1)]
-"""Options and arguments that several commands have: this one and the following ones.
+"""The option ``-n``: how many rows a command prints or writes.
 
-The last four are the parameters of ``_printing``.
+``Limit`` and the following names are options and arguments that several commands have. The last four are the parameters
+of ``_printing``.
 """
 
 

@@ -38,10 +38,10 @@ MANY = 8
 
 
 class ListedRow(NamedTuple):
-    """Entry of an inventory: a small file that makes the rows of an input file valid (a row file).
+    """Entry of an inventory for a row file: the small file that makes the rows of one input file valid.
 
-    ``file`` is its path in the store. ``attempt`` names the reading of the input file, ``run`` the run, and ``path``
-    the input file.
+    ``file`` is the row file's path in the store, and ``path`` is the input file's path. ``attempt`` names the reading
+    of the input file, and ``run`` the execution of the job.
     """
 
     file: str
@@ -51,7 +51,7 @@ class ListedRow(NamedTuple):
 
 
 Item = ListedRow | Forgotten | str
-"""Type of the items of an inventory, except for the first item, which is the manifest's number."""
+"""Type of an item in an inventory (a list of the store's small files).  The first item, a number, has another type."""
 
 
 @dataclass(frozen=True)

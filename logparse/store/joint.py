@@ -57,8 +57,8 @@ class JointAttempt(Attempt):
 class JointAttempts:
     """A group of small input files that are read one after the other and whose rows are stored together.
 
-    ``name`` begins the names of their Parquet files. ``merged_attempts`` is a function that returns the readings whose
-    rows a compaction has merged by now.
+    The names of their Parquet files begin with ``name``. ``merged_attempts`` is a function that returns the readings
+    whose rows a compaction has merged by now.
     """
 
     def __init__(self, name: str, place: Place, merged_attempts: Callable[[], Set[str]]) -> None:

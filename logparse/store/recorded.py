@@ -79,7 +79,7 @@ class Recorded:
 
     @cached_property
     def _sources(self) -> dict[str, list[str]]:
-        """The paths of the input files whose rows each data file holds."""
+        """For each data file of the store, the paths of the input files whose rows it contains."""
         out: dict[str, list[str]] = {}
         for source, texts in zip(*(self._commits[name].to_pylist() for name in ("path", RECORDED)), strict=True):
             for text in texts or ():

@@ -300,7 +300,7 @@ BY_KERNEL_NAME = frozenset({"asm", "flydsl"})
 BACKENDS = BY_KERNEL_NAME | {"hipblaslt", "opus", "skinny", "triton", "torch"}
 """Libraries that a row may name in the column ``libtype``.
 
-Any other text raises a KeyError at the call, because aiter's own list ``solMap`` lacks it.
+For any other text aiter raises a KeyError when the job calls the product, because its list ``solMap`` lacks it.
 """
 _NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
 

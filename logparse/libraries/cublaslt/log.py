@@ -56,9 +56,10 @@ _SCALE_MODES: Mapping[str, str] = {
     "VEC128_32F": "block128",
     "BLK128x128_32F": "block128x128",
 }
-"""How a matrix is scaled, by the text that cuBLASLt logs for it (``aScaleMode`` and the like).
+"""logparse's words for how a matrix is scaled, by the text that cuBLASLt logs for it (``aScaleMode`` and the like).
 
-logparse has the same words for hipBLASLt (``enums.SCALES``), and for blocks of 128 the same as in traces.
+The words are the same for hipBLASLt (``enums.SCALES``).  The words for blocks of 128 are also those that
+``torch_profiler`` reads from traces.
 """
 
 

@@ -101,7 +101,7 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
 def _computed_as(values: Mapping[str, str | None], types: Mapping[str, str | None], side: str) -> str | None:
     """Return the type to which operand A or B is converted before the product.
 
-    Without the argument the operand is not converted, so the result is its own type.
+    Without the argument the operand is not converted.  Then the result is the operand's own type.
     """
     given = values.get(f"compute_input_type{side}")
     if given is None:

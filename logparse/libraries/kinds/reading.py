@@ -211,7 +211,7 @@ class Reading(Generic[S_co]):
     def alike(self) -> Iterable[tuple[Row, Sequence[int]]]:
         """The rows of the file in groups: one row for each group, with the line numbers of all rows in the group.
 
-        Rows may be grouped if they have the same solution and the same effect and break no rule.  A row that breaks a
+        Rows may be grouped if they have the same kernel and the same effect and break no rule.  A row that breaks a
         rule is alone in its group.  Each line is in exactly one group.
         """
         return ((row, (row.line,)) for row in self.rows)

@@ -102,7 +102,7 @@ _COMMAND = regex(
     re.ASCII,
 )
 _BARE = regex(r"^\s*(?P<op>conv(?:b?fp16)?)(?P<flags> -n \d.*)$", re.ASCII)
-"""A regular expression for a command without the driver's name.  Lists of commands have such lines."""
+"""A regular expression for a MIOpenDriver command without the program's name.  Lists of commands have such lines."""
 _START = (
     rb"\{\"command\":\"MIOpenDriver "
     rb"|(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "

@@ -20,7 +20,7 @@ from logparse.model import GemmProblem
 
 _PADS = (8, 64)
 _BLAS = {False: ("cublas", "cublaslt"), True: ("cublas", "cublaslt", "ck")}
-"""PyTorch's names of the BLAS libraries that a user can choose: with False on NVIDIA GPUs, with True on ROCm.
+"""The BLAS libraries that a user of PyTorch can choose, by PyTorch's names: False for NVIDIA GPUs, True for ROCm.
 
 On ROCm ``cublas`` means rocBLAS (hipBLAS), and ``cublaslt`` means hipBLASLt.
 """

@@ -113,7 +113,7 @@ The first match is taken.
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a trace of PyTorch's profiler.  Each event is counted once, and the records follow."""
+    """Read a trace of PyTorch's profiler.  The result first counts the events one by one.  Then it has the records."""
     from logparse.libraries.torch_profiler.events import read_events  # loads slowly, and only traces need it
 
     return read_events(source)

@@ -57,7 +57,7 @@ class Names:
         self.steps: dict[int, ElementWise] = {}
         """The kinds of elementwise operators (which may follow a matrix product), by the index of the kind."""
         self.operators: dict[int, OperatorProblem] = {}
-        """The kinds of operators that no math library computes, with their inputs, by the index of the kind."""
+        """Descriptions of the operators that no math library computes, with their inputs, by the index of the kind."""
         self._text: dict[str, int] = {}
         self._kinds: dict[tuple[int, Operation | None, bool, ElementWise | None, OperatorProblem | None], int] = {}
 

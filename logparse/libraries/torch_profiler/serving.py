@@ -96,9 +96,10 @@ def _plain(x: Inputs, at: Product) -> Operation:
 
 
 def _out_type(x: Inputs, at: Product) -> str | None:
-    """Return the data type of the result.
+    """Return the data type of a matrix product's result D, or None if it is unknown.
 
-    This is the type of the output tensor, or the type that an argument names, or the type of a 16- or 32-bit input.
+    It is the type of the output tensor or the type that an argument names.  If the call has neither, it is the type of
+    the input, unless that has 8 bits or fewer.
     """
     if at.out is not None:
         return gemms.type_of(x.type(at.out), _TYPES) if x.type(at.out) else None

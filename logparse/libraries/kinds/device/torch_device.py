@@ -34,7 +34,7 @@ The function returns the output, or the buffer that will hold the output.
 Around: TypeAlias = Callable[[], AbstractContextManager[object]]
 """A function that returns a context in which kernels are launched.
 
-The context makes the settings that must hold meanwhile.
+The context makes settings for these kernels, and takes the settings back at its end.
 """
 
 

@@ -108,7 +108,7 @@ class Attention(Switch):
         self._own: Any = None
 
     def on(self, job: Job) -> None:
-        """Put the backend first. Raises RefusedError if it already is the first one in the job."""
+        """Make PyTorch try this backend first. Raises RefusedError if it already is the first one in the job."""
         from torch.nn.attention import SDPBackend
 
         first = ATTENTION[self._backend]
