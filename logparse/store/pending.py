@@ -55,9 +55,9 @@ class Pending:
 
 
 class Rows(NamedTuple):
-    """Rows of one table, and for tables with categories of one category.
+    """Rows of one table.  In a table with categories, all of them have the same category.
 
-    * ``table`` is the name of their table.
+    * ``table`` is the name of the table.
     * ``category`` is the category of log lines, or None if the table has no categories.
     * ``columns`` are the columns that are known. The others will be null.
     """

@@ -58,8 +58,7 @@ _SCALE_MODES: Mapping[str, str] = {
 }
 """logparse's words for how a matrix is scaled, by the text that cuBLASLt logs for it (``aScaleMode`` and the like).
 
-The words are the same for hipBLASLt (``enums.SCALES``).  The words for blocks of 128 are also those that
-``torch_profiler`` reads from traces.
+The words are the same for hipBLASLt (``enums.SCALES``).  For blocks of 128, traces have the same words too.
 """
 
 

@@ -172,7 +172,7 @@ class OverrideFormat:
 
     For finding the row of a call (coverage, verify, diff):
 
-    * ``kinds``: the kinds of problems that the rows are for.
+    * ``kinds``: the kinds of problems (such as matrix products) that the rows are for.
     * ``key``: returns the library's key of a call on a target machine.  It is the key that the writer writes.  A row
       with this key is used for the call.
     * ``probe_order``: sorts the rows of one key in the order in which the library tries them.  The default is the
@@ -183,10 +183,10 @@ class OverrideFormat:
     * ``kernels``: returns the kind of kernels that a call needs, where its key does not state it.  It is used if all
       kernels of a solution are of one kind.  Empty means the usual kind.  None means that the problem does not state
       it.
-    * ``other_product``: returns the reason why a row's solution cannot run a call of the same key, from the row's
-      problem.  It is empty if row and call agree in everything that both state.
+    * ``other_product``: returns the reason why a row's kernel cannot run a call of the same key.  It gets the row's
+      problem and the call's problem.  The reason is empty if row and call agree in everything that both state.
     * ``not_in_this_build``: returns the reason why a build with the given facts makes no such key.
-    * ``selects``: True if a row chooses a solution.  A row of a perf-db only sets parameters.
+    * ``selects``: True if a row chooses a kernel.  A row of a perf-db only sets parameters.
     * ``signs``: texts with which the library's log reports that it ignored a file, each with its meaning.
     * ``family``: returns a name for the files that the library reads as one table, from the name of one of them.
     * ``graph_unsafe``: libraries whose rows allocate memory at a first call.  This fails if the first call happens

@@ -279,7 +279,7 @@ def _ratio(off: float, of: float) -> float:
 
 
 def _norms(total: Any, parameters: List[Any]) -> List[float]:
-    """Return, for each parameter, the norm of the gradient of ``total``.
+    """Return, for each parameter, the norm of the gradient of ``total`` with respect to the parameter.
 
     Returns an empty list if the job uses checkpoints (``use_reentrant=True``) that forbid ``torch.autograd.grad``.
     """

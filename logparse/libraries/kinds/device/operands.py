@@ -225,8 +225,7 @@ class OperandSets:
         return self._references[name]
 
     def _excess(self, written: Written, part: slice) -> float:
-        """Return the largest error of an element in a part of an output, divided by the error that rounding can
-        explain.
+        """Return the largest error in a part of an output, divided by the error that rounding can explain.
 
         A result above 1 means that an element is wrong.  The result is NaN if an element is not finite.
         """
