@@ -155,7 +155,7 @@ def recommend(
     * ``out``: a folder into which the override files (the kernels that the libraries should use) and ``report.md``
       are written.  By default no file is written.
     * ``gpus``: the number of GPUs that each process of the job sees.
-    * ``own``: override files that the job reads now.  Their other rows are copied into the new files.
+    * ``own``: override files that the job reads now.  Rows that the new files do not replace are copied into them.
 
     Raises StoreError if the store or the run does not exist.  Raises OSError if ``out`` cannot be written.
     """
@@ -383,7 +383,7 @@ class Run:
     def backward_weights(self) -> Figure:
         """Draw how long the weight gradient (wgrad) of each convolution takes, compared with its other passes.
 
-        It is compared with the slower one of the forward pass and dgrad (the input gradient) of the same layer.
+        This time is compared with the slower one of the forward pass and dgrad (the input gradient) of the same layer.
         """
         return explore.backward_weights(self.points)
 

@@ -1,5 +1,4 @@
-"""Folders, files and URLs: their file systems, and the atomic and durable creation of files.
-::
+"""Folders, files and URLs: their file systems, and the atomic and durable creation of files. ::
 
     logparse-store                                              a folder of this machine (also file:///…)
     s3://bucket/logs                                            Amazon S3 or a server with the same protocol
@@ -17,10 +16,11 @@ The library of each service finds the credentials where it always does:
 A URL that holds a password is refused, because the URL is printed, and stored as the path of a source.  ``region=…`` in
 an S3 URL, or ``AWS_DEFAULT_REGION``, saves a request that asks for the bucket's region.
 
-Put-if-absent creates a file only if none has its name.  It is the commit of a source.  It is exact on disks with hard
-links.  It is exact on S3 (``If-None-Match: *``) if boto3 is installed (the extra ``s3``).  Elsewhere a check comes
-before the write.  So two ingests that put *one* file into one store at the same moment may both report a commit.  The
-later row then replaces the earlier row, with all of its parts.  So nothing is counted twice and nothing is lost.
+Put-if-absent creates a file only if none has its name.  Such a creation makes the rows of an input file valid (a
+commit).  Put-if-absent is exact on disks with hard links, and on S3 (``If-None-Match: *``) if boto3 is installed (the
+extra ``s3``).  Elsewhere a check comes before the write.  So two ingests that put *one* file into one store at the same
+moment may both report a commit.  The later row then replaces the earlier row, with all of its parts.  So nothing is
+counted twice and nothing is lost.
 
 On a disk a file survives a power cut once the file and the folders above it are flushed (``flush``).  Elsewhere it
 survives once its stream is closed.  Every change of a disk goes through ``os`` in this module, so that a test can
@@ -155,7 +155,7 @@ def explained(url: str, what: type[Exception]) -> Iterator[None]:
 def make_folder(filesystem: pafs.FileSystem, path: str) -> None:
     """Create a folder, unless the file system has no folders.
 
-    An object store such as S3 has no folders.  It would create an empty object instead.
+    An object store such as S3 has no folders.  There the call would create an empty object instead.
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         os.makedirs(path, exist_ok=True)

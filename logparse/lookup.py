@@ -62,8 +62,8 @@ _LINKED = "select problem, other, level from open_links where problem <> other"
 _TIMED = f"{_OF_ITSELF} union all {_OF_LINKED}"
 """SQL for all times that may belong to a matrix product or convolution.
 
-They are its own times, and the times of others that may be the same call.  The SQL scans the table twice, because a
-common table expression would hold all texts in memory.
+These are the times of the product or convolution itself, and the times of others that may be the same call.  The SQL
+scans the table twice, because a common table expression would hold all texts in memory.
 """
 _OWN = "run = $run"
 _STAGES: Mapping[str, str] = {
@@ -269,7 +269,7 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
 class Known:
     """All that is known of one matrix product or convolution: its calls and its measured times.
 
-    Each row has a column ``level``, which tells how surely the row is about exactly this one.
+    Each row has a column ``level``, which tells how surely the row is about exactly this product or convolution.
     """
 
     problem: Problem
@@ -337,9 +337,9 @@ def _called(calls: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str | None
 def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, Any]]) -> Rows:
     """Return a table of the kernels of one matrix product or convolution, with their times and calls.
 
-    There is one row per time, the fastest first.  It also has the number of calls of that kernel in that run.  Then
-    come rows for calls of kernels without a time.  The column ``slower`` compares a time with the fastest time of the
-    same run and origin.
+    There is one row per time, the fastest first.  The row also has the number of calls of that kernel in that run.
+    Then come rows for calls of kernels without a time.  The column ``slower`` compares a time with the fastest time of
+    the same run and origin.
     """
     left: dict[tuple[str, str | None], int | None] = dict(_called(calls))
     fastest: dict[tuple[str, str], float] = {}

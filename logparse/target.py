@@ -41,7 +41,7 @@ _PAIRS_CUS = re.compile(r"gfx1(?!2[5-9])\d{2}[0-9a-f]")
 def counts_wgps(arch: str) -> bool:
     """Return True if HIP counts pairs of compute units (workgroup processors) on this GPU architecture.
 
-    It does so from gfx10 on, except on gfx125x, unless ``GPU_ENABLE_WGP_MODE=0`` is set.  Source: ROCm/clr
+    HIP does so from gfx10 on, except on gfx125x, unless ``GPU_ENABLE_WGP_MODE=0`` is set.  Source: ROCm/clr
     ``rocclr/device/rocm/rocsettings.cpp`` (``Settings::create``: ``enableWgpMode_``) and ``rocdevice.cpp``
     (``Device::populateOCLDeviceConstants``: ``maxComputeUnits_``).
     """
@@ -126,9 +126,9 @@ def device_of_file(facts: Facts) -> Device:
 def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, Device]]:
     """Return the pairs of GPU models for which a time on one must not be used for calls on the other.
 
-    In each pair, the first model is from a log with calls and the second is from a file with times.  They differ, or it
-    is unknown whether they differ.  ``facts`` holds the facts of every file by its id, and ``own`` names the files of
-    the run. The result is empty unless the run's files name two different GPU models.
+    In each pair, the first model is from a log with calls and the second is from a file with times.  The two models
+    differ, or it is unknown whether they differ.  ``facts`` holds the facts of every file by its id, and ``own`` names
+    the files of the run. The result is empty unless the run's files name two different GPU models.
     """
     stated = {device_of_file(x): x for x in facts.values()}
     here = {device_of_file(x): x for x in (facts.get(source, {}) for source in own)}
@@ -167,6 +167,6 @@ def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 def seen_by(gpus: int, facts: Facts) -> dict[str, str]:
     """Return the facts with the number of GPUs that a process sees, as the fact ``gpus``.
 
-    It is the argument ``gpus`` if that is above 1, otherwise the number in ``facts``, otherwise 1.
+    That number is the argument ``gpus`` if the argument is above 1, otherwise the number in ``facts``, otherwise 1.
     """
     return {"gpus": "1", **facts} | ({"gpus": str(gpus)} if gpus > 1 else {})

@@ -79,7 +79,7 @@ class CopiedOutputs:
 
     * ``theirs`` holds the file descriptors that the caller gives to the job as its standard output (1) and error (2).
     * ``started`` must be called once the job has been started.
-    * ``lost`` lists the copies that are incomplete, with the reasons. It is complete after the context has ended.
+    * ``lost`` lists the copies that are incomplete, with the reasons. The list is complete after the context has ended.
     """
 
     def __init__(self, files: Mapping[int, Sequence[Path]]) -> None:
@@ -230,7 +230,7 @@ def _terminal(output: int) -> tuple[int, int]:
     """Open a new pseudo-terminal for the job's output, and return its two file descriptors.
 
     logparse reads from the first one, and the job writes to the second one. The pseudo-terminal has the size of the
-    terminal at ``output``. It passes on unchanged what is written to it.
+    terminal at ``output``. Text that is written to the pseudo-terminal is passed on unchanged.
     """
     read, write = os.openpty()
     attributes = termios.tcgetattr(write)

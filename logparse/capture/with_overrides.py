@@ -1,6 +1,6 @@
 """Run a job with the recommended files and settings (``logparse run --with overrides -- COMMAND…``).
 
-* Every script ``apply.sh`` below the folder ``overrides`` is run by the shell that starts the job. It exports
+* Every script ``apply.sh`` below the folder ``overrides`` is run by the shell that starts the job. The script exports
   environment variables.
 * ``apply.settings()`` in ``overrides/apply.py`` is called once the job has imported torch.
 * Recommended changes of the model (``apply.model``) are not made: the user's program must call that function itself.

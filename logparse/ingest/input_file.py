@@ -1,7 +1,7 @@
 """Find, open, decompress and identify input files.
 
 An input is a file, a folder, a glob (``logs/**/hipblaslt_*.log``), standard input (``-``) or a URL. A URL begins with
-``s3://``, ``gs://``, ``hdfs://`` or ``file://``. It may also be a folder or a glob:
+``s3://``, ``gs://``, ``hdfs://`` or ``file://``. A URL may also name a folder or a glob:
 ``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``. The URL of each file that a glob matches keeps the options of the
 glob. ``logparse.location`` describes endpoints and credentials.
 """

@@ -61,7 +61,7 @@ _NUMBER = regex(rb"[ \t]*(\d{1,12})(?:[ \t]|\r?\Z)")
 _MIN_NUMBERED = 4
 """How many lines must begin with rising numbers (by 1 each) so that the numbers are taken for line numbers.
 
-It applies to numbers that are followed by a blank.
+This limit applies to numbers that are followed by a blank.
 """
 _TORN = Reject("torn line: another record begins inside it")
 

@@ -176,8 +176,8 @@ class _Input:
     def _continuation(self, earlier: Sequence[Commit], size: int) -> Commit | None:
         """Decide where to begin reading the file. Return None if the store already has all of it.
 
-        * The result has the position in ``start``. It is an incomplete commit (the record that a part of the file was
-          read).
+        * The result has the position in ``start``. The result is an incomplete commit (the record that a part of the
+          file was read).
         * A file has grown if it is longer and the bytes that the store knows are unchanged. Then only new lines are
           read.
         * Compressed files, and formats that need the whole file, are read again from the start.

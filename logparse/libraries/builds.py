@@ -54,8 +54,8 @@ def same_build(one: Facts, other: Facts, library: str) -> bool | None:
 def comparable(one: Facts, other: Facts, library: str) -> bool | None:
     """Tell whether a kernel's time on one machine is likely to be right on the other machine, too.
 
-    It is right if both have the same GPU model and the same build of ``library``.  If the library identifies its
-    kernels by names (``Build.by_name``), the build does not matter.  Returns None if a fact is unknown.
+    The time is likely to be right if both have the same GPU model and the same build of ``library``.  If the library
+    identifies its kernels by names (``Build.by_name``), the build does not matter.  Returns None if a fact is unknown.
     """
     device = same_device(one, other)
     build = True if ids_are_names(library) else same_build(one, other, library)

@@ -23,7 +23,7 @@ _SHOWN = 80
 def problem_fault(problem: Problem) -> str | None:
     """Explain why a matrix product, convolution or operator cannot be stored.  Return None if it can be.
 
-    It can be stored if parsing its text gives the same object again.
+    A problem can be stored if parsing its text gives the same object again.
     """
     if isinstance(problem, OperatorProblem):
         return _operator_fault(problem)
@@ -133,7 +133,7 @@ def _allowed(type_: Any) -> Sequence[object]:
 def solution_fault(solution: Solution) -> str | None:
     """Explain why a solution (a kernel of a library) cannot be stored.  Return None if it can be.
 
-    It can be stored if parsing its text gives the same object again.
+    A solution can be stored if parsing its text gives the same object again.
     """
     if solution_from_text(solution.text) == solution:
         return None

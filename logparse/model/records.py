@@ -262,7 +262,7 @@ class Evidence:
     at_most_us: float | None = None
     """Time in µs that the job loses according to its traces.
 
-    It is set if it is unknown how much of this time can be saved.
+    A value is given if it is unknown how much of this time can be saved.
     """
     waits_for: Literal["host", "communication"] | None = None
     """The reason why the GPU waits during the time ``at_most_us``: the host or communication.
@@ -274,7 +274,7 @@ class Evidence:
     measured: str | None = None
     """The matrix product or convolution that was measured, as text, if it is not exactly the finding's one."""
     source_id: str | None = None
-    """Id of the file that the finding is about.  It contains the times of ``pick`` and ``best``."""
+    """Id of the file that the finding is about.  The file contains the times of ``pick`` and ``best``."""
     origin: str | None = None
     level: str | None = None
     """How surely the measured call is the finding's call: ``exact``, ``layout`` or ``shape``."""

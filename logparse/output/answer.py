@@ -87,7 +87,7 @@ class Answer:
     """The answer of a command.
 
     * ``text`` holds lines and tables for the terminal, in order.  By default it is ``table``.
-    * ``notes`` returns further lines for the terminal.  It is called only if they are printed.
+    * ``notes`` returns further lines for the terminal.  The function is called only if the lines are printed.
     * ``table`` is the table with all columns, for the other formats.  It may be a function that makes the table, so
       that the terminal need not wait for it.
     * ``of`` is the table's name in ``TABLES``.

@@ -2,7 +2,7 @@
 
 Such files (overrides, lists of problems, answers) contain calls and times of other files, so these would be counted
 twice.  A hidden file in the folder lists their SHA-256, in the format of ``sha256sum``.  If a library or a person has
-changed such a file since, it is read like any other file.  It is also read if the user names the file itself.
+changed such a file since, it is read like any other file.  A file is also read if the user names the file itself.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ _ONCE, _UNKNOWN = np.array([1]), np.array([NULL])
 class _Source(NamedTuple):
     """A kind of place in an input file that names GEMMs or convolutions.
 
-    It is a category of log lines, the commands that a tool printed (``by_tool``), or measurements (no category).
+    Such a kind is a category of log lines, the commands that a tool printed (``by_tool``), or measurements (no
+    category).
     """
 
     conv: bool

@@ -109,7 +109,7 @@ def _read(
 def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set[str]) -> pa.Table:
     """Return the rows of a file that belong to ``attempts`` (readings of input files that are still valid).
 
-    They have the current columns. Raises StoreError if the file is damaged, or if another process has removed it.
+    The rows have the current columns. Raises StoreError if the file is damaged, or if another process has removed it.
     """
     schema, name = _schema(table, path), path.removeprefix(f"{store.root}/")
     try:

@@ -74,8 +74,8 @@ class Forgotten(NamedTuple):
     def spent(self, known: Set[str]) -> bool:
         """Return True if this record of forgotten data is no longer needed and may be deleted.
 
-        It is not needed if it is old and nothing in the store has one of its names. ``known`` holds the names in the
-        store.
+        The record is not needed if it is old and nothing in the store has one of its names. ``known`` holds the names
+        in the store.
         """
         return time.time() - self.at > _REMEMBERED_S and known.isdisjoint(self.names)
 

@@ -1,8 +1,8 @@
 """SQL rules that several commands use. A rule is SQL text over the store's views, and is defined only here.
 
 ``top``, ``status``, ``diff`` and the web page run the SQL over the views. ``analyzers.evidence.tables.reading`` runs
-the same text over the DataFrames of a run. The argument ``where`` limits a rule to a run (``run = $run``). It is not
-needed if a connection or the DataFrames hold only one run.
+the same text over the DataFrames of a run. The argument ``where`` limits a rule to a run (``run = $run``). The argument
+is not needed if a connection or the DataFrames hold only one run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOGGED = ("miopen-chosen",)
 DEFAULTS = "select source_id, max(value) as solution from facts where name = 'pick' group by source_id"
 """SQL that lists the kernel that the library chose by itself in each replay (``source_id, solution``).
 
-A replay times the calls of a job again. It stores the library's choice as the fact ``pick``.
+A replay times the calls of a job again. The replay stores the library's choice as the fact ``pick``.
 """
 
 

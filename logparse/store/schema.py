@@ -164,7 +164,7 @@ which a time is estimated, with their times, separated by ``; ``.
 def live_commits(rows: Iterable[Commit]) -> list[Commit]:
     """Return the records of input files that are still valid, because no later record replaces them.
 
-    They are in the order in which they were made.
+    The records are in the order in which they were made.
     """
     commits = list(rows)
     gone = {attempt for row in commits for attempt in row.replaces}

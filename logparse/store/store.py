@@ -753,8 +753,8 @@ class Store:
     def _pages_verified(self) -> Iterator[None]:
         """Context that turns the error about a damaged page of a Parquet file into a StoreError that says what to do.
 
-        The error itself names no file. It occurs only in a store at a URL, because local files are checked before they
-        are read.
+        The error itself names no file. This error occurs only in a store at a URL, because local files are checked
+        before they are read.
         """
         try:
             yield

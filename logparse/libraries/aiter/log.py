@@ -289,8 +289,8 @@ def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> d
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
     """Collect the bf16 shapes from log lines that name the default kernel.  The result has them by size (M, N, K).
 
-    These lines lack the type of the result.  It becomes the type of the inputs, because aiter's tuning program uses
-    that type if none is given.
+    These lines lack the type of the result.  The result gets the type of the inputs, because aiter's tuning program
+    uses that type if none is given.
     """
     out: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for found in filter(None, map(_USING.match, texts)):

@@ -383,8 +383,8 @@ def padded(key: str) -> list[str]:
     * Newer versions first round M to a power of two if M is below 16.
     * Newer versions try 8192 if M is above 8192 and N is above 4096.
 
-    The result contains the keys of all versions.  It is empty for tables without a GPU architecture and for batched
-    GEMMs, because their rounding is unknown.
+    The result contains the keys of all versions.  The result is empty for tables without a GPU architecture and for
+    batched GEMMs, because their rounding is unknown.
     """
     cells = key.split(",")
     if not cells[0].startswith("gfx") or (len(cells) == 6 and cells[5].isdigit()):

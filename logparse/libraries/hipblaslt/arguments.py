@@ -180,8 +180,8 @@ _COLUMNS: Mapping[str, str] = {
 }
 """For each column of hipblaslt-bench's results, the argument of hipblaslt-bench with the same meaning.
 
-The column ``aux_type`` is left out.  It is printed even if there is no auxiliary matrix, and no version prints the
-argument ``use_e``, which would tell.
+The column ``aux_type`` is left out.  That column is printed even if there is no auxiliary matrix, and no version prints
+the argument ``use_e``, which would tell.
 """
 
 

@@ -17,7 +17,7 @@ Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
 * The first lines, which launch scripts also put in front of logs, are facts.  Lines about devices are read only behind
   a version or the query of devices.
 * **The Winner block repeats a row that already stands above.**  If that row has no solution index, the block adds its
-  index to the row.  It gives no measurement of its own, unless no such row was seen (an excerpt).
+  index to the row.  The block gives no measurement of its own, unless no such row was seen (an excerpt).
 * People post one header with many rows below it, and lines with the marks of a diff or of a quotation (``+``, ``>``).
   Each such line is a row.
 * Adaptive timing (2026) adds the columns ``mean_us,min_us,cv,status``.  A status other than ``converged`` is kept

@@ -293,7 +293,7 @@ FORMAT = FileFormat(
 
 _KEY_FIELDS = ("trans_a", "trans_b", "batch_count", "m", "n", "k", "a_type", "b_type", "c_type", "compute_type")
 _PLACED_COMPUTES = frozenset({"f16_r", "f32_r", "f64_r", "i32_r"})
-"""Compute types that ROCm 6.4 reads in a tuning file.  It drops rows with any other text in this column."""
+"""Compute types that ROCm 6.4 reads in a tuning file.  That version drops rows with any other text in this column."""
 BETWEEN = 1300
 """First hipBLASLt version that finds columns by their place and may read ``xf32_r`` as ``f32_r``.
 
@@ -333,8 +333,8 @@ def by_name(number: int | None) -> bool | None:
     Returns None for an unknown version, and for 0.15.x, because its builds differ.  Callers then choose by the row's
     layout: by name if it has a line of column names.
 
-    0.15 is the development version of ROCm 7.0 from April 2025 on (ROCm/rocBLAS pull request 1613).  It read by place
-    until ROCm/hipBLASLt pull request 1962 of May.
+    0.15 is the development version of ROCm 7.0 from April 2025 on (ROCm/rocBLAS pull request 1613).  That version read
+    by place until ROCm/hipBLASLt pull request 1962 of May.
     """
     return None if number is None or 1500 <= number < 100_000 else number >= 100_000
 
@@ -598,7 +598,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
 
     Raises EmissionError in these cases:
 
-    * The target lacks ``hipblaslt_revision``, which the library compares.  It may be empty, as in some builds.
+    * The target lacks ``hipblaslt_revision``, which the library compares.  The text may be empty, as in some builds.
     * The target lacks ``arch``.  A number means another kernel on another GPU architecture.
     * A field by which the library finds the row is unknown.
     * The target's library reads no rows of this compute type.

@@ -11,8 +11,8 @@ compute type             read as a data type              an unknown one is take
 several rows of one key  the latest                       the first whose index the build has
 =======================  ===============================  ==============================================================
 
-The reader by name came with library version 1500.  It looks for eleven columns in a fixed order.  It goes through the
-header once.  Whenever a name equals the next of the eleven names, it takes that column.
+The reader by name came with library version 1500.  That reader looks for eleven columns in a fixed order.  It goes
+through the header once.  Whenever a name equals the next of the eleven names, it takes that column.
 
 Both readers remove blanks only in front of a line.  Both read any transpose except ``N`` as T.  Both read a number up
 to the first character that is no part of it (``4096.0``, ``101917abc``).
@@ -21,9 +21,9 @@ If the solution of the taken row cannot run the call, the library uses its own c
 line must state the library's own revision.  Else the library ignores the file for calls of its C functions.
 
 The rules were compared with libhipblaslt 1.2.2 (ROCm 7.2.4) over a virtual GPU in
-``tests/conformance/test_hipblaslt_files.py``.
-Source: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/UserDrivenTuningParser.cpp`` (6.4, 7.0),
-ROCm/rocm-libraries ``projects/hipblaslt``, the same file.
+``tests/conformance/test_hipblaslt_files.py``. Source: ROCm/hipBLASLt
+``library/src/amd_detail/rocblaslt/src/UserDrivenTuningParser.cpp`` (6.4, 7.0), ROCm/rocm-libraries
+``projects/hipblaslt``, the same file.
 """
 
 from __future__ import annotations

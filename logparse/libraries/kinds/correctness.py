@@ -125,7 +125,7 @@ def integer_choices(problem: Problem) -> int:
 def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
     """Return two data types: one to which the inputs are first rounded, and one in which products are added up.
 
-    The first is for example TF32.  It is an empty text if the inputs are not rounded.
+    The first is for example TF32.  The text is empty if the inputs are not rounded.
     """
     out, compute = _output_type(problem), problem.compute_type if isinstance(problem, GemmProblem) else None
     short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").removeprefix("f32_")

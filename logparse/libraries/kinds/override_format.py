@@ -165,8 +165,8 @@ class OverrideFormat:
     * ``reader``: reads a file as the library does, given the file's name, its bytes and the facts of the target
       machine.
     * ``remarks``: returns further notes for the user about a file that was read.
-    * ``compared``: names of facts (or a common prefix of the names) that the library compares.  It refuses a file if
-      they differ, because the file is from another build.
+    * ``compared``: names of facts (or a common prefix of the names) that the library compares.  The library refuses a
+      file if the facts differ, because the file is from another build.
     * ``order``: what the order of several rows with one key means.  The order of rows with different keys has no
       meaning in any format.
 
@@ -180,25 +180,25 @@ class OverrideFormat:
     * ``fallback_keys``: returns the keys that the library tries, in order, if no row has the call's own key.
     * ``reported``: returns what the messages of a log (function and text) say about searches in this file, by problem.
       For a format without ``kinds`` these are all calls that are known.
-    * ``kernels``: returns the kind of kernels that a call needs, where its key does not state it.  It is used if all
-      kernels of a solution are of one kind.  Empty means the usual kind.  None means that the problem does not state
-      it.
+    * ``kernels``: returns the kind of kernels that a call needs, where its key does not state it.  This function is
+      used if all kernels of a solution are of one kind.  Empty means the usual kind.  None means that the problem does
+      not state it.
     * ``other_product``: returns the reason why a row's kernel cannot run a call of the same key.  It gets the row's
       problem and the call's problem.  The reason is empty if row and call agree in everything that both state.
     * ``not_in_this_build``: returns the reason why a build with the given facts makes no such key.
     * ``selects``: True if a row chooses a kernel.  A row of a perf-db only sets parameters.
     * ``signs``: texts with which the library's log reports that it ignored a file, each with its meaning.
     * ``family``: returns a name for the files that the library reads as one table, from the name of one of them.
-    * ``graph_unsafe``: libraries whose rows allocate memory at a first call.  This fails if the first call happens
-      while a GPU graph is captured.
+    * ``graph_unsafe``: libraries whose rows allocate memory at a first call.  Such an allocation fails if the first
+      call happens while a GPU graph is captured.
 
     For writing:
 
     * ``writer``: makes the file.
     * ``lines``: returns rows as lines of a file.  ``merge`` writes its files with this function.  A user's own rows are
       also kept with it.
-    * ``cut``: returns the file without some of its rows.  It asks for each row in the file's order.  All other bytes
-      stay.
+    * ``cut``: returns the file without some of its rows.  For each row, in the file's order, it asks whether the row
+      stays.  All other bytes stay.
     * ``keep_refusal``: returns the reason why no row of one file may be copied into another file of this format, or
       None.  Without this function, a user's own rows are not kept.
     * ``merging``, ``conversion``: used by ``merge`` and ``convert``.

@@ -57,7 +57,7 @@ _SIGNATURES = {
 class ConvSolution(ctypes.Structure):
     """``miopenConvSolution_t``, MIOpen's C struct for a solver that immediate mode offers.
 
-    ``time`` is in ms.  It comes from the find-db, or MIOpen has made it up.
+    ``time`` is in ms.  The time comes from the find-db, or MIOpen has made it up.
     """
 
     _fields_ = (

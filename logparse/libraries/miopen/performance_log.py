@@ -22,8 +22,8 @@ value  solvers                                    kernels
 
 * A record is a measurement of origin ``miopen-performance-log``.  Its times belong to the configuration with the
   smallest ``time_ms``, which is the mean without two warm-up executions and without high outliers.
-* A record names no convolution.  It follows from the last MIOpenDriver command above the record, and from the direction
-  in the solver's name.
+* A record names no convolution.  The convolution follows from the last MIOpenDriver command above the record, and from
+  the direction in the solver's name.
 * A record is read as a message if the command runs several directions and the solver's name states no direction.
 * A record is read as a message if no MIOpenDriver command is above it.  A job prints a record only when it times the
   next solver, so the record may belong to an earlier convolution than the lines around it.

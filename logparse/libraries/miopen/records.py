@@ -246,5 +246,5 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
 
 
 def write(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
-    """Write the merged MIOpen database.  It gets the name that all merged files have."""
+    """Write the merged MIOpen database.  The new file gets the name that all merged files have."""
     return [Emission(name, bytes_of(lines(rows)), Shell("export MIOPEN_USER_DB_PATH={folder}"))]

@@ -296,7 +296,7 @@ def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
     """Yield notes about wide gaps between the table's numbers of tokens, and about entries that were only copied.
 
     A server takes the nearest entry, even if it is far, and never the default.  For example, a table had only entries
-    for 8 tokens and fewer.  It made a prefill of 2,048 tokens 2.35 % slower (vllm-project/vllm#52192).
+    for 8 tokens and fewer.  This table made a prefill of 2,048 tokens 2.35 % slower (vllm-project/vllm#52192).
     """
     held = sorted({x.tokens: x for x in entries if x.tokens > 0}.items())
     sizes = [1, *(tokens for tokens, _ in held), _PREFILL]

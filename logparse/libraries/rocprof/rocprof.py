@@ -24,15 +24,15 @@ These commands write such files:
 Timestamps are nanoseconds.  Columns are found by name, because rocprofv3 has moved them between releases.  An agent is
 a number, ``Agent N`` or ``GPU N``.
 
-A CSV kernel trace does not state the range in which a kernel was launched.  The database states it (see ``rocpd``).
-The marker trace is a separate file, whose ranges become messages.  A file of counters (``Counter_Name``) has one row
-per counter and dispatch.  Only rows of the first counter are kernels.  Units:
+A CSV kernel trace does not state the range in which a kernel was launched.  The database states it (see ``rocpd``). The
+marker trace is a separate file, whose ranges become messages.  A file of counters (``Counter_Name``) has one row per
+counter and dispatch.  Only rows of the first counter are kernels.  Units:
 
 * a kernel is a measurement;
 * a marker is a message;
 * a GPU is a fact;
-* the header and all other rows are foreign: calls of HIP, and statistics of calls and copies.  These look like
-  statistics of kernels.
+* the header and all other rows are foreign: calls of HIP, and statistics of calls and copies.  Such statistics look
+  like statistics of kernels.
 
 Source: ROCm/rocprofiler-sdk source/lib/output/generateCSV.cpp, source/lib/python/rocpd/csv.py, …/summary.py.
 """

@@ -1,6 +1,7 @@
-"""Compute how much of the time the GPU was busy during the marked steps.  It is busy while at least one kernel runs.
+"""Compute how much of the time the GPU was busy during the marked steps.
 
-The part of the trace that is examined is called the window.  It begins at the earlier of two moments:
+The GPU is busy while at least one kernel runs.  The part of the trace that is examined is called the window.  The
+window begins at the earlier of two moments:
 
 * The first kernel that was launched within the trace begins.
 * The first step is marked, even if its first kernel runs later.  If kernels that were launched before the trace
@@ -104,8 +105,8 @@ class Gaps:
 def before(kernels: Timeline) -> Bools:
     """Tell for each kernel whether it was launched before the trace began.
 
-    The trace does not contain the launch of such a kernel.  It runs before the first kernel whose launch is in the
-    trace.
+    The trace does not contain the launch of such a kernel.  Such a kernel runs before the first kernel whose launch is
+    in the trace.
     """
     if not kernels.launched.any():
         return np.zeros(len(kernels.launched), dtype=bool)

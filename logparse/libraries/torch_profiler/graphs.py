@@ -1,4 +1,4 @@
-"""Find the operators of kernels that a graph replay launched.  They were recorded when the graph was captured.
+"""Find the operators of kernels that a graph replay launched.  The operators were recorded when the graph was captured.
 
 A replay launches the kernels of a whole graph with one call (``hipGraphLaunch``), so the kernels have no operator.  The
 trace of the capture has both: between ``hipStreamBeginCapture`` and ``hipStreamEndCapture`` of a thread each launch has

@@ -44,8 +44,8 @@ Facts:
 * ``gelu_gradient_kernels``: the operators that compute the gradient of a GELU (``epilogues``).
 * ``profiler_steps``: number of steps in the trace, if the job calls ``profiler.step()``.
 * ``profiler_steps_us``: wall time of the steps together.
-* ``untraced_step_us``: wall time of one step without the profiler (from ``logparse capture --trace``).  It is useful
-  because recording slows the host.
+* ``untraced_step_us``: wall time of one step without the profiler (from ``logparse capture --trace``).  This time is
+  useful because recording slows the host.
 * ``gpu_window_us``, ``gpu_busy_us`` and others: how much of the time the GPU worked (``busy``).
 
 Times are microseconds of device time.  A sample is the time in which any kernel of one operator runs.

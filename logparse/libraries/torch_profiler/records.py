@@ -95,8 +95,8 @@ class Names:
 class Columns:
     """All data of a trace that is kept.
 
-    Each name is kept once.  Operators, kernels, copies and runtime calls are kept as columns of numbers.  Times are in
-    µs.
+    Each different name is kept once.  Operators, kernels, copies and runtime calls are kept as columns of numbers.
+    Times are in µs.
     """
 
     def __init__(self, known: Names | None = None) -> None:

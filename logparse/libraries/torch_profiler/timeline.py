@@ -1,8 +1,8 @@
 """Turn the trace of one process into one table row, with the data that a simulation of the job's step needs.
 
 The row contains calls of the runtime, work of the device, and marks.  ``analyzers/job/step`` makes its graph from such
-rows.  It needs the rows of all ranks that were traced at the same time, because their clocks and collectives belong
-together.  So an answer needs no trace file.
+rows.  For this graph the rows of all ranks are needed that were traced at the same time, because their clocks and
+collectives belong together.  So an answer needs no trace file.
 
 Of the host, only calls that launch, wait or record are kept.  The time between two such calls on a thread is the host's
 work.  The names of CUDA's runtime and driver (``cudaLaunchKernel``, ``cuLaunchKernelEx``) and of HIP

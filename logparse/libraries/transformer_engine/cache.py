@@ -114,7 +114,8 @@ class CacheRow:
     def wrong(self) -> str:
         """The values in the row that TransformerEngine cannot read, so that it raises an error.
 
-        The result is one text with the values and the names of their columns.  It is empty if there are no such values.
+        The result is one text with the values and the names of their columns.  The text is empty if there are no such
+        values.
         """
         bad = [name for name in _NUMBERS if not _INTEGER.match(self.cells.get(name, ""))]
         words = {

@@ -2,7 +2,7 @@
 
 A step, also called a unit of work, is for example a training step or a request. Only a trial (``trial.py``) changes the
 job, between its steps. A trial runs only in a process that ``logparse try`` or ``tune`` has started for it
-(``LOGPARSE_TRY``). It takes back every change; the table in ``trial.py`` tells when.
+(``LOGPARSE_TRY``). The trial takes back every change; the table in ``trial.py`` tells when.
 
 The code runs in the job's own Python (3.8 or newer, PyTorch 2.4 or newer). It imports no other module of logparse.
 
@@ -20,8 +20,8 @@ not observed (``ordinary.py``).                                      read.
 The wrapper stands in the frame of PyTorch's own function            One more frame would show in stacks, and a deep
 (``module_frame.py``).  If it cannot, its frame is taken out of       model would exceed Python's recursion limit.
 tracebacks.
-Dynamo is off while our functions run beneath ``torch.compile``.     It would compile them, and count their graph
-                                                                     breaks.
+Dynamo is off while our functions run beneath ``torch.compile``.     Dynamo would compile our functions, and count their
+                                                                     graph breaks.
 Our functions raise nothing.  After a first error nothing is         An error of ours would end the job.
 observed any more (``guard.py``).
 Optimizers and modules are told apart by weak references.            An object that the job has dropped must be freed.

@@ -24,7 +24,7 @@ class _Thread(threading.local):
 class Guard:
     """Wraps logparse's functions so that an error in one of them cannot reach the user's job.
 
-    * ``on`` is True while logparse counts and times the job's steps. It ends at the first error.
+    * ``on`` is True while logparse counts and times the job's steps. It becomes False at the first error.
     * ``why`` is the text of that error, for the user.
     """
 

@@ -1,6 +1,6 @@
 """Measure how long the host (the CPU) takes to issue the work of a step.
 
-It is the time from an idle GPU to the moment when the host has issued all kernels of the step.
+The measurement begins when the GPU is idle, and ends when the host has issued all kernels of the step.
 """
 
 from __future__ import annotations

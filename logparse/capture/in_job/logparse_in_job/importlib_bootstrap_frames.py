@@ -35,9 +35,9 @@ def without_our_frame(function: Callable[..., Any]) -> Callable[..., Any]:
 def module_call(original: Callable[..., Any], here: Any, calls: Any) -> Callable[..., Any]:
     """Make a wrapper of ``torch.nn.Module.__call__`` that, unlike the usual one, adds a frame to Python's stack.
 
-    It is used only if the usual wrapper is not possible (see ``module_frame.py``). ``calls`` has the functions of
-    ``module_frame.Calls``, which are called before and after the original function. Only the original is called in two
-    cases:
+    This wrapper is used only if the usual wrapper is not possible (see ``module_frame.py``). ``calls`` has the
+    functions of ``module_frame.Calls``, which are called before and after the original function. Only the original is
+    called in two cases:
 
     * The call is made within another module's call (``here.inside``). Such calls are frequent, and this costs least.
     * ``calls.begin`` returns False.

@@ -199,7 +199,7 @@ def _timed_steps(unit_us: float, expected: int) -> int:
 def widened(found: Interval, control: Sequence[float]) -> Interval:
     """Widen a confidence interval by the effect that switching a change on and off has in itself.
 
-    ``control`` has measured that effect. It comes from the process and not from the change. The median m of the control
+    ``control`` holds measurements of that effect, which does not come from the change. The median m of the control
     values is added to each side of the interval as √(side² + m²).
     """
     off = sorted(control)[len(control) // 2] if control else 0.0
@@ -218,7 +218,8 @@ def is_faster(found: Interval, floor: float = FLOOR) -> bool:
 def is_decided(found: Interval, floor: float = FLOOR) -> bool:
     """Return True if the measured effect of a change is known well enough to stop measuring.
 
-    ``found`` is a confidence interval of the logarithm of (time with / time without). It is enough in these cases:
+    ``found`` is a confidence interval of the logarithm of (time with / time without). The interval is enough in these
+    cases:
 
     * The change is faster by more than ``floor``, and the interval is fairly narrow (``WIDE``).
     * The change is certainly not faster by ``floor``.

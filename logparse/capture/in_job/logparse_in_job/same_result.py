@@ -25,10 +25,11 @@ A measure is useless if more than ``MOST_ALLOWED`` would be allowed, because a w
 the other measure is compared. If both are useless in training mode (batch statistics of an untrained network amplify
 rounding), everything is repeated in evaluation mode. If both are useless there too, the action is refused.
 
-A repeat draws the same random numbers (PyTorch's, Python's and NumPy's). It leaves these generators, the buffers, the
-gradients and the modules' attributes as they were, including the items of lists, dicts and sets that are attributes. It
-leaves the sharding by FSDP as it was (``sharding.py``). Other objects are not restored. The output alone is compared if
-FSDP shards the module, or if the job's checkpoints forbid gradients of a repeat (``use_reentrant=True``).
+A repeat draws the same random numbers (PyTorch's, Python's and NumPy's). The repeat leaves these generators, the
+buffers, the gradients and the modules' attributes as they were, including the items of lists, dicts and sets that are
+attributes. The repeat also leaves the sharding by FSDP as it was (``sharding.py``). Other objects are not restored. The
+output alone is compared if FSDP shards the module, or if the job's checkpoints forbid gradients of a repeat
+(``use_reentrant=True``).
 
 Another repeat after the action proves that the action was taken back. If the mask of dropout depends on the layout,
 even a correct action deviates. So if an action deviates in training mode, everything is repeated in evaluation mode.
@@ -99,7 +100,7 @@ class IncomparableError(Exception):
 class NotRestoredError(Exception):
     """Raised if the model's result is still different after a change was switched off again.
 
-    It is raised only in a job whose results repeat bit for bit.
+    The error is raised only in a job whose results repeat bit for bit.
     """
 
 
@@ -254,7 +255,8 @@ class _Result(NamedTuple):
     def deviations(self, other: _Result) -> List[float]:
         """Return how much ``other`` differs from this result: in the output, and in the gradients if there are any.
 
-        Each number is relative to this result: 0.01 is 1 %. It is infinite if sizes differ or a number is not finite.
+        Each number is relative to this result: 0.01 is 1 %. A deviation is infinite if sizes differ or a number is not
+        finite.
         """
         if [x.shape for x in self.output] != [x.shape for x in other.output] or not self.output:
             return [math.inf, math.inf]

@@ -30,8 +30,8 @@ def settled(times: Sequence[float]) -> bool:
 
     The method is the marginal confidence rule, on batch means of ranks. Each time is replaced by its rank. Equal times
     share the mean of their ranks. ``max(1, n // 40)`` ranks in a row are a batch. Batches are counted from the end,
-    so that the first ranks may be left over. The rule cuts off the first d of the b batch means x. It chooses d such
-    that the squared standard error of the mean of the rest is least. m = b - d is the size of the rest, at least 3
+    so that the first ranks may be left over. The rule cuts off the first d of the b batch means x. The rule chooses d
+    such that the squared standard error of the mean of the rest is least. m = b - d is the size of the rest, at least 3
     and at least a quarter of b::
 
         s^2 / m  =  sum((x - mean(x))^2) / (m (m - 1))

@@ -532,7 +532,7 @@ class Trial:
     def _rank_of_job(self) -> Dict[str, int]:
         """Return the rank of this process and the number of ranks, as ``{"rank": 0, "ranks": 2}``.
 
-        Both numbers are still known if the job has already ended its process group.
+        The rank and the number of ranks are still known if the job has already ended its process group.
         """
         ranks = self._ranks
         return rank_of_job() if ranks is None or ranks.count == 1 else {"rank": ranks.rank, "ranks": ranks.count}

@@ -36,7 +36,7 @@ LEAST = 6
 _KINDS, _TIMES = 64, 2000
 """Largest number of names under which steps are counted, and largest number of times that are kept for each name."""
 OTHER = "other"
-"""Name under which steps are counted if there are too many different names. They have different input sizes."""
+"""Name under which steps are counted if there are too many different names. These steps have different input sizes."""
 _ACCUMULATED = 64
 _RARE = 0.05
 """Steps of one name need not be traced if they are a smaller fraction of all steps than this."""
@@ -110,8 +110,8 @@ class Series:
         Then the result is the reason, such as ``not settled after 200 units, 12.5 s``.
 
         The function ``settled`` decides. Its input is each time divided by the median time of the steps with the same
-        input sizes. It is called only once there are ``_ENOUGH_UNITS`` steps, or ``_LEAST_SETTLED`` steps and
-        ``_ENOUGH_S`` seconds.
+        input sizes. That function is called as soon as there are ``_ENOUGH_UNITS`` steps, or ``_LEAST_SETTLED`` steps
+        and ``_ENOUGH_S`` seconds.
         """
         seconds = time.monotonic() - self.since_s
         if self.count < _LEAST_SETTLED or (self.count < _ENOUGH_UNITS and seconds < _ENOUGH_S):

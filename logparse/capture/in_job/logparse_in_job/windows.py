@@ -15,7 +15,7 @@ contain a step of every input size that at least 5 % of the steps have. There ar
 windows.
 
 The ranks of a job begin their settled windows together. For this, rank 0 announces the first step in the store of
-``torch.distributed``. It does so early enough that no rank has passed that step.
+``torch.distributed``. Rank 0 does so early enough that no rank has passed that step.
 """
 
 from __future__ import annotations

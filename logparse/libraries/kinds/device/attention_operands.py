@@ -1,9 +1,9 @@
 """Rebuild the inputs (queries, keys, values) of an attention that a trace recorded.
 
 The inputs of an operator are found by their names in its PyTorch schema, so traces of other PyTorch versions can be
-read too.  Everything that ``scaled_dot_product_attention`` accepts is understood.  It cannot compute sequences of
-different lengths in one batch, sliding windows, ALiBi slopes or paged caches.  An operator with such inputs is replayed
-like any other operator, without a comparison of attention backends.
+read too.  Everything that ``scaled_dot_product_attention`` accepts is understood.  That function cannot compute
+sequences of different lengths in one batch, sliding windows, ALiBi slopes or paged caches.  An operator with such
+inputs is replayed like any other operator, without a comparison of attention backends.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ class TorchDevice:
         """Time ``count`` executions with two device events.  Returns the time per execution in µs, and if it is valid.
 
         The time is valid if the host launched each execution before the device needed it.  To make this possible, a
-        kernel that only waits runs before the first event.  It holds the device until everything is launched.
+        kernel that only waits runs before the first event.  That kernel holds the device until everything is launched.
         Otherwise short kernels would be timed at the speed of Python.
         """
         start, end = self._event(), self._event()
