@@ -289,7 +289,7 @@ def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> d
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
     """Collect the bf16 shapes from log lines that name the default kernel.  The result has them by size (M, N, K).
 
-    These lines lack the type of the result.  The result gets the type of the inputs, because aiter's tuning program
+    These lines lack the type of the result.  logparse then uses the type of the inputs, because aiter's tuning program
     uses that type if none is given.
     """
     out: dict[tuple[str, ...], list[dict[str, str]]] = {}

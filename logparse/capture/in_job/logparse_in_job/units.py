@@ -110,7 +110,7 @@ class Series:
         Then the result is the reason, such as ``not settled after 200 units, 12.5 s``.
 
         The function ``settled`` decides. Its input is each time divided by the median time of the steps with the same
-        input sizes. That function is called as soon as there are ``_ENOUGH_UNITS`` steps, or ``_LEAST_SETTLED`` steps
+        input sizes. That function is not called before there are ``_ENOUGH_UNITS`` steps, or ``_LEAST_SETTLED`` steps
         and ``_ENOUGH_S`` seconds.
         """
         seconds = time.monotonic() - self.since_s
