@@ -1,1 +1,1 @@
-"""Find the measured times that belong to the calls of a run, and compare the libraries' choices with the best times."""
+"""Find measured times that match the calls of a job, and compare the libraries' kernels with the fastest known ones."""

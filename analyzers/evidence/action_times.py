@@ -1,6 +1,7 @@
-"""Times from replays of a proposed change: each call with the library's own choice and with the changed solution.
+"""Read the times that a replay measured for a change of the job: each call as it is, and with the change.
 
-An action is a change that logparse proposes for a job, for example an environment variable or an override file.
+A replay runs the job's GPU calls again by themselves. A change is, for example, an environment variable or an override
+file that makes a library use another kernel.
 """
 
 from __future__ import annotations
@@ -15,18 +16,17 @@ from analyzers.evidence.units import units
 from logparse.lazy import pd
 
 Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
-"""Measured times of solutions: a dictionary from (GEMM or convolution, solution) to (file, times).
+"""Measured times of kernels: a dictionary from (GEMM or convolution, kernel) to (file, times in µs).
 
-The file is an id, and the times are in µs. The keys are texts.
+The names are texts. The file is the id of the file that holds the times.
 """
 
 
 def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samples:
-    """Return the times that replays measured for proposed changes of the job (actions).
+    """Return the times that replays measured for changes of this job, for each GEMM or convolution and each kernel.
 
-    Each is the time of one GEMM or convolution with one solution. ``origin`` is ``ACTION`` for the times of calls, or
-    ``HOST`` for the times that the host took to enqueue calls. All times are from the target's device and from one
-    environment (machine and library versions), so they can be compared.
+    ``origin`` selects the times: ``ACTION`` for how long calls run, ``HOST`` for how long the host takes to enqueue
+    them. Only times from one kind of GPU and one set of library versions are returned, so that they can be compared.
     """
     rows = tables.measurements[(tables.measurements["origin"] == origin).to_numpy(dtype=bool)]
     rows = rows[rows["samples_us"].notna()]
@@ -40,10 +40,10 @@ def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samp
 
 
 def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Keep only the measurements from one environment: the machine and library versions of a replay.
+    """Keep only measurements from one environment (one machine with one set of library versions).
 
-    It is the environment with the most rows. Environments that treat TF32 as the job does (both use it for matrix
-    products, or neither does) are preferred if there are any.
+    The environment with the most rows is kept. Environments that use TF32 for matrix products as the job does (both yes
+    or both no) are preferred.
     """
     if not len(rows):
         return rows

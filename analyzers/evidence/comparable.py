@@ -1,17 +1,18 @@
-"""Collect the best measured times of problems, and use them to estimate the times of other problems.
+"""Collect the best measured times of GEMMs and convolutions, and estimate from them the times of others.
 
-A problem is a GEMM or a convolution with all its sizes and types. A family is a set of problems that differ only in
-their sizes (``families.py``). The best time of a problem is the time of a solution that won against other solutions:
+"Problem" in this module means a GEMM or a convolution with all its sizes and types. A family is a set of problems that
+differ only in their sizes (``families.py``). A time is used as the best time of a problem only if several solutions
+(kernels) competed:
 
 | origin of the rows | the best time of a problem |
 |---|---|
 | files with the winners of a tuner's search, for example find-dbs (``kinds.format.Origin.winners``) | the fastest row |
 | other files, for example replays and bench output | the fastest of two or more solutions |
 
-Best times come from the user's store and from the shipped table (``expected_times``). If both have a time of a problem,
-the store's time is used. Machines and library builds differ, so the shipped times of other problems are multiplied by a
-factor: the median of (time in the store) / (time that the shipped times predict). There is one factor per device and
-kind of problem.
+Best times come from the user's files and from a table that is shipped with logparse (``expected_times``). If both have
+a time of a problem, the user's time is used. Machines and library builds differ, so the other shipped times are
+multiplied by a factor: the median of (user's time) / (time that the shipped times predict). There is one factor per
+device and kind of problem (GEMM or convolution).
 """
 
 from __future__ import annotations
@@ -36,22 +37,22 @@ from logparse.model import TRIED
 from logparse.target import Facts, arch
 
 COLUMNS = ("device", "problem", "time_us", "source")
-"""Columns of a table of best times of GEMMs and convolutions.
+"""Columns of a table with the best time of each GEMM and convolution.
 
-``device`` is arch and number of CUs (``gfx942 304``). ``source`` is the file with the time, or the name of the shipped
-table.
+``device`` is the GPU's architecture and number of compute units, for example ``gfx942 304``. ``source`` is the file
+with the time, or the name of the table that is shipped with logparse.
 """
 MOST = 4000
-"""Largest number of measured problems (GEMMs or convolutions) kept per family.
+"""Largest number of measured GEMMs or convolutions that are kept of one family (they differ only in their sizes).
 
-More problems would cost time, but would hardly bring a nearer neighbour to a new problem.
+With more of them an estimate would take longer, but would hardly become better.
 """
 ENOUGH_SHARED = 8
-"""Smallest number of GEMMs and convolutions in the store from which a factor for the shipped times is estimated."""
+"""Smallest number of measured GEMMs and convolutions from which the correction of the shipped times is estimated."""
 
 
 def device_name(facts: Facts) -> str | None:
-    """Return the arch and the number of CUs of a device as one text, for example ``gfx942 304``.
+    """Return a GPU's architecture and number of compute units as one text, for example ``gfx942 304``.
 
     Returns None if either is unknown.
     """
@@ -63,10 +64,10 @@ def device_name(facts: Facts) -> str | None:
 
 
 class Neighbour(NamedTuple):
-    """A measured problem (GEMM or convolution) that was used to estimate the time of a similar problem.
+    """A measured GEMM or convolution from which the time of a similar one is estimated.
 
-    * ``time_us``: its own best time, µs.
-    * ``scaled_us``: that time converted to the size of the estimated problem, µs.
+    * ``time_us``: its best measured time, µs.
+    * ``scaled_us``: the same time converted to the size of the one that is estimated, µs.
     * ``source``: the file with the time.
     """
 
@@ -78,9 +79,9 @@ class Neighbour(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """The measured problems (GEMMs or convolutions) of one device that differ only in their sizes.
+    """Measured GEMMs or convolutions of one GPU that differ only in their sizes.
 
-    Entry i of ``problems`` and ``sources`` belongs to row i of ``measured``.
+    Entry i of ``problems`` (their texts) and of ``sources`` (files) belongs to row i of ``measured`` (sizes and times).
     """
 
     measured: Comparable
@@ -92,15 +93,15 @@ class Family:
         return {text: i for i, text in enumerate(self.problems)}
 
     def rows_of(self, problems: Sequence[str]) -> Ints:
-        """Return the row number of each given GEMM or convolution in ``measured``, or −1 if it was not measured."""
+        """Return the row number in ``measured`` of each GEMM or convolution. −1 means that it was not measured."""
         return np.array([self._row_of.get(x, -1) for x in problems], dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """The times (µs) that n GEMMs or convolutions should take if they run as fast as they can. NaN means unknown.
+    """Estimated times (µs) of n GEMMs or convolutions, if each used the fastest kernel. NaN means unknown.
 
-    ``expected.Estimates`` describes the columns.
+    The class ``expected.Estimates`` describes the columns.
     """
 
     expected_us: Floats
@@ -108,9 +109,11 @@ class Expected:
     guess_us: Floats
     base_us: Floats
     rows: Ints
-    """For each GEMM or convolution, the row numbers of the 8 most similar measured ones in its family."""
+    """For each GEMM or convolution, the row numbers of the 8 measured ones that are most similar to it."""
     family: Ints
-    """For each GEMM or convolution, the index of its family in ``families``. −1 if nothing in its family was measured.
+    """For each GEMM or convolution, an index into ``families``: the measured ones that differ only in their sizes.
+
+    −1 means that nothing similar was measured.
     """
     families: Sequence[Family]
 
@@ -129,21 +132,23 @@ class Expected:
         ]
 
     def calibration(self, i: int) -> Calibration | None:
-        """Return how large the errors of estimates are in the family of problem ``i``. Return None if that is unknown.
+        """Return how large the errors of estimates usually are for GEMMs or convolutions similar to number ``i``.
 
-        A problem is a GEMM or a convolution. Its family are the problems that differ from it only in sizes.
+        None means unknown. The errors were measured by estimating times that are known. All those GEMMs or convolutions
+        differ from number ``i`` only in their sizes.
         """
         return self.families[self.family[i]].measured.calibration if self.family[i] >= 0 else None
 
 
 class BestTimes:
-    """The best measured times of one device.
+    """The best measured times of GEMMs and convolutions on one kind of GPU.
 
-    * ``own``: best times from the user's store, with ``COLUMNS``. If a problem has several, the shortest is used.
-    * ``shipped``: best times that are shipped with ``logparse``. They are used for problems that ``own`` lacks.
+    * ``own``: best times from the user's files, a table with ``COLUMNS``. If a GEMM or convolution has several, the
+      shortest is used.
+    * ``shipped``: best times that are shipped with ``logparse``. They are used if ``own`` has no time.
 
-    The problems of a kind (``gemm``, ``conv``) are parsed only when they are needed. A shipped table has tens of
-    thousands of them, and many jobs have problems of one kind only.
+    GEMMs and convolutions are parsed separately, each when they are first needed. A shipped table has tens of thousands
+    of them, and many jobs have only GEMMs or only convolutions.
     """
 
     def __init__(self, device: str, own: pd.DataFrame, shipped: pd.DataFrame | None = None) -> None:
@@ -151,9 +156,9 @@ class BestTimes:
         self._known: dict[str, Mapping[str, Family]] = {}
 
     def families(self, kind: str) -> Mapping[str, Family]:
-        """Return the measured problems of a kind (``gemm`` or ``conv``), grouped into families by name.
+        """Return all measured GEMMs, or all measured convolutions, in groups that differ only in their sizes.
 
-        The problems of a family differ only in their sizes.
+        ``kind`` is ``gemm`` or ``conv``. The keys are the names of the groups.
         """
         if kind not in self._known:
             rows = joined(self._device, _of_kind(self._own, kind), _of_kind(self._shipped, kind))
@@ -162,10 +167,10 @@ class BestTimes:
         return self._known[kind]
 
     def expect(self, problems: Sequence[str] | pd.Series, *, others: bool = False) -> Expected:
-        """Estimate the times of problems (GEMMs or convolutions) from the best times of similar problems.
+        """Estimate the times of GEMMs or convolutions from the best times of similar ones.
 
-        ``problems`` are texts such as ``gemm trans=N,N mnk=1024,1024,1024 …``. With ``others``, a problem's own
-        measurement is not used for its estimate.
+        ``problems`` are texts such as ``gemm trans=N,N mnk=1024,1024,1024 …``. With ``others``, the estimate ignores a
+        measured time of the very same GEMM or convolution.
         """
         count, texts = len(problems), pa.array(problems, pa.large_string())
         expected, high, guess, base = (np.full(count, np.nan) for _ in range(4))
@@ -203,10 +208,11 @@ def _families(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, Family]]:
 
 
 def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Return the best time of each problem (GEMM or convolution) in each file, as a table with ``COLUMNS``.
+    """Return the best time of each GEMM and convolution in each file, as a table with ``COLUMNS``.
 
-    ``measurements`` are rows of the SQL view with that name. A problem is left out if only one of its solutions was
-    timed, unless that solution won a tuner's search. Files from an unknown device are left out.
+    ``measurements`` are rows of the SQL view with that name. If only one solution (kernel) was timed, there is no best
+    one, so the row is left out. A solution that won a tuner's search is kept. Files from an unknown device are left
+    out.
     """
     rows = measurements[(is_evidence(measurements) | (measurements["origin"] == RACE)).to_numpy(dtype=bool)]
     rows = timed(rows)
@@ -218,9 +224,9 @@ def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.Data
 
 
 def placed(rows: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Add the device of each file to best times (``source_id, problem, time_us``), and return a table with ``COLUMNS``.
+    """Add the GPU on which each time was measured, and return a table with ``COLUMNS``.
 
-    Rows of files from an unknown device are left out.
+    ``rows`` has the columns ``source_id, problem, time_us``. Rows of files whose GPU is unknown are left out.
     """
     device = rows["source_id"].map({x: device_name(facts.get(str(x), {})) for x in rows["source_id"].unique()})
     rows = rows.assign(device=device, source=rows["source_id"])
@@ -229,14 +235,14 @@ def placed(rows: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
 
 @cached_per_run
 def best_times(tables: Tables, device: str) -> BestTimes:
-    """Return the best times of a device (``gfx942 304``), from the store and from the shipped table."""
+    """Return the best times that are known for a GPU (``gfx942 304``), from the user's files and the shipped table."""
     rows = own_rows(tables)
     return BestTimes(device, rows[rows["device"] == device], expected_times.shipped(device))
 
 
 @cached_per_run
 def own_rows(tables: Tables) -> pd.DataFrame:
-    """Return the best time of each GEMM and convolution on each device in the user's store.
+    """Return the best time of each GEMM and convolution on each GPU in the user's files.
 
     The result is a table with ``COLUMNS``.
     """
@@ -249,11 +255,11 @@ def own_rows(tables: Tables) -> pd.DataFrame:
 
 
 def joined(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFrame:
-    """Combine best times from the user's store with times that are shipped for other GEMMs and convolutions.
+    """Combine the user's best times with shipped times of the GEMMs and convolutions that the user has not measured.
 
-    The shipped times are multiplied by their ``factor``, which adapts them to this machine. The column ``source`` of
-    such a row states it, for example ``shipped MIOpen 3.5.1 × 1.07``. All rows are of one device and one kind of
-    problem.
+    The shipped times are multiplied by a ``factor`` that adapts them to the user's machine. The column ``source`` of
+    such a row contains the factor, for example ``shipped MIOpen 3.5.1 × 1.07``. All rows must be of one GPU, and either
+    all GEMMs or all convolutions.
     """
     rest = shipped[~shipped["problem"].isin(own["problem"]).to_numpy(dtype=bool)]
     if not len(rest):
@@ -266,10 +272,10 @@ def joined(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFram
 
 
 def factor(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> float | None:
-    """Return the factor that adapts the shipped best times to the user's machine and libraries.
+    """Return the factor by which shipped best times are multiplied to fit the user's machine and libraries.
 
-    It is the median of (best time in the store) / (time that the shipped times predict). Returns None if the shipped
-    times predict fewer than ``ENOUGH_SHARED`` of the GEMMs and convolutions in the store.
+    The factor is the median of (user's time) / (time that the shipped times predict). Returns None if this ratio is
+    known for fewer than ``ENOUGH_SHARED`` GEMMs and convolutions.
     """
     if len(own) < ENOUGH_SHARED:
         return None
@@ -280,10 +286,10 @@ def factor(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> float | Non
 
 
 def lone_times(tables: Tables) -> pd.DataFrame:
-    """Return the times of GEMMs and convolutions for which a file tried only one solution.
+    """Return the times of GEMMs and convolutions for which a file tried only one solution (kernel).
 
-    So nothing shows if this solution is the best. Columns ``source_id, origin, problem, time_us``. The rows of a
-    tuner's file are left out, because their solutions won against other solutions.
+    Such a time may not be the best one, because no other kernel was tried. Columns ``source_id, origin, problem,
+    time_us``. Rows of a tuner's file are left out, because their kernels already won against others.
     """
     rows = tables.measurements
     chosen = (is_evidence(rows) | (rows["origin"] == RACE)) & ~is_winner(rows)

@@ -1,8 +1,9 @@
-"""Compare a library's choice for a problem with the best known solution, and decide whether to propose an override.
+"""Compare the kernel that a library chose with the fastest known one, and decide whether to propose an override.
 
-``suboptimal-pick`` and the page both call ``override_or_refusal``, so that both propose overrides by the same rules.
-Some solutions cannot be chosen by an override file, because they need a change of the program: solutions of the torch
-backend (``libraries/pytorch/replay_convs.py``, ``replay_gemms.py``) and cuDNN's plans.
+An override makes the library use the other kernel. The finding ``suboptimal-pick`` and the web page both call
+``override_or_refusal``, so that they propose the same overrides. Some kernels cannot be chosen by an override file,
+because the program must be changed. These are PyTorch's kernels (``libraries/pytorch/replay_convs.py``,
+``replay_gemms.py``) and cuDNN's plans.
 """
 
 from __future__ import annotations
@@ -20,27 +21,29 @@ from logparse.target import Facts, machine
 
 MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
 BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
-"""How the time of the library's choice (the pick) is known, the most reliable way first.
+"""Ways to know the time of the kernel that the library chose (the pick), the most reliable way first.
 
-* ``measured``: the pick was timed.
-* ``default``: the library's own choice was timed on the machine that made the file. Its time is used for the pick.
-* ``unmeasured``: the pick has no time.
-* ``incomparable``: the number of a solution may mean different kernels in the log and in the file.
+* ``measured``: this kernel was timed.
+* ``default``: the library's own choice was timed on the machine that made the file. Its time is used, although the job
+  may have run another kernel.
+* ``unmeasured``: the kernel has no time.
+* ``incomparable``: the log and the file may use the same number for different kernels.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The library's choice (the pick) and the best known solution of a problem, both timed in one file.
+    """The kernel that the library chose for a GEMM or convolution (the pick), and the fastest known one.
 
-    A problem is a GEMM or a convolution. None means unknown.
+    Both times are from one file. None means unknown.
 
-    * ``measured``: text of the problem that was timed: the same problem, or one that may mean the same call.
+    * ``measured``: text of the GEMM or convolution that was timed. It may differ from the job's text if one of the two
+      states fewer values.
     * ``basis``: how the pick's time is known (``BASES``).
     * ``facts``: facts about the machine and libraries of the file.
     * ``noise_us``: the longest minus the shortest time of the library's own choice, µs.
-    * ``ambiguous``: True if the call may be any of several measured problems whose best solutions differ.
-    * ``given_bytes``: the largest workspace that the job gives any call of the problem.
+    * ``ambiguous``: True if the job's call may be any of several measured ones whose fastest kernels differ.
+    * ``given_bytes``: the largest workspace that the job gives to such a call.
     """
 
     problem: Problem
@@ -60,12 +63,12 @@ class Comparison:
 
     @property
     def loss_us(self) -> float | None:
-        """How much longer the library's choice takes than the best known solution, µs per call. None if unknown."""
+        """How much longer the chosen kernel takes than the fastest known one, µs per call. None if unknown."""
         return None if self.pick_us is None or self.basis == INCOMPARABLE else self.pick_us - self.best_us
 
     @property
     def loses(self) -> bool:
-        """True if the library's choice is slower than the best known solution by more than noise."""
+        """True if the chosen kernel is slower than the fastest known one by more than the noise of the measurement."""
         return self.loss_us is not None and self.loss_us > max(self.noise_us or 0.0, 0.0)
 
 
@@ -78,11 +81,11 @@ class Refusal:
 
 
 def override_or_refusal(known: Comparison, settings: Settings) -> Override | Refusal:
-    """Return an override that makes the library use the best known solution, or the reason why none is proposed.
+    """Return an override that makes the library use the fastest known kernel, or the reason why none is proposed.
 
-    Without ``settings.target`` (the machine where the job runs), the override is for a machine like the one that timed
-    the solution. The gain must exceed ``settings.min_gain`` of the current time. A gain that a replay confirmed is
-    exempt, because ``recommend.confidence`` tests it against the same limit.
+    ``settings.target`` describes the machine where the job runs. Without it the override is for a machine like the one
+    on which the kernel was timed. The gain must be more than the fraction ``settings.min_gain`` of the present time. A
+    gain that a replay confirmed is not checked here, because ``recommend.confidence`` tests it against the same limit.
     """
     target = settings.target or known.facts
     refusal = _no_gain(known, settings) or _no_file(known, target)
@@ -128,7 +131,7 @@ def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
 
 
 def _no_file(known: Comparison, target: Facts) -> Refusal | None:
-    """Return the reason why no override file can make the library use the solution, or None if a file may do it."""
+    """Return the reason why no override file can make the library use the kernel, or None if a file may do it."""
     best, given, need = known.best, known.given_bytes, known.workspace_bytes
     if best.library == "hipblaslt" and need is not None and given is not None and given < need:
         return Refusal(
@@ -185,9 +188,9 @@ _OUT_OF_REACH: Mapping[str, str] = {
 
 
 def out_of_reach(solution: Solution) -> str | None:
-    """Return why even a change of the program cannot give this one problem (GEMM or convolution) the solution.
+    """Return why not even a change of the program can make this GEMM or convolution use the kernel.
 
-    Return None if a change can do it.
+    Return None if a change of the program can do it.
     """
     return next((why for pattern, why in _OUT_OF_REACH.items() if re.fullmatch(pattern, solution.text)), None)
 
@@ -197,9 +200,10 @@ def by_hand(solution: Solution) -> bool:
 
 
 def may_be_so(problem: Problem, measured: str, solution: str) -> bool:
-    """Tell whether the call may already have the layout that ``solution`` would give it.
+    """Tell whether the job's convolution may already use the tensor layout that ``solution`` requires.
 
-    This is possible if the call's layout is unknown and the solution was measured on another text of the problem.
+    This is possible if the log does not state the layout, and the kernel was measured on a convolution with another
+    text.
     """
     unknown = isinstance(problem, ConvProblem) and problem.in_layout is None
     return unknown and measured != problem.text and re.match(r"(?:torch|cudnn):layout=", solution) is not None
@@ -217,14 +221,14 @@ _CHANGES: Mapping[str, str] = {
 
 
 def change(solution: Solution) -> str:
-    """Return what the user would change in the program to get this solution, for example ``fuse the epilogue``."""
+    """Return in words how to change the program so that it uses this kernel, for example ``fuse the epilogue``."""
     return next((text for pattern, text in _CHANGES.items() if re.fullmatch(pattern, solution.text)), "change the call")
 
 
 def advice(solution: Solution) -> str | None:
-    """Return advice for a solution that only a change of the program can choose.
+    """Return advice for a kernel that only a change of the program can choose.
 
-    Returns None if an override file can choose the solution, or if there is no advice.
+    Returns None if an override file can choose the kernel, or if there is no advice.
     """
     known = (text for pattern, text in _ADVICE.items() if re.fullmatch(pattern, solution.text))
     return next(known, None) if by_hand(solution) else None

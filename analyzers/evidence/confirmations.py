@@ -1,11 +1,12 @@
-"""Confirm that one solution is faster than the library's choice, with paired times from several fresh processes.
+"""Confirm that a kernel is faster than the one that the library chose, with times from several fresh processes.
 
-The pick is the solution that the library chose. The winner is the fastest solution of a search.
+The pick is the kernel that the library chose. The winner is the fastest kernel of a search. Both are timed in short
+blocks, one right after the other, so that they meet the same conditions.
 
 Two processes that measure the same pair differ by more than the samples within one process. On an H200 the standard
 deviation of the ratio between processes is 0.32 %, while 12 blocks of one process estimate that process's ratio to 0.11
-% (``docs/measurement.md``). So each process gives one value, the median log ratio of its blocks, and the interval is a
-t-interval over processes.
+% (``docs/measurement.md``). So each process gives one value, the median log ratio of its blocks, and the confidence
+interval is a t-interval over the processes.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from analyzers.evidence.tables import Tables
 K = TypeVar("K")
 
 RATE = 0.05
-"""Largest expected fraction (0 to 1) of false results among the confirmed results."""
+"""Largest expected fraction (0 to 1) of wrongly confirmed gains among all confirmed gains."""
 
 BETWEEN_PROCESSES = 0.0032
-"""Standard deviation of the logarithm of the speedup between processes, used if only one process measured a pair.
+"""Standard deviation of log(speedup) from one process to the next. It is used if only one process measured.
 
 It was measured with 238 pairs of repeated confirmations on H200s
 (``benchmarks/results/scale-gpu-NVIDIA-H200-2026-11-21.json.gz``).
@@ -39,10 +40,10 @@ It was measured with 238 pairs of repeated confirmations on H200s
 
 @dataclass(frozen=True)
 class Pairs:
-    """Paired times (µs) of the library's choice (``pick_us``) and of the winner of a search (``winner_us``).
+    """Times (µs) of the kernel that the library chose (``pick_us``) and of a faster one (``winner_us``), in pairs.
 
-    Entry i of both tuples is from the same short block of measurements: the mean of two times each. ``blocks`` is the
-    number of entries from each process, one process after the other. If it is empty, one process measured all entries.
+    Entry i of both tuples was measured in the same short block, and is the mean of two times. ``blocks`` lists how many
+    entries each process measured. An empty ``blocks`` means that one process measured all entries.
     """
 
     pick_us: tuple[float, ...]
@@ -51,7 +52,7 @@ class Pairs:
 
     @property
     def by_process(self) -> tuple[Pairs, ...]:
-        """These pairs, split into one ``Pairs`` for each process."""
+        """The same times, split into one ``Pairs`` for each process that measured them."""
         out, at = [], 0
         for count in self.blocks or (len(self.pick_us),):
             out.append(Pairs(self.pick_us[at : at + count], self.winner_us[at : at + count]))
@@ -59,7 +60,7 @@ class Pairs:
         return tuple(x for x in out if x.pick_us)
 
     def joined(self, other: Pairs) -> Pairs:
-        """Return these pairs, followed by the pairs of other processes."""
+        """Return these pairs of times, followed by the pairs that other processes measured."""
         mine = self.blocks or ((len(self.pick_us),) if self.pick_us else ())
         blocks = (*mine, *(other.blocks or (len(other.pick_us),)))
         return Pairs(self.pick_us + other.pick_us, self.winner_us + other.winner_us, blocks)
@@ -67,11 +68,11 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The statistical result for one pair of solutions: is the winner of a search faster than the library's choice?
+    """The statistical answer to one question: is the fastest kernel of a search faster than the library's choice?
 
-    * ``speedup``: (time of the library's choice) / (time of the winner), with a 95 % interval.
+    * ``speedup``: (time of the library's choice) / (time of the fastest kernel), with a 95 % interval.
     * ``p``: p-value of the hypothesis that the speedup is at most 1 + ``floor``.
-    * ``processes``: the number of fresh processes that measured the pair.
+    * ``processes``: the number of fresh processes that measured both kernels.
     * ``confirmed``: True if the whole interval of the speedup is above 1 + ``floor``.
     """
 
@@ -86,10 +87,10 @@ class Confirmation:
 
 
 def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
-    """Return whether one pair of solutions shows a confirmed gain, and how large it is.
+    """Tell from paired times whether one kernel is really faster than another, and by how much.
 
-    No GPU is needed, so stored times can be judged again with another ``floor`` (the smallest gain that is confirmed,
-    0.03 means 3 %).
+    ``floor`` is the smallest gain that is confirmed (0.03 means 3 %). No GPU is needed, so stored times can be judged
+    again with another ``floor``.
     """
     return judge_all({0: pairs}, floor=floor)[0][0]
 
@@ -97,12 +98,14 @@ def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
 def judge_all(
     pairs: Mapping[K, Pairs], *, floor: float = 0.03, device: Mapping[K, str] | None = None
 ) -> tuple[dict[K, Confirmation], set[K]]:
-    """Return the result for every pair, and the keys that are still confirmed after correction for many tests.
+    """Judge many pairs of kernels at once: return each result, and the keys whose gain is still confirmed.
 
-    The correction is a false-discovery control over all pairs. ``device`` names the device of each key. None means that
-    all pairs are of one device. The variances between processes are moderated over all pairs of one device
-    (``intervals.moderated``). Without that, three processes would estimate their variance with two degrees of freedom,
-    and no p-value would be small enough among a thousand pairs.
+    If many pairs are tested, some look faster by chance. So the second result is corrected: among its keys, only a
+    small fraction (``RATE``) is expected to be wrong (false-discovery control).
+
+    ``device`` names the GPU of each key. None means that all pairs are of one GPU. The variances between processes are
+    estimated together for all pairs of a GPU (``intervals.moderated``). Otherwise three processes would give a variance
+    with only two degrees of freedom, and no p-value would be small enough among a thousand pairs.
     """
     estimates = {key: _estimate(x) for key, x in pairs.items() if x.pick_us}
     groups: dict[str, list[K]] = {}
@@ -124,7 +127,7 @@ def judge_all(
 
 
 def _estimate(pairs: Pairs) -> tuple[float, intervals.Variance]:
-    """Return the logarithm of a pair's speedup, and the variance of this value between single processes."""
+    """Return log(speedup) of a pair of kernels, and the variance of this value from one process to another."""
     ratios = [intervals.log_ratios(x.pick_us, x.winner_us) for x in pairs.by_process]
     values = [statistics.median(map(float, x)) for x in ratios]
     if len(values) > 1:
@@ -142,10 +145,10 @@ _WIDEST = 20.0  # Largest half width of a log ratio, because the exponential of 
 def confirmation_text(
     problem: str, pick: str, winner: str, pairs: Pairs, confirmation: Confirmation, *, complete: bool = True
 ) -> str:
-    """Return a confirmation as JSON, in the form in which the store keeps it.
+    """Return the result of a confirmation as JSON, for example to store it in a file.
 
-    It has the speedup with its interval, the floor, and the number of blocks of each process. ``complete`` is True if
-    no process is missing, so that the pair need not be measured again.
+    The JSON has the speedup with its interval, the floor, and the number of blocks of each process. ``complete`` is
+    True if no process is missing, so that the pair of kernels need not be measured again.
     """
     ratio = confirmation.speedup
     values = {"speedup": ratio.value, "low": ratio.low, "high": ratio.high, "p": confirmation.p}
@@ -156,24 +159,24 @@ def confirmation_text(
 
 
 def blocks_of(fact: Mapping[str, object]) -> tuple[int, ...]:
-    """Return how many blocks each process measured, from a stored confirmation that was decoded from JSON.
+    """Return how many blocks of measurements each process contributed to a confirmation. ``fact`` is the decoded JSON.
 
-    Returns an empty tuple for an early record, which lacks the number because one process measured all blocks.
+    Returns an empty tuple for an early record. It lacks the numbers, because one process measured all blocks.
     """
     blocks = fact.get("blocks", ())
     return tuple(int(x) for x in blocks) if isinstance(blocks, Sequence) else ()
 
 
 def samples_in(values: object) -> tuple[float, ...]:
-    """Return the times in a cell of the column ``samples_us``. Returns an empty tuple if it has no times."""
+    """Return the times in one cell of the column ``samples_us`` as a tuple, which is empty if the cell has no times."""
     return tuple(map(float, values)) if isinstance(values, list | tuple | np.ndarray) else ()
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A confirmation as it is in the store.
+    """One comparison of two kernels that was read from a file, with its paired times (``pairs``).
 
-    Each reader judges its times (``pairs``) again, with its own smallest gain.
+    It holds the times, not only the result, so that they can be judged again with another smallest gain.
     """
 
     problem: str
@@ -184,9 +187,9 @@ class Stored:
 
 
 def stored_confirmations(tables: Tables) -> dict[str, Stored]:
-    """Return the stored confirmations of GEMMs and convolutions that the run calls or measures.
+    """Read the confirmations of all GEMMs and convolutions that the job calls or that its files measure.
 
-    They are a dictionary by the id of their file.
+    The keys of the dictionary are the ids of the files.
     """
     facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
     values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
@@ -216,11 +219,11 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
 
 
 def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
-    """Choose which of several confirmations of the same two solutions is used.
+    """Decide which result to use if the same two kernels were compared several times.
 
     Returns a dictionary from the file of each confirmation to the file whose result is used. The confirmation with the
-    most processes is used, and of several such the latest. The one with the largest gain is not preferred, because such
-    a selection would bias the result.
+    most processes is used. Among several such, the latest is used. The one with the largest gain is not preferred,
+    because such a selection would bias the result.
     """
     ingested = dict(zip(tables.sources["source_id"], tables.sources["ingested_at"], strict=True))
     best: dict[tuple[str, ...], str] = {}
@@ -236,9 +239,9 @@ def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
 
 
 def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
-    """Return the statistical results of the confirmations in the named files, by file.
+    """Compute the statistical results of the confirmations in the named files. The keys are the files.
 
-    ``floor`` is the smallest gain that counts, 0.03 for 3 %.
+    ``floor`` is the smallest gain that is confirmed, for example 0.03 for 3 %.
     """
     pairs = {source: stored[source].pairs for source in set(sources)}
     return judge_all(pairs, floor=floor, device={source: stored[source].environment for source in pairs})[0]

@@ -1,8 +1,8 @@
-"""Estimate the time of a problem from the best times of similar problems. Pure.
+"""Estimate how fast a GEMM or convolution can run, from the best measured times of similar ones. Pure.
 
-A problem is a GEMM or a convolution with all its sizes and types. Only measured problems of the same device (arch and
-CU count) and the same family (kind, type, operations or direction, layout) are used. Their best times must have won
-against other solutions.
+"Problem" in this module means a GEMM or a convolution with all its sizes and types. Only measured problems on the same
+kind of GPU (arch and CU count) and of the same family (kind, type, operations or direction, layout) are used. A time is
+used only if its kernel won against other kernels.
 
 Every problem has a *base time*, a smooth form of the roofline (Williams, Waterman, Patterson, CACM 52 (2009)) that
 includes the launch of one kernel:
@@ -21,8 +21,8 @@ Distances dᵢ are in doublings: a distance of 1 means that one size is twice as
 The spread is calibrated by cross-validation:
 
 1. Sizes that round to the same powers of two are one group. The groups are distributed over ``FOLDS`` folds.
-2. Each fold is estimated from the other folds.
-3. The quantile of error / spread is the factor by which a spread is multiplied.
+2. The times in each fold are estimated from the other folds.
+3. Each spread is multiplied by one factor, the quantile of error / spread.
 
 This is normalised conformal prediction (Papadopoulos, Gammerman, Vovk, ECAI 2008) with cross-validation (Barber,
 Candès, Ramdas, Tibshirani, Annals of Statistics 49 (2021)). So at most 5 % of the problems that run at their best are
@@ -57,52 +57,54 @@ _Reals: TypeAlias = npt.NDArray[np.floating[Any]]
 
 NEIGHBOURS = 8
 SOFTENING = 0.05
-"""A constant in the weights of similar problems, in squared doublings of sizes.
+"""Keeps a very similar measurement from dominating an estimate: all very near ones get almost the same weight.
 
-With it, all problems nearer than a quarter of a doubling have almost the same weight.
+The constant is added to the squared distance, so "very near" means within about a quarter of a doubling of the sizes.
+The unit is squared doublings.
 """
 LAUNCH_US = 4.0
 """Time to launch, start and end one kernel, µs. No measured matrix product takes less."""
 FLOOR = 0.03
-"""Smallest spread of the logarithm of a time.
+"""Smallest uncertainty of an estimated time, as a standard deviation of its logarithm (0.03 is about 3 %).
 
-Two measurements of the same problem (GEMM or convolution) already differ this much.
+Two measurements of the same GEMM or convolution already differ this much.
 """
 LEVEL = 0.95
 FOLDS = 10
-"""Number of folds of the cross-validation.
+"""Number of parts of the cross-validation, which estimates each part from the others.
 
-A problem is estimated without its own group of sizes and without a tenth of the other groups.
+So a time is estimated without a tenth of the groups of sizes, one of which is its own.
 """
 ENOUGH = 20
-"""Smallest number of groups of sizes for which an estimate is given.
+"""Smallest number of groups of similar sizes that must be measured before times of other sizes are estimated.
 
-The quantile of ``LEVEL`` (95 %) needs 1 / (1 − LEVEL) = 20 values.
+The 95 % quantile (``LEVEL``) of the errors needs 1 / (1 − LEVEL) = 20 values.
 """
 SKILL = 0.5
 _CALIBRATED = 1500
-"""Largest number of problems (GEMMs or convolutions) of a family that the cross-validation uses.
+"""Largest number of measured GEMMs or convolutions for which the cross-validation computes an error.
 
-More problems would change the quantile by less than its own error.
+More of them would change the result by less than its own error.
 """
 _COARSE, _FINE = (2.0, 400), (0.5, 40)
-"""Two grids that speed up the search for similar problems: the width of a cell, and its number of candidates.
+"""Two grids that speed up the search for GEMMs or convolutions of similar sizes: cell width and candidates.
 
-The width is in doublings of sizes. The candidates of a cell are the measured problems nearest to its centre.
+The width of a cell is in doublings of sizes. For each cell, this many measured ones that are nearest to its centre are
+kept as candidates.
 """
 _CHUNK = 1 << 22
-"""Largest number of distances in memory at the same time."""
+"""Largest number of distances that are in memory at the same time. A longer computation is done in parts."""
 _MOST_CODE = 1 << 62
 """Largest number with which ``_distinct`` encodes a row of whole numbers. A larger one does not fit into 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Estimated times of n problems (GEMMs or convolutions), µs. NaN means unknown.
+    """Estimated times (µs) of n GEMMs or convolutions. NaN means unknown.
 
-    * ``high_us``: 95 % of the problems take less than this bound if they run as fast as they can.
-    * ``guess_us``: an estimate even if there are few similar problems. Use it only to order work.
-    * ``neighbours`` (n × 8): row numbers of the most similar measured problems, the nearest first. Missing ones are −1.
+    * ``high_us``: an upper bound. If all run as fast as they can, 95 % of them take less.
+    * ``guess_us``: an estimate even if there are few similar measurements. Use it only to order work.
+    * ``neighbours`` (n × 8): row numbers of the most similar measurements, the nearest first. Missing ones are −1.
     """
 
     expected_us: Floats
@@ -113,13 +115,13 @@ class Estimates:
 
 @dataclass(frozen=True, eq=False)
 class Comparable:
-    """The measured problems of one device and family, from which times of other problems are estimated.
+    """Measured GEMMs or convolutions that differ only in sizes, from which times of other sizes are estimated.
 
-    A problem is a GEMM or a convolution.
+    All are from one kind of GPU.
 
-    * ``at`` (n × number of sizes): logarithms to base 2 of the problems' sizes.
-    * ``base_us``: the base time of each problem, µs (see the module).
-    * ``time_us``: the best measured time of each problem, µs.
+    * ``at`` (n × number of sizes): logarithms to base 2 of the sizes.
+    * ``base_us``: the base time of each, µs. It is a simple model of the time (``base_time_us``).
+    * ``time_us``: the best measured time of each, µs.
     """
 
     at: Floats
@@ -137,17 +139,17 @@ class Comparable:
 
     @cached_property
     def groups(self) -> Ints:
-        """The group of each problem (GEMM or convolution), as an index.
+        """For each measured GEMM or convolution, the number of its group of similar sizes.
 
-        Problems whose sizes round to the same powers of two are one group.
+        Sizes that round to the same powers of two are one group.
         """
         return groups_of(self.at)
 
     @cached_property
     def folds(self) -> Ints:
-        """The fold of each problem (GEMM or convolution) in the cross-validation, as an index.
+        """For each measured GEMM or convolution, the part of the cross-validation (0 to 9) to which it belongs.
 
-        All problems of a group are in one fold.
+        All of a group of similar sizes are in one part.
         """
         dealt = np.random.default_rng(0).permutation(int(self.groups.max(initial=-1)) + 1) % FOLDS
         out: Ints = dealt[self.groups]
@@ -155,9 +157,10 @@ class Comparable:
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """The errors of this family's estimates, from a cross-validation.
+        """How large the errors of the estimated times are, found by estimating times that are known (cross-validation).
 
-        None if the family has too few problems, or if the sizes predict the times too badly (see ``SKILL``).
+        None if too few GEMMs or convolutions were measured, or if their sizes predict the times too badly (see
+        ``SKILL``).
         """
         if len(np.unique(self.groups)) < ENOUGH:
             return None
@@ -178,10 +181,10 @@ class Comparable:
         )
 
     def _left_out(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
-        """Estimate the time of each of the problems ``rows`` from the other parts of the cross-validation.
+        """Estimate known times of the GEMMs or convolutions in ``rows``, without measurements of similar sizes.
 
-        A problem is a GEMM or a convolution. Returns the mean and the spread of log(time / base time), and how far the
-        similar problems are (doublings of sizes).
+        This is the cross-validation: each part is estimated from the other parts. Returns the mean and the spread of
+        log(time / base time), and how far away the measurements are that were used (doublings of sizes).
         """
         found = np.full((len(rows), NEIGHBOURS), -1, dtype=np.intp)
         squared = np.full((len(rows), NEIGHBOURS), np.inf)
@@ -192,12 +195,12 @@ class Comparable:
         return _weighted(self.log_ratio, found, squared)
 
     def estimates(self, at: Floats, base_us: Floats, own: Ints | None = None) -> Estimates:
-        """Estimate the times of problems (GEMMs or convolutions) with the given sizes and base times.
+        """Estimate the times of GEMMs or convolutions with the given sizes (``at``) and base times (``base_us``).
 
-        ``own`` is the row number of each problem's own measurement, which is left out of its estimate, or −1 if it has
-        none.
+        ``own`` is the row number of a measurement of the same GEMM or convolution, or −1. It is left out, so that a
+        time is never predicted from itself.
 
-        The estimate of a problem does not depend on the other problems of the call.
+        Each estimate is independent of the others in the call.
         """
         found, squared = self.nearest(at, own)
         mean, spread, distance = _weighted(self.log_ratio, found, squared)
@@ -209,23 +212,23 @@ class Comparable:
         return Estimates(expected, expected * np.exp(known.factor * spread), guess, found)
 
     def scaled_us(self, neighbours: Ints, base_us: float) -> Floats:
-        """Convert the times of measured problems to a problem whose base time is ``base_us``. Returns µs.
+        """Convert the times of measured GEMMs or convolutions to a size whose base time is ``base_us``. Returns µs.
 
-        For example, a measured problem that takes 1.5 times its own base time becomes 1.5 · ``base_us``. A problem is a
-        GEMM or a convolution. ``base_time_us`` returns its base time.
+        The base time is a simple model of the time (``base_time_us``). For example, a measured convolution takes 1.5
+        times its own base time. Then the converted time is 1.5 · ``base_us``.
         """
         out: Floats = base_us * np.exp(self.log_ratio[neighbours[neighbours >= 0]])
         return out
 
     def nearest(self, at: Floats, own: Ints | None = None) -> tuple[Ints, Floats]:
-        """Return the measured problems whose sizes are nearest to each point, and their squared distances.
+        """Find the measured GEMMs or convolutions whose sizes are most similar to each given point.
 
-        A problem is a GEMM or a convolution. ``own`` is the row number of each point's own measurement, which is left
-        out.
+        Returns their row numbers and squared distances. ``own`` is the row number of each point's own measurement,
+        which is left out.
 
-        The search uses two grids to save time, because the million points of a log lie in few cells. First the nearest
-        problems of each coarse cell are found, then among these the nearest of each fine cell, and among those the
-        nearest of each point.
+        A log may have a million points, but they lie in few cells of a grid. So the search takes three steps. It finds
+        the measurements near each coarse cell, then among these the ones near each fine cell, and among those the ones
+        nearest to each point.
         """
         fine, of_point = _cells(at, _FINE[0])
         coarse, of_fine = _cells(fine, _COARSE[0])
@@ -240,12 +243,12 @@ class Comparable:
     def _nearest_among(
         self, candidates: Ints, cell: Ints, at: Floats, count: int, own: Ints | None = None
     ) -> tuple[Ints, Floats]:
-        """Return for each point the ``count`` nearest measured problems, and their squared distances.
+        """Return the ``count`` measurements nearest to each point, and their squared distances.
 
-        Only the candidates of the point's cell are searched.
+        To save time, only a few candidates are searched, which belong to the grid cell in which the point lies.
 
-        * ``candidates``: row numbers of measured problems for each cell, ascending.
-        * ``cell``: the cell of each point, as an index.
+        * ``candidates``: row numbers of the candidates of each cell, ascending.
+        * ``cell``: the number of the cell in which each point lies.
         * ``own``: the row number of each point's own measurement, which is left out.
         """
         columns = [size[candidates].astype(np.float32) for size in self.at.T]
@@ -269,11 +272,13 @@ class Comparable:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How large the errors of estimated times are in one family of GEMMs or convolutions, from a cross-validation.
+    """How large the errors of estimated times are, for GEMMs or convolutions that differ only in sizes.
+
+    The errors were found by estimating times that are known (cross-validation).
 
     * ``factor``: the factor by which the spread of an estimate is multiplied.
-    * ``reach``: an estimate is given only if the similar problems are nearer than this (doublings of sizes).
-    * ``problems``: the number of problems in the cross-validation.
+    * ``reach``: no estimate is given if the similar measurements are farther away than this (doublings of sizes).
+    * ``problems``: the number of GEMMs or convolutions in the cross-validation.
     * ``median_error``: the median of |expected / best − 1|.
     """
 
@@ -284,26 +289,28 @@ class Calibration:
 
 
 def base_time_us(flops: Floats, bytes: Floats, peak_tflops: Floats | float, hbm_gbs: Floats | float) -> Floats:
-    """Return a simple model of each problem's time, µs: computing, moving all operands once, and one kernel launch.
+    """Return a simple model of each time, µs: the computation, moving all operands once, and one kernel launch.
 
-    ``peak_tflops`` (TFLOP/s) and ``hbm_gbs`` (GB/s) are the rates of the device.
+    ``flops`` and ``bytes`` are operations and bytes of each GEMM or convolution. ``peak_tflops`` (TFLOP/s) and
+    ``hbm_gbs`` (GB/s) are the rates of the GPU.
     """
     out: Floats = flops / (np.asarray(peak_tflops) * 1e6) + bytes / (np.asarray(hbm_gbs) * 1e3) + LAUNCH_US
     return out
 
 
 def groups_of(at: Floats) -> Ints:
-    """Return the index of each point's group. Points that round to the same whole numbers are one group.
+    """Number the groups of similar sizes: points that round to the same whole numbers get the same number.
 
-    Points are logarithms to base 2 of sizes, so sizes 1000 and 1030 are in one group.
+    Points are logarithms to base 2 of sizes, so the sizes 1000 and 1030 are in one group.
     """
     return _distinct(np.rint(at))[1]
 
 
 def _quantile(values: Floats) -> float:
-    """Return the 95 % quantile of the values, with the correction of conformal prediction for small samples.
+    """Return the 95 % quantile (``LEVEL``) of the values, with a correction for few values.
 
-    It is the value of rank ⌈(n + 1) · LEVEL⌉ of n, at most the largest value.
+    It is the value of rank ⌈(n + 1) · LEVEL⌉ of n, at most the largest value. This is the correction of conformal
+    prediction.
     """
     rank = min(len(values), math.ceil((len(values) + 1) * LEVEL))
     return float(np.sort(values)[rank - 1])
@@ -312,8 +319,11 @@ def _quantile(values: Floats) -> float:
 def _weighted(log_ratio: Floats, found: Ints, squared: Floats) -> tuple[Floats, Floats, Floats]:
     """Average the values of each row's neighbours, with larger weights for nearer neighbours.
 
-    A neighbour's value is its ``log_ratio``. Returns the mean, the spread, and the root mean square distance of the
-    neighbours. All three are NaN for a row without neighbours.
+    * ``log_ratio``: the value of each neighbour.
+    * ``found``, ``squared``: the neighbours of each row and their squared distances.
+
+    Returns the weighted mean, the spread, and the root mean square of the distances. All three are NaN for a row
+    without neighbours.
     """
     there = found >= 0
     weights = np.where(there, 1 / (squared + SOFTENING), 0.0)

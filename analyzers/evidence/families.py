@@ -1,14 +1,14 @@
-"""Parse the texts of problems by columns: their families, their sizes, and their numbers of operations and bytes. Pure.
+"""Parse a million texts of GEMMs and convolutions at once: their families, sizes, operations and bytes. Pure.
 
-A family is a set of problems (GEMMs or convolutions) that differ only in their sizes. Problems of one family are equal
-in:
+"Problem" in this module means a GEMM or a convolution with all its sizes and types. A family is a set of problems that
+differ only in their sizes. Problems of one family are equal in:
 
 * products: types, transposes and scales
 * convolutions: direction, types, layout, number of spatial dimensions, mode, and whether they are grouped or depthwise
 
 Sizes are logarithms to base 2, so that a distance is in doublings. Sizes of a convolution's filter, stride and dilation
 are weighted twice, because they influence the choice of a kernel more than they change the amount of work. Texts are
-parsed by columns, because it would take half a minute to make objects of a million problems.
+parsed as columns, because it would take half a minute to make a Python object of each of a million problems.
 """
 
 from __future__ import annotations
@@ -30,24 +30,27 @@ from logparse.model.problems import COMPLEX, CONV_WORDS, GEMM_LATER, GEMM_WORDS,
 _Cells: TypeAlias = tuple[str, ...]
 
 _ASSUMED_TFLOPS, _ASSUMED_GBS = 200.0, 2000.0
-"""Assumed speed of a device without a data sheet, TFLOP/s and GB/s.
+"""Assumed speed of a GPU that is missing in our table of data sheets, TFLOP/s and GB/s.
 
-The values hardly change an estimate, because it depends only on the ratio of two base times.
+The values hardly change an estimate, because it depends only on the ratio of two model times.
 """
 _GEMM_WORDS = tuple(x for x in GEMM_WORDS if x[0] not in GEMM_LATER)
 _CONV_WORDS = (("direction", ("direction",)), *CONV_WORDS)
 _IGNORED = pa.array(["input=?", "input=?,?", "input=?,-", "input=-,?", "sms=?"], pa.large_string())
-"""Words of a matrix product that say nothing: all their values are unknown (``?``) or cannot matter (``-``)."""
+"""Words in the text of a matrix product that contain no information.
+
+All their values are unknown (``?``) or cannot matter (``-``).
+"""
 _GROUPINGS = ("", " grouped", " depthwise")
 _UNKNOWN = ("?", "-")
-"""Values without information in a problem's text.
+"""Values without information in the text of a GEMM or convolution.
 
 ``?`` means that the log does not state the value. ``-`` means that the value cannot matter.
 """
 
 
 class Kind(NamedTuple):
-    """Properties that the problems (GEMMs or convolutions) of one family have in common.
+    """Common properties of GEMMs or convolutions that differ only in their sizes (a family).
 
     * ``family``: the name of the family. None if it is unknown.
     * ``dtype``: the type whose peak rate limits the computation.
@@ -63,12 +66,12 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sized:
-    """The parsed problems of one sort (matrix products or convolutions), as columns.
+    """Many parsed GEMMs, or many parsed convolutions, as columns.
 
-    * ``rows``: the index of each problem among the given texts.
-    * ``kind``: the index of each problem's kind in ``kinds``.
-    * ``at``: logarithms to base 2 of its sizes.
-    * ``flops``, ``bytes``: its numbers of operations and of bytes to move.
+    * ``rows``: where each of them was in the list of given texts.
+    * ``kind``: an index into ``kinds``, the properties that do not depend on sizes.
+    * ``at``: the logarithms to base 2 of the sizes.
+    * ``flops``, ``bytes``: the number of operations, and of bytes to move.
     """
 
     rows: Ints
@@ -79,16 +82,16 @@ class Sized:
     bytes: Floats
 
     def base_us(self, device: str) -> Floats:
-        """Return a simple model of each problem's time on a device (``gfx942 304``), µs.
+        """Return a simple model of each GEMM's or convolution's time on a GPU (``gfx942 304``), µs.
 
-        See ``expected.base_time_us``.
+        The model is ``expected.base_time_us``: computation, moving the operands once, and one kernel launch.
         """
         sheet = _sheet(device)
         peak = np.array([_peak(sheet, x.dtype) for x in self.kinds], dtype=np.float64)[self.kind]
         return base_time_us(self.flops, self.bytes, peak, sheet.hbm_gbs if sheet else _ASSUMED_GBS)
 
     def by_family(self) -> Iterator[tuple[str, Ints]]:
-        """Yield the name of each family with the indices of its problems (GEMMs or convolutions)."""
+        """Yield groups of GEMMs or convolutions that differ only in their sizes: the group's name and the indices."""
         names = sorted({x.family for x in self.kinds if x.family is not None})
         code = np.array([names.index(x.family) if x.family is not None else -1 for x in self.kinds], dtype=np.intp)
         of_each = code[self.kind]
@@ -99,11 +102,14 @@ class Sized:
 
 
 def sized(texts: Sequence[str] | pa.Array) -> tuple[Sized, ...]:
-    """Parse the texts of problems, and return the matrix products and the convolutions with their families and sizes.
+    """Parse the texts of GEMMs and convolutions, and return their sizes, operations and bytes as columns.
 
-    * A text is left out if it does not state all its sizes, or not all properties of its family.
-    * The words ``input`` and ``sms`` of a matrix product were added later. They are ignored if they state only unknown
-      values (``?``). If they state a value, the product has no family.
+    There is one result for all GEMMs and one for all convolutions. Two kinds of texts are special:
+
+    * A text is left out if it does not state all its sizes, or does not state what kind of GEMM or convolution it is.
+    * The words ``input`` and ``sms`` of a matrix product exist only in newer texts. They are ignored if they contain
+      only
+      unknown values (``?``). If they contain a value, the product is left out.
     """
     given = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
     split = _Split.of(given)
@@ -178,7 +184,7 @@ def _convolution(cells: Sequence[_Cells], grouping: str) -> Kind:
 
 
 def _sized(rows: Ints, kinds: Sequence[Kind], place: Ints, at: Floats, flops: Floats, bytes: Floats) -> Sized:
-    """Keep the problems (GEMMs or convolutions) whose family and sizes are all known."""
+    """Make the columns of ``Sized``, but leave out GEMMs and convolutions with an unknown size or kind."""
     known = np.array([x.family is not None for x in kinds], dtype=bool)
     with np.errstate(invalid="ignore"):
         good = known[place] & (bytes > 0) & (flops > 0) & np.isfinite(at).all(axis=1)
@@ -197,10 +203,10 @@ def _doublings(*sizes: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Word:
-    """One word of all texts as a column, for example ``mnk=4096,512,1024``.
+    """One word of many texts as a column, for example ``mnk=4096,512,1024``, the second word of each text.
 
     * ``values``: the distinct words.
-    * ``place``: the index of each text's word in ``values``.
+    * ``place``: for each text, the index of its word in ``values``.
     * ``count``: how many values the word lists. 3 for ``mnk``.
     """
 
@@ -214,9 +220,9 @@ class _Word:
         return [tuple(flat[i : i + self.count]) for i in range(0, len(flat), self.count)]
 
     def numbers(self) -> list[Floats]:
-        """Return one column of numbers for each value of the word: the m, the n and the k of all texts for ``mnk``.
+        """Return one column of numbers for each value in the word, for example three columns (m, n and k) for ``mnk``.
 
-        A value that is not a number becomes NaN.
+        Entry i of a column belongs to text i. A value that is not a number becomes NaN.
         """
         cells = self._cells()
         known = pc.if_else(pc.utf8_is_digit(cells), cells, pa.scalar(None, cells.type))
@@ -230,11 +236,11 @@ class _Word:
 
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """Texts that are split at blanks.
+    """Many texts, each split into words at the blanks.
 
-    * ``words``: the words of all texts, one after the other.
-    * ``begin``: the index of each text's first word.
-    * ``count``: the number of its words.
+    * ``words``: the words of all texts, one text after the other.
+    * ``begin``: for each text, the index of its first word.
+    * ``count``: for each text, the number of its words.
     """
 
     words: pa.Array
@@ -259,10 +265,11 @@ class _Split:
     def columns(
         self, kind: str, names: Sequence[tuple[str, tuple[str, ...]]], wanted: Set[str]
     ) -> tuple[Ints, dict[str, _Word]]:
-        """Return the indices of the texts of this kind (``gemm``, ``conv``), and their ``wanted`` words as columns.
+        """Find the texts that begin with ``kind`` (``gemm`` or ``conv``), and return their ``wanted`` words as columns.
 
-        ``names`` lists the words that follow the kind, each with the names of its values. A text with more or fewer
-        words is left out, but words in ``_IGNORED`` at its end do not matter.
+        Returns the indices of the texts that were found, and one column for each wanted word. ``names`` lists the words
+        that follow the first one, each with the names of its values. A text with more or fewer words is left out. Words
+        in ``_IGNORED`` at the end of a text do not count, because they contain no information.
         """
         rows, usual = np.flatnonzero(self.is_kind(kind)), 1 + len(names)
         count = self.count[rows]
@@ -280,7 +287,7 @@ class _Split:
 
 
 def _distinct(words: Mapping[str, _Word], names: Sequence[str]) -> tuple[list[tuple[_Cells, ...]], Ints]:
-    """Return the distinct combinations of the named words, and for each row the index of its combination."""
+    """Find the distinct combinations of values of the named words. Also return for each text which one it has."""
     code = np.zeros(len(words[names[0]].place), dtype=np.int64)
     for name in names:
         code = code * max(1, len(words[name].values)) + words[name].place
@@ -295,9 +302,9 @@ def _sheet(device: str) -> Device | None:
 
 
 def _peak(device: Device | None, dtype: str) -> float:
-    """Return the peak rate of a device for a type, TFLOP/s.
+    """Return the peak rate of a GPU for a data type, TFLOP/s.
 
-    If the data sheet lacks the type, the peak of the device's fastest type is returned.
+    If the data sheet lacks the type, the rate of the GPU's fastest type is returned.
     """
     if device is None:
         return _ASSUMED_TFLOPS

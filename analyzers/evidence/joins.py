@@ -1,9 +1,10 @@
-"""Combine tables for the analyzers: facts of each file, measured problems that belong to a call, calls of each problem.
+"""Combine tables for the analyzers: facts about each file, measurements that match a call, and numbers of calls.
 
-Two problems are linked if their texts may mean the same call, for example because one log states fewer values. They are
-never merged into one (docs/findings.md). A value of one call, such as its time, is used for a linked problem, and how
-close the link is (``LEVELS``) is recorded. A number of calls is used for a linked problem only if it is clear to which
-problem the calls belong.
+"Problem" in this module means a GEMM or a convolution with all its sizes and types. Two problems are linked if their
+texts may mean the same call, for example because one log states fewer values. They are never merged into one
+(docs/findings.md). A value of one call, such as its time, is used for a linked problem, and how closely the texts agree
+(``LEVELS``) is recorded. A number of calls is used for a linked problem only if it is clear to which problem the calls
+belong.
 """
 
 from __future__ import annotations
@@ -22,15 +23,20 @@ from logparse.model import DEFAULT
 from logparse.target import same_device
 
 LEVELS = ("exact", "layout", "shape")
-"""How closely two texts agree that may mean the same GEMM or convolution, the closest first."""
+"""How much two texts that may mean the same GEMM or convolution are known to agree in, the most first.
+
+* ``exact``: all values are known and equal.
+* ``layout``: the values that describe the memory layout are known and equal.
+* ``shape``: only the sizes are known and equal.
+"""
 DEFAULT_TEXT = DEFAULT.text
-"""Name of the solution that means "the library's own choice". A replay records which solution that is."""
+"""The name that is used for a library's own choice of a kernel. A replay records which kernel that is."""
 
 
 def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Return the facts that each file states about its machine, for example its arch, by the id of the file.
+    """Return for each file (its id) the facts that it states about its machine, for example ``arch``.
 
-    If a file states a fact twice, the smaller text is used.
+    If a file states a fact twice, the value that sorts first is used.
     """
     kept: dict[tuple[str, str], str] = {}
     for source, name, value in zip(facts["source_id"], facts["name"], facts["value"], strict=True):
@@ -53,16 +59,16 @@ def launches_graphs(tables: Tables) -> bool:
 
 @cached_per_run
 def run_facts(tables: Tables) -> dict[str, str]:
-    """Return facts about the machine on which the run's calls were made, for example its arch.
+    """Return facts about the machine on which the job ran, for example its arch.
 
-    The files of the run are asked in this order:
+    Three groups of files are read, in this order:
 
-    1. its logs and traces
+    1. the job's logs and traces
     2. ``facts.json``, which ``capture`` wrote on the machine
-    3. its other files
+    3. all other files
 
-    The first group that states a fact decides, and only if all its files agree. So a table that was made on another
-    machine, or whose rows are of several devices, never overrules a log.
+    The first group that states a fact decides its value. The fact is left out if the files of the group disagree. So a
+    table that was made on another machine never overrules a log.
     """
     facts = tables.facts
     own = facts[facts["source_id"].isin(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])]
@@ -77,9 +83,9 @@ def run_facts(tables: Tables) -> dict[str, str]:
 
 
 def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Drop the rows of files that are known to be from another device than the target, so that times are never mixed.
+    """Drop the rows of files that are known to come from another kind of GPU, so that times are never mixed.
 
-    If the settings name no target, the device of the run's calls is the target.
+    The GPU for which results are made is ``settings.target``. Without a target, the GPU of the job's own calls is used.
     """
     here, facts = settings.target or run_facts(tables), facts_of(tables)
     sources = rows["source_id"].unique()
@@ -95,16 +101,19 @@ def agreed_facts(facts: pd.DataFrame) -> dict[str, str]:
 
 @cached_per_run
 def called_problems(tables: Tables) -> frozenset[str]:
-    """Return the GEMMs and convolutions that the run calls, and the ones whose texts may mean the same calls."""
+    """Return the texts of all GEMMs and convolutions that the job calls.
+
+    Other texts that may mean the same calls are included.
+    """
     called = set(tables.workload["problem"])
     linked = tables.links.loc[tables.links["problem"].isin(called), "other"]
     return frozenset(map(str, called.union(linked)))
 
 
 def timed(measurements: pd.DataFrame) -> pd.DataFrame:
-    """Keep the measurements that have a usable time: status ``ok``, positive and finite.
+    """Keep the measurements with a usable time: the status is ``ok``, and the time is positive and finite.
 
-    Find-dbs contain zero and negative times.
+    The check is needed because find-dbs contain zero and negative times.
     """
     time = measurements["time_us"].to_numpy(dtype="float64", na_value=np.nan)
     with np.errstate(invalid="ignore"):
@@ -113,7 +122,7 @@ def timed(measurements: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
-    """Keep the rows of the given problems (GEMMs or convolutions).
+    """Keep the rows of the given GEMMs or convolutions.
 
     An empty table is returned at once, because pandas would convert the thousands of texts in ``problems`` for nothing.
     """
@@ -121,9 +130,9 @@ def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
 
 
 def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
-    """Tell for each measurement whether its solution is the library's own choice.
+    """Tell for each measurement whether its kernel is the one that the library chooses by itself.
 
-    The solution is named ``Default``, or the replay recorded it as the library's choice.
+    That is so if the kernel is named ``Default``, or if the replay recorded it as the library's choice.
     """
     named = facts[facts["name"] == PICK]
     own = dict(zip(named["source_id"], named["value"], strict=True))
@@ -135,11 +144,11 @@ def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Return how much slower or faster solutions are than the library's own choice: a ratio of two times.
+    """Return how much slower or faster kernels are than the library's own choice: a ratio of two times.
 
-    The keys are pairs of a problem (GEMM or convolution) and a solution. Both times are from the same file. If several
-    files have both, the largest ratio is returned. Kernel times of traces are not used, because they are not times of
-    calls.
+    The keys are pairs of a GEMM or convolution and a solution (kernel). For example, 0.8 means that the kernel takes 20
+    % less time. Both times are from the same file. If several files have both, the largest ratio is returned. Kernel
+    times of traces are not used, because a call takes longer than its kernel.
     """
     rows = timed(measurements[(measurements["origin"] != TRACE).to_numpy(dtype=bool)])
     keys = ["source_id", "origin", "problem"]
@@ -152,15 +161,15 @@ def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tup
 
 
 def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) -> pd.DataFrame:
-    """Find for each of ``problems`` (GEMMs or convolutions) the ones in ``others`` that may mean the same call.
+    """Find for each GEMM or convolution in ``problems`` the ones in ``others`` that may mean the same call.
 
-    Logs of the same call may state more or fewer values. Only the closest matches of a problem are returned. A problem
-    that is itself in ``others`` is paired only with itself. Columns:
+    Two logs of the same call may state more or fewer values, so that their texts differ. Only the closest matches are
+    returned. One that is itself in ``others`` matches only itself. Columns:
 
-    * ``problem``, ``other``: the pair.
+    * ``problem``, ``other``: the two texts.
     * ``level``: how closely the two texts agree (``LEVELS``).
-    * ``choices``: how many others the problem may mean.
-    * ``fan``: how many problems may mean this other.
+    * ``choices``: how many texts in ``others`` match the problem.
+    * ``fan``: how many texts in ``problems`` match the other.
     """
     mine, theirs = pd.Index(problems.dropna().unique()), pd.Index(others.dropna().unique())
     links = tables.links[["problem", "other", "level"]]
@@ -180,7 +189,7 @@ def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) 
 
 
 def calls_by_problem(workload: pd.DataFrame) -> pd.Series:
-    """Return how often each problem (GEMM or convolution) was called, summed over all processes.
+    """Return how often the job called each GEMM or convolution, summed over all processes.
 
     The number is missing if the log does not count calls.
     """
@@ -188,9 +197,10 @@ def calls_by_problem(workload: pd.DataFrame) -> pd.Series:
 
 
 def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
-    """Return how often the run called each of the given problems (GEMMs or convolutions), which a file measured.
+    """Return how often the job called each of the given GEMMs or convolutions, which a file measured.
 
-    If a problem in the log may mean several of them, its calls are counted for none of them.
+    The job's log may describe a call by a text that matches several of them. Then the calls are not added to any of
+    them.
     """
     if not len(tables.workload) or not len(problems):
         return {}
@@ -202,7 +212,7 @@ def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
 
 
 class Given(NamedTuple):
-    """The smallest and the largest workspace (bytes) that the job gives to calls of one GEMM or convolution."""
+    """The smallest and the largest workspace (bytes) that the job provides for calls of one GEMM or convolution."""
 
     least: int
     most: int
@@ -210,11 +220,11 @@ class Given(NamedTuple):
 
 @cached_per_run
 def given_workspaces(tables: Tables) -> Mapping[str, Given]:
-    """Return how much workspace the job gives to its calls of each problem (GEMM or convolution), if a log states it.
+    """Return how much workspace (bytes) the job provides for its calls of each GEMM or convolution.
 
-    The workspace matters because hipBLASLt uses no solution that needs more than the call gives. If no log states it
-    for a problem, the workspace of a problem that may mean the same call is used. For example, a Trace line (mask 2)
-    states the workspace, but a bench or profile line of the same call does not.
+    This matters because hipBLASLt uses no kernel that needs more workspace than the call provides. Only a few kinds of
+    log lines state the workspace: a Trace line (mask 2) does, a bench or profile line does not. If no line of a call
+    states it, the value of another text that may mean the same call is used.
     """
     calls, links = tables.calls, tables.links
     stated = calls[calls["workspace_bytes"].notna() & ~is_true(calls["by_tool"])][["problem", "workspace_bytes"]]

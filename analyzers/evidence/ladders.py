@@ -1,11 +1,11 @@
 """Fill the gaps between measured sizes in hipBLASLt's tuning file, so that calls of other sizes profit as well.
 
-hipBLASLt looks a row up by exact sizes, so a job whose token counts vary needs a row for each size. Two calls that are
-equal except for n, with no other n between them, are the ends of a *rung*. Rows for the multiples of a step between
-them (for example every 16th n) use one solution. All rungs form a ladder.
+hipBLASLt looks a row up by exact sizes, so a job whose token counts vary needs a row for each size. For example, n =
+1,024 and n = 2,048 are measured. Then rows for n = 1,040, 1,056 … (every 16th) are added, all with one kernel. The two
+measured products with the sizes between them are called a *rung*, and all rungs together a ladder.
 
-This solution loses a little time against the best one at each size: the *regret* is (its time) / (the best time) − 1.
-It is known at both ends and in the middle of the rung if a replay timed the solutions there.
+For most sizes there is a faster kernel. The time that is lost is the *regret*: (time of the chosen kernel) / (the best
+time) − 1. It is known at both ends and in the middle of the rung if a replay timed the kernels there.
 """
 
 from __future__ import annotations
@@ -27,19 +27,16 @@ from logparse.text import counted
 
 LIBRARY = "hipblaslt"
 MOST = 0.03
-"""Rows for sizes between two timed sizes are written only if they lose at most this much time (0.03 = 3 %).
-
-The loss is measured against the best solution.
-"""
+"""Largest loss of time (0.03 = 3 %, against the best kernel) with which rows for unmeasured sizes are written."""
 
 
 @dataclass(frozen=True)
 class Rung:
-    """The sizes n between two matrix products that are otherwise equal. One solution is used for all of them.
+    """All sizes n between two matrix products that are otherwise equal. One kernel is used for all of them.
 
     * ``low``, ``high``: the two products.
     * ``sizes``: the values of n between them.
-    * ``override``: the override of ``low`` or ``high``, whose solution is used for the sizes.
+    * ``override``: the override of ``low`` or ``high``, whose kernel is used for the sizes.
     * ``regrets``: (its time) / (the best time) − 1 at the low end, in the middle and at the high end. None if unknown.
     * ``why``: why the sizes get no row in the tuning file. It is empty if they get rows.
     """
@@ -57,17 +54,17 @@ class Rung:
 
     @property
     def timed(self) -> tuple[GemmProblem, GemmProblem, GemmProblem]:
-        """The matrix products whose times decide whether rows are written: the two ends and the middle."""
+        """The matrix products that a replay times to decide whether rows are written: both ends and the middle."""
         return self.low, self.middle, self.high
 
     @property
     def untimed(self) -> bool:
-        """True if a replay must still time the solution at an end or in the middle."""
+        """True if the time of the kernel is still unknown at one of the two ends or in the middle."""
         return None in self.regrets
 
     @property
     def line(self) -> str:
-        """A line for the user: the sizes, the loss of time there, and whether rows are written."""
+        """A line of output for the user: the range of sizes, the lost time, and whether rows are written."""
         sizes = zip(self.timed, self.regrets, strict=True)
         costs = ", ".join(f"{x:.1%} at {problem.n:,}" for problem, x in sizes if x is not None)
         regret = f"regret (time lost against the best solution) {costs}" if costs else "regret unknown"
@@ -77,7 +74,7 @@ class Rung:
 
     @property
     def rows(self) -> list[Override]:
-        """One override for each size between the ends, all with the same solution and without a time."""
+        """Rows for the tuning file: one for each size between the ends, all with the same kernel and without a time."""
         if self.override is None or self.why:
             return []
         row = replace(self.override, time_us=None, default_us=None, key_text=None, fallback=None)
@@ -85,9 +82,9 @@ class Rung:
 
 
 def called(tables: Tables) -> list[Problem]:
-    """Return the GEMMs and convolutions that the run calls, or (if it calls none) the ones that its files time.
+    """Return the GEMMs and convolutions that the job calls. If no calls are known, return the ones that its files time.
 
-    In hipBLASLt's tuning file, rows may be added for sizes between two of them.
+    The caller looks among them for pairs of sizes between which rows can be added to hipBLASLt's tuning file.
     """
     texts: Sequence[str] = list(calls_by_problem(tables.workload).index)
     if not texts:
@@ -97,9 +94,9 @@ def called(tables: Tables) -> list[Problem]:
 
 
 def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
-    """Find pairs of matrix products that differ only in n and have a multiple of ``step`` between their n.
+    """Find pairs of matrix products that differ only in n, with at least one multiple of ``step`` between the two n.
 
-    The two n of a pair are neighbours: no other called n lies between them.
+    No other called n lies between the two.
     """
     families: dict[GemmProblem, dict[int, GemmProblem]] = {}
     for problem in problems:
@@ -116,10 +113,10 @@ def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
 
 @dataclass(frozen=True)
 class Race:
-    """The times of several solutions of one problem (GEMM or convolution), which a replay timed against each other.
+    """The times of several kernels for one GEMM or convolution, which a replay timed against each other.
 
-    * ``times``: the time of each solution, µs.
-    * ``pick``: the library's own choice.
+    * ``times``: the time of each kernel, µs.
+    * ``pick``: the kernel that the library chooses by itself.
     * ``facts``: facts about the machine.
     """
 
@@ -129,10 +126,10 @@ class Race:
 
 
 def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Override] | None = None) -> list[Rung]:
-    """Choose the solution for each range of sizes between two called n, and state how much time it loses.
+    """Choose a kernel for each range of sizes between two called n, and compute how much time it loses.
 
-    The candidates are the overrides of the two ends. The one whose largest loss is smaller is chosen. Without
-    ``overrides``, the fastest solutions of the replays are used. Ranges without an override at either end are left out.
+    The candidates are the overrides of the two ends. The candidate whose largest loss is smaller is chosen. Without
+    ``overrides``, the fastest kernels of the replays are used. Ranges without an override at either end are left out.
     """
     raced = races(tables, settings)
     if overrides is None:
@@ -154,7 +151,7 @@ def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Ov
 
 
 def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
-    """Return the range of sizes with this override, and with how much time its solution loses there.
+    """Return the range of sizes with the kernel of ``override``, and with how much time this kernel loses there.
 
     If it loses too much, or if its time is unknown, the result also has the reason why no rows are written.
     """
@@ -173,10 +170,10 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
 
 @cached_per_run
 def races(tables: Tables, settings: Settings) -> dict[str, Race]:
-    """Return the times that a replay took of several solutions, for each problem (GEMM or convolution).
+    """Return for each GEMM or convolution the times of the kernels that a replay timed against each other.
 
-    If a problem was timed several times, the replay with the most solutions is used. All times are from one environment
-    (machine and library versions).
+    If a GEMM or convolution was timed several times, the replay with the most kernels is used. All times are from one
+    environment (machine and library versions).
     """
     rows = timed(tables.measurements[(tables.measurements["origin"] == RACE).to_numpy(dtype=bool)])
     rows = of_one_environment(not_elsewhere(rows, tables, settings), tables).sort_values("time_us", ascending=False)

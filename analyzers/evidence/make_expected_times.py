@@ -1,8 +1,9 @@
-"""Make the shipped tables from files that ``logparse ingest`` reads: find-dbs, aiter's tables, and others of winners.
+"""Make the tables of best times that are shipped with logparse, from files such as find-dbs and aiter's tables.
 
     python -m analyzers.evidence.make_expected_times --source "MIOpen 3.5.1" --out FOLDER [--most 1000] FILE …
 
-At most ``--most`` problems of each family are kept.  They are taken in turn from every group of sizes, so that all
+The files must contain the winners of a search, in a format that ``logparse ingest`` reads.  At most ``--most`` GEMMs or
+convolutions that differ only in sizes are kept.  They are taken in turn from every group of similar sizes, so that all
 sizes stay covered.  Each device gets one Parquet file, and times are rounded to four digits.  State the source,
 revision and licence of the files in expected_times/README.md.
 """
@@ -46,9 +47,9 @@ def main() -> int:
 
 
 def best_of_files(files: list[str], source: str) -> pd.DataFrame:
-    """Read the files and return the best time of each GEMM and convolution on each device.
+    """Read the files and return the best time of each GEMM and convolution on each kind of GPU.
 
-    The columns are ``device, problem, time_us, source``. If several files have a problem, the shortest time is kept.
+    The columns are ``device, problem, time_us, source``. If several files have a time, the shortest is kept.
     """
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder, create=True)
@@ -59,7 +60,7 @@ def best_of_files(files: list[str], source: str) -> pd.DataFrame:
 
 
 def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Keep at most ``most`` problems (GEMMs or convolutions) of each family (problems that differ only in sizes).
+    """Keep at most ``most`` of the GEMMs or convolutions that differ only in sizes, so that the table stays small.
 
     They are taken in turn from every group of similar sizes, so that all sizes stay covered.
     """
@@ -76,7 +77,7 @@ def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
 
 
 def write(rows: pd.DataFrame, path: Path) -> int:
-    """Write the best times of one device to a Parquet file. Return the size of the file in bytes."""
+    """Write the best times of one GPU to a Parquet file. Return the size of the file in bytes."""
     times = np.array([float(f"{x:.4g}") for x in rows["time_us"]], dtype=np.float32)
     columns = {"problem": pa.array(rows["problem"], pa.string()), "time_us": pa.array(times)}
     table = pa.table(columns | {"source": pa.array(rows["source"], pa.string()).dictionary_encode()})

@@ -1,13 +1,14 @@
-"""Complete overrides for MIOpen with tuning parameters and a second solver, so that MIOpen really uses them.
+"""Complete proposed overrides for MIOpen, so that MIOpen really uses them. A solver is MIOpen's name for a kernel.
 
-* Parameters: a tunable solver without its row in the perf-db runs with default parameters. It is then often several
-  times slower than measured.
-* A second solver: a solver may not be applicable in a run, for example because the workspace is smaller or the run is
-  deterministic. If it is the only solver of its find-db record, MIOpen treats the record as empty, searches, and
-  overwrites it.
+* Tuning parameters are added. Without its row in the perf-db, a tunable solver runs with default parameters, and is
+  then
+  often several times slower than measured.
+* A second solver is added. A solver may not be applicable in the job, for example because the workspace is smaller or
+  because the job is deterministic. If it is the only solver of its find-db record, MIOpen treats the record as empty,
+  searches, and overwrites it.
 
-The target's build of MIOpen may lack a solver. So if the store has a find-db, log or replay of that build, it must name
-at least one of the two solvers.
+The user's build of MIOpen may lack a solver. So if there is a find-db, log or replay of that build, it must name at
+least one of the two solvers.
 
 Source: ROCm/MIOpen ``src/find_db.cpp``, ``src/include/miopen/generic_search.hpp``.
 """
@@ -27,11 +28,12 @@ from logparse.target import Facts, same_device
 
 
 def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """Add tuning parameters and a second solver to proposed overrides for MIOpen.
+    """Add tuning parameters and a second solver to proposed overrides for MIOpen, so that MIOpen really uses them.
 
-    The second solver is the next fastest in the record of the first solver. Parameters come from perf-dbs of the
-    target's device. If perf-db and target both state their MIOpen version, the versions must match. Among several
-    perf-dbs, the target's own build is preferred, then user files.
+    The second solver is the next fastest in the record of the first one. The parameters come from a perf-db (MIOpen's
+    database of tuned parameters) of the same GPU. If the perf-db and the user's machine both state their MIOpen
+    version, the versions must match. If there are several perf-dbs, one of the user's own build is preferred, then the
+    user's own files.
     """
     if not any(_of_miopen(x) for x in findings):
         return list(findings)
@@ -40,10 +42,7 @@ def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, F
 
 
 def of_build(measurements: pd.DataFrame, facts: Mapping[str, Facts], target: Facts) -> pd.DataFrame:
-    """Keep only measurements that the same MIOpen build made as on the target.
-
-    So that build has all of their solvers.
-    """
+    """Keep only measurements by the same MIOpen build as on the user's machine, because it has all of their kernels."""
     sources = [source for source, mine in facts.items() if _is_build(mine, target)]
     return measurements[(measurements["library"] == "miopen") & measurements["source_id"].isin(sources)]
 
@@ -58,19 +57,22 @@ NOT_IN_THE_BUILD = (
     "target's build lacks {name}, MIOpen searches again and overwrites the record. Run `logparse replay` on the "
     "target to try it"
 )
-"""Advice that replaces an override if no file of the target's MIOpen build names its solvers."""
+"""Advice that replaces an override if the user's MIOpen build seems to lack its solvers (kernels).
+
+No file of that build names them.
+"""
 
 
 UNTIMED_ZEROS = (
     "MIOpen's Find does not time the kernel that sets dW to zero before a GEMM solver runs, so a call takes longer "
     "than this"
 )
-"""Warning about the time of a GEMM solver of a weight gradient (W) that MIOpen's Find measured.
+"""Warning that MIOpen measured too short a time for a weight gradient (W) that a GEMM solver computes.
 
-Seen with MIOpen 3.5.1: its times of GemmWrwUniversal and GemmWrw1x1_stride1 lack the kernel that sets dW to zero.
+Seen with MIOpen 3.5.1: the times of GemmWrwUniversal and GemmWrw1x1_stride1 lack the kernel that sets dW to zero.
 """
 _FIND = frozenset({"find-db", "miopen-log"})
-"""Names of the kinds of files whose times MIOpen's Find measured."""
+"""Kinds of files that contain times that MIOpen measured itself, in its search for the fastest kernel ("Find")."""
 
 
 def _of_miopen(finding: Finding) -> bool:
@@ -79,9 +81,9 @@ def _of_miopen(finding: Finding) -> bool:
 
 
 class _Known:
-    """All measurements, and tuning parameters from MIOpen's perf-dbs.
+    """The measurements and MIOpen's tuning parameters, from which overrides are completed.
 
-    ``_tuned`` maps (perf-db key, solver) to pairs of a file and the parameters' text.
+    ``_tuned`` maps (perf-db key, solver) to pairs of a file and the text of the parameters.
     """
 
     def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:
@@ -94,10 +96,10 @@ class _Known:
             self._tuned.setdefault((key, name), []).append((source, text))
 
     def completed(self, finding: Finding, override: Override) -> Finding:
-        """Add the parameters, the workspace and a second solver to a proposed override for MIOpen.
+        """Add tuning parameters, the workspace and a second solver to a proposed override for MIOpen.
 
-        The override is replaced by advice if the target's MIOpen build seems to lack its solvers: files of the build
-        name solvers, but neither the override's nor any other solver of this convolution.
+        If the user's MIOpen build seems to lack the kernels, the override is replaced by advice. That is so if files of
+        this build name kernels, but no kernel for this convolution.
         """
         known = self._of_build(override.target)
         second = self._second(override, finding.evidence)
@@ -124,17 +126,17 @@ class _Known:
         return self._builds[place]
 
     def _second(self, override: Override, evidence: Evidence) -> Override | None:
-        """Return the next fastest solver in the record from which the override was made, or None."""
+        """Return an override to the next fastest kernel of the same find-db record, or None without another kernel."""
         rows = self._measurements
         same = (rows["problem"] == evidence.measured) & (rows["library"] == "miopen")
         same &= (rows["source_id"] == evidence.source_id) & (rows["origin"] == evidence.origin)
         return _fastest(override, rows[same])
 
     def _tuned_to(self, override: Override, known: pd.DataFrame) -> Override:
-        """Add the solver's parameters and its workspace to an override.
+        """Add tuning parameters and the workspace to an override for MIOpen.
 
-        An override without a workspace, for example from a confirmation, gets the largest workspace known for its
-        solver.
+        If the override states no workspace (for example because a confirmation made it), the largest one that is known
+        for its kernel is used.
         """
         rows = known[(known["problem"] == override.problem.text) & (known["solution"] == override.solution.text)]
         most = count_of(rows["workspace_bytes"].max())
@@ -142,9 +144,9 @@ class _Known:
         return replace(override, parameters=self._parameters(override), workspace_bytes=space)
 
     def _parameters(self, override: Override) -> str | None:
-        """Return the parameters to which the override's solver was tuned, from a perf-db of the target's device.
+        """Return the tuning parameters of the override's kernel, from a perf-db of the same GPU.
 
-        Returns None if the solver is not tunable or no perf-db has its parameters.
+        Returns None if the kernel has no tuning parameters or if no perf-db contains them.
         """
         from logparse.libraries.miopen import perf_db  # Imported here because most runs have no override of MIOpen.
         from logparse.libraries.miopen.solvers import TUNABLE
@@ -165,7 +167,7 @@ class _Known:
 
 
 def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
-    """Change the override to the fastest other solver in the rows. Return None if there is no other solver."""
+    """Return the same override with the fastest other kernel in the rows, or None if the rows have no other kernel."""
     rows = timed(measurements).sort_values(["time_us", "solution"])
     rows = rows[rows["solution"] != override.solution.text]
     if not len(rows):

@@ -1,8 +1,8 @@
-"""Origins of measurements: who took the times, and for what they may be used.
+"""Kinds of measurements (the column ``origin``): which tool took a time, and for what the time may be used.
 
-A time may be evidence when the library's choice is compared with other solutions, and it may be the winner of a tuner's
-search. Each format declares this for its origins (``kinds.format.Origin``). ``ingest`` stores it with each row, so that
-no reader needs a list of formats.
+Two questions matter. May the time be used to compare the library's choice with other kernels (evidence)? Is its kernel
+the winner of a tuner's search? Each file format answers both (``kinds.format.Origin``), and ``ingest`` stores the
+answers with each row, so that no reader needs a list of formats.
 """
 
 from __future__ import annotations
@@ -13,68 +13,68 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RACE, CONFIRM, ACTION, HOST = "replay", "replay-confirm", "replay-action", "replay-host"
-"""Names that state how a replay measured a time.
+"""The four ways in which a replay measures times (values of the column ``origin``).
 
-* ``RACE``: times of several solutions against each other. They are not evidence, because the fastest of many is partly
-  fast by chance.
-* ``CONFIRM``: paired times of the library's choice and a winner: two rows of one file. Entry i of both rows was
-  measured in the same block.
+* ``RACE``: times of several kernels against each other. They are not used to compare kernels, because the fastest of
+  many is partly fast by chance.
+* ``CONFIRM``: paired times of the library's choice and the fastest kernel, in two rows of one file. Entry i of both
+  rows was measured in the same block.
 * ``ACTION``: times of a job's calls with and without a proposed change, taken in turn and without a search. They show
-  what a change does to a whole job, not which solution is better for one GEMM or convolution.
-* ``HOST``: times that the host took to enqueue a call, as for ``ACTION``. Their rows have samples but no time, because
-  these are not times of the call.
+  what a change does to a whole job, not which kernel is better for one GEMM or convolution.
+* ``HOST``: times that the host took to enqueue a call, with and without the change. These rows have samples but no
+  time, because they do not show how long the call runs.
 """
 CHOSEN = "miopen-chosen"
-"""Name for rows in which a MIOpen log states the solver that was used."""
+"""Value of ``origin`` for a line in which a MIOpen log names the kernel that was used."""
 PICKED = (CHOSEN, "flashinfer", "transformer-engine-cache")
-"""Names for rows that state the solution in use, without a time.
+"""Values of ``origin`` for rows that name the kernel in use, but have no time.
 
-They are from logs and from files that a library reads.
+They come from logs and from files that a library reads.
 """
 TRACE = "trace"
-"""Name for kernel times from the job's own traces."""
+"""Value of ``origin`` for kernel times from traces of the job itself."""
 PICK = "pick"
-"""Name under which a replay records the solution that the library chose by itself on this machine."""
+"""Name of the fact in which a replay records the kernel that the library chose by itself on this machine."""
 EVIDENCE_BEFORE = frozenset(
     {"aiter", "bench", "driver", "find-db", "miopen-log", "table", "tunableop", "tunableop-verbose", "tuning-file"}
     | {CONFIRM}
 )
-"""Kinds of measurements whose times may be used to compare solutions.
+"""Kinds of measurements whose times may be used to compare kernels. Only needed to read data of an old version.
 
-This is needed only for a store of an old version, which has no column ``evidence``. Add no name here: a new format
-states it itself, and ``ingest`` stores it.
+Data of an old version lack the column ``evidence``. Add no name here: a new format states this itself, and ``ingest``
+stores it.
 """
 WINNERS_BEFORE = frozenset({"aiter", "find-db", "tunableop"})
-"""Kinds of measurements whose rows won a tuner's search.
+"""Kinds of measurements whose kernels won a tuner's search. Only needed to read data of an old version.
 
-This is needed only for a store of an old version, which has no column ``winner``.
+Data of an old version lack the column ``winner``.
 """
 NO_LOGS_BEFORE = frozenset(
     {"replay", "table", "aiter", "tunableop-untuned", "tunableop-results", "hipblaslt-tuning-file"}
     | {"miopen-find-db", "miopen-perf-db"}
 )
-"""Formats of files that are not logs of the job.
+"""Formats of files that are not logs of the job. Only needed to read data of an old version.
 
-This is needed only for a store of an old version, which has no column ``job_log``.
+Data of an old version lack the column ``job_log``.
 """
 IS_EVIDENCE = f"coalesce(evidence, origin in {tuple(sorted(EVIDENCE_BEFORE))})"
-"""The condition of ``is_evidence`` as SQL, for a row of ``measurements``."""
+"""SQL condition: true if the time in a row of ``measurements`` may be used to compare kernels (``is_evidence``)."""
 
 
 def is_evidence(measurements: pd.DataFrame) -> pd.Series[bool]:
-    """Tell for each measurement whether its time may be used to compare solutions.
+    """Tell for each measurement whether its time may be used to compare kernels.
 
-    It must be a measured time of a named solution. The column ``evidence`` states it. If the column is missing or the
-    cell is empty, the kind of measurement (``origin``) decides.
+    The time must be measured, and the kernel must be named. The answer is in the column ``evidence``. If the column is
+    missing or the cell is empty, the kind of measurement (``origin``) decides.
     """
     return _stated(measurements, "evidence", measurements["origin"].isin(EVIDENCE_BEFORE))
 
 
 def is_winner(measurements: pd.DataFrame) -> pd.Series[bool]:
-    """Tell for each measurement whether its solution won a tuner's search, so that its time is the best of many.
+    """Tell for each measurement whether its kernel won a tuner's search, so that its time is the best of many.
 
-    The column ``winner`` states it. If the column is missing or the cell is empty, the kind of measurement (``origin``)
-    decides.
+    The answer is in the column ``winner``. If the column is missing or the cell is empty, the kind of measurement
+    (``origin``) decides.
     """
     return _stated(measurements, "winner", measurements["origin"].isin(WINNERS_BEFORE))
 
@@ -82,7 +82,7 @@ def is_winner(measurements: pd.DataFrame) -> pd.Series[bool]:
 def is_job_log(sources: pd.DataFrame) -> pd.Series[bool]:
     """Tell for each file whether it is a log of the job, so that it describes the job's machine.
 
-    The column ``job_log`` states it. If the column is missing or the cell is empty, the file's format decides.
+    The answer is in the column ``job_log``. If the column is missing or the cell is empty, the file's format decides.
     """
     return _stated(sources, "job_log", ~sources["format"].isin(NO_LOGS_BEFORE))
 

@@ -1,9 +1,9 @@
 """Compare the time of each convolution's weight gradient (W) with the other two passes of the same layer.
 
-The other passes are the forward pass (F) and the gradient of the input (B). The same SQL makes the table from a store
-and from DataFrames. A store has hundreds of thousands of records, and only this table leaves the database. Layers are
-compared by their hashes, because their texts have 150 characters. The aggregates reduce millions of times to one row
-per file and problem before anything is joined.
+The other passes are the forward pass (F) and the gradient of the input (B). The same SQL query works for a folder of
+Parquet files and for DataFrames. There may be hundreds of thousands of records, and only the result leaves the
+database. Layers are compared by their hashes, because their texts have 150 characters. The query first reduces millions
+of times to one row per file and convolution, and joins afterwards.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _PASSES = f"""
     select source_id, problem, hash(problem) as problem_hash, best.us as best_us, best.solution as solution,
         contains(lower(best.solution), 'naive') as naive, f_us, b_us
     from w left join siblings using (source_id, layer)"""
-"""SQL for the best times of the three passes of each convolution layer: forward (F), input (B) and weight gradient (W).
+"""SQL query for the best times of the three passes of each convolution layer: forward, input and weight gradient.
 
-The text of a convolution is ``conv``, the direction, and then the layer, which is hashed.
+The text of a convolution is ``conv``, the direction (F, B or W), and then the layer, which is hashed.
 """
 
 
@@ -41,12 +41,12 @@ def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     """Return the best times of the weight gradient (W) and of the other two passes of each convolution layer.
 
     The other passes are the forward pass (F) and the gradient of the input (B). There is one row for each file and W.
-    Times are positive, finite, and may be used to compare solutions. ``con`` has a view ``measurements``. Columns:
+    Times are positive, finite, and may be used to compare kernels. ``con`` has a view ``measurements``. Columns:
 
     * ``source_id``: the file.
-    * ``problem, problem_hash``: the W. Rows are compared by the hash, because the text is long.
-    * ``best_us, solution``: the fastest solution; of equal times the smaller text.
-    * ``naive``: True if the fastest solution is a naive one.
+    * ``problem, problem_hash``: the text of W and its hash. Rows are compared by the hash, because the text is long.
+    * ``best_us, solution``: the time and name of the fastest kernel. Of equal times, the name that sorts first is used.
+    * ``naive``: True if the fastest kernel is one of MIOpen's naive kernels.
     * ``f_us``, ``b_us``: best times of F and B of the layer. Missing if the file has none.
     """
     made: pd.DataFrame = con.sql(_PASSES).to_arrow_table().to_pandas()
@@ -56,7 +56,7 @@ def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
 def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
     """Mark the weight gradients (W) that are slow compared with the other passes of their layer.
 
-    Adds two columns to the table of ``passes``:
+    Adds two columns to a table of ``read_passes``:
 
     * ``sibling_us``: the time of the slower of F and B of the same layer, or of the only one that is known.
     * ``slow``: True if W takes more than ``Settings.slow_factor`` times ``sibling_us`` and more than
@@ -70,14 +70,14 @@ def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
 
 @cached_per_run
 def passes(tables: Tables) -> pd.DataFrame:
-    """Return the best times of the passes of each convolution layer (see ``read_passes``).
+    """Return the best times of the three passes of each convolution layer (see ``read_passes``).
 
-    They are computed here unless they were already computed when the store was read.
+    They are computed now, unless they were already computed when the data were loaded.
     """
     return passes_of(tables.measurements) if tables.passes is None else tables.passes
 
 
 def passes_of(measurements: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of ``read_passes`` for measurements in a DataFrame."""
+    """Return the best times of the three passes of each convolution layer (``read_passes``) from a DataFrame."""
     with reading({"measurements": measurements}, {"measurements": _COLUMNS}) as con:
         return read_passes(con)

@@ -1,8 +1,9 @@
-"""Put each library's choices (picks) beside the best known solutions: the table that ``suboptimal_pick`` reads.
+"""Put the kernel that a library chose beside the fastest known one, for every GEMM and convolution of a job.
 
-Times are compared only within one file, so that the times of both solutions are from one device and one method of
-measurement. The *index* of a solution has a meaning only within one library build and arch. A MIOpen solver is a name,
-which means the same solver everywhere, but its time differs between machines.
+The finding ``suboptimal_pick`` reads the resulting table. Times are compared only within one file, so that both kernels
+were timed on one device and with one method. A kernel may be named by an *index*, which has a meaning only within one
+library build and arch. A MIOpen solver is a name, which means the same solver everywhere, but its time differs between
+machines.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from logparse.store.rules import LOGGED, counted_as_sql, picks_sql
 from logparse.target import Facts, device_of_file, different_devices, same_device
 
 SILENT, UNCALLED = "", "-"
-"""Values of the column ``log`` if no log names the library's choice.
+"""Values of the column ``log`` if no log names the kernel that the library chose.
 
-* ``SILENT``: the run calls the problem, but no log names the solution that was chosen.
-* ``UNCALLED``: the run never called the problem.
+* ``SILENT``: the job calls the GEMM or convolution, but no log names its kernel.
+* ``UNCALLED``: the job never called the GEMM or convolution.
 """
 COLUMNS = (
     *("problem", "pick", "calls", "basis", "pick_us", "noise_us", "best", "best_raw", "best_us", "algorithm"),
@@ -39,7 +40,10 @@ COLUMNS = (
 
 @cached_per_run
 def picks(tables: Tables) -> pd.DataFrame:
-    """Return the solutions that the library chose, as the run's logs name them. ``picks_sql`` lists the columns."""
+    """Return which kernel the library chose for each GEMM and convolution, as the job's logs name it.
+
+    ``picks_sql`` lists the columns.
+    """
     calls, chosen = tables.calls, tables.measurements
     chosen = chosen[chosen["origin"].isin(LOGGED) & (chosen["run"] == tables.run)]
     with reading({"calls": calls[calls["solution"].notna()], "measurements": chosen}, _NAMING) as con:
@@ -53,21 +57,21 @@ _NAMING = {
 
 
 def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each GEMM or convolution in each file, the fastest solution and the library's own choice.
+    """Return, for each GEMM or convolution in each file, the fastest kernel and the library's own choice.
 
     Columns ``source_id, origin, measured, best, best_us, best_raw, algorithm, workspace_bytes, key_text, candidates,
     tried, default, default_us, noise_us``:
 
     * ``measured``: the text of the GEMM or convolution.
-    * ``candidates``: the number of solutions with a time.
-    * ``tried``: the number of solutions that ran, with or without success.
-    * ``default``: the solution that is the library's own choice in this file.
+    * ``candidates``: the number of kernels with a time.
+    * ``tried``: the number of kernels that ran, with or without success.
+    * ``default``: the kernel that is the library's own choice in this file.
     * ``default_us``: the mean of its times, µs.
     * ``noise_us``: the longest minus the shortest of its times, µs.
 
-    If a replay timed solutions against each other (a race), the row gives the library's own choice as the best. The
-    winner's time is not used, because the fastest of many is partly fast by chance. The row is kept, because its
-    problem was measured and belongs in every sum over measured problems.
+    If a replay timed kernels against each other (a race), the row gives the library's own choice as the best. The time
+    of the fastest kernel is not used, because the fastest of many is partly fast by chance. The row is kept, because
+    the GEMM or convolution was measured and belongs in every sum over measured ones.
     """
     of_evidence = measurements[is_evidence(measurements) | (measurements["origin"] == RACE)]
     rows = joins.timed(of_evidence)
@@ -90,25 +94,25 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _solutions_of(rows: pd.DataFrame) -> pd.Series:
-    """Count the solutions of each problem (GEMM or convolution) in each file."""
+    """Count how many kernels each file timed for each GEMM or convolution."""
     count: pd.Series = rows.groupby(["source_id", "origin", "problem"])["solution"].nunique()
     return count.rename_axis(index={"problem": "measured"})
 
 
 @cached_per_run
 def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Put each choice of a library (pick) beside the best known solution of its problem (GEMM or convolution).
+    """Make a table with the kernel that the library chose and the fastest known one, for each GEMM and convolution.
 
-    Returns a table with ``COLUMNS``, one row for each problem and pick. Times are in µs. If no log names a pick, the
-    library's default is used as the pick. ``calls`` is missing if no log counts calls. ``apart`` is True if the time
-    may be from another device than the calls; such a row has no ``calls``.
+    The table has the columns ``COLUMNS``, and one row for each GEMM or convolution and chosen kernel. Times are in µs.
+    If no log names the chosen kernel, the library's default is used. ``calls`` is missing if no log counts calls.
+    ``apart`` is True if the time may be from another device than the calls. Such a row has no ``calls``.
 
-    Among several files with times, the best evidence is used. These criteria decide, in this order:
+    If several files have times, the most reliable is used. These criteria decide, in this order:
 
-    1. how the time of the pick is known (``basis``, ``BASES``)
-    2. the closest link between the texts of the problem
-    3. a confirmation
-    4. the most solutions with a time
+    1. how the time of the chosen kernel is known (``basis``, ``BASES``)
+    2. how closely the text of the measured GEMM or convolution agrees with the text in the log
+    3. whether the time is from a confirmation
+    4. the number of kernels with a time
     """
     made = _with_workload(tables, picks(tables))
     known = records(_relevant(tables, made["problem"]), tables.facts)
@@ -157,7 +161,7 @@ _RECORD = ["source_id", "origin", "measured"]
 
 
 def _processes(tables: Tables) -> dict[str, int]:
-    """Return how many processes measured each confirmation, by the id of its file."""
+    """Return how many processes measured each confirmation. The keys are the ids of their files."""
     rows = tables.facts[tables.facts["name"] == "confirmation"]
     columns = (rows["source_id"], rows["value"])
     return {str(x): len(blocks_of(json.loads(value))) or 1 for x, value in zip(*columns, strict=True)}
@@ -166,7 +170,7 @@ def _processes(tables: Tables) -> dict[str, int]:
 def _ages(tables: Tables) -> dict[str, int]:
     """Number the files by age: the file that was read last has the smallest number.
 
-    Files that were read at the same time have the same number, and so have files without a time.
+    Files that were read at the same time have the same number. Files without a time also have one number.
     """
     ages = tables.sources["ingested_at"].rank(method="dense", ascending=False).fillna(0).astype(int)
     return dict(zip(tables.sources["source_id"].astype(str), ages, strict=True))
@@ -174,9 +178,9 @@ def _ages(tables: Tables) -> dict[str, int]:
 
 @cached_per_run
 def counted_as(tables: Tables) -> pd.Series:
-    """Map texts of the same GEMM or convolution to the text to which their calls are added.
+    """Map texts to the text under which the calls of the same GEMM or convolution are counted.
 
-    One log may count the calls, and another log may name the chosen solution under a slightly different text.
+    One log may count the calls, and another log may name the chosen kernel under a slightly different text.
     ``counted_as_sql`` defines the map.
     """
     links = tables.links[tables.links["problem"].isin(tables.workload["problem"])]
@@ -187,11 +191,11 @@ def counted_as(tables: Tables) -> pd.Series:
 
 
 def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
-    """Add the number of calls to each solution that the library chose.
+    """Add the number of calls to each row with a kernel that the library chose.
 
-    A called problem (GEMM or convolution) without a logged choice gets the choice ``Default``. Columns ``log, problem,
-    pick, calls``. A log may name the choice with one text and count the calls with another text (for example MIOpen's
-    key and command). So calls are moved between texts of the same problem.
+    Columns ``log, problem, pick, calls``. If no log names the kernel of a called GEMM or convolution, its kernel is
+    ``Default``. A log may name the kernel under one text and count the calls under another (for example MIOpen's key
+    and MIOpen's command). So calls are moved between texts that mean the same GEMM or convolution.
     """
     calls = joins.calls_by_problem(tables.workload).astype("float64")
     without, passed = calls[~calls.index.isin(made["problem"])], counted_as(tables)
@@ -207,10 +211,15 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
 
 
 def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
-    """Keep the measurements that may matter for the given problems (GEMMs or convolutions).
+    """Keep the measurements that may matter for the given GEMMs or convolutions, because a find-db has many others.
 
-    These are measurements of the problems, of problems that may mean the same call, and of problems whose default was
-    timed. A system find-db has hundreds of thousands of other records, whose problems no log of the run names.
+    These measurements are kept:
+
+    * measurements of the given ones
+    * measurements of others that may mean the same call
+    * all measurements of a GEMM or convolution for which the library's own choice was timed
+
+    A find-db that MIOpen ships has hundreds of thousands of records of convolutions that the job does not call.
     """
     links, rows = tables.links, tables.measurements
     linked = links.loc[links["problem"].isin(problems), "other"]
@@ -219,10 +228,10 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 
 
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
-    """Return the problems (GEMMs or convolutions) that were measured against the default, but that no log calls.
+    """Return the GEMMs or convolutions whose times were compared with the library's choice, but that no log calls.
 
-    The default is the library's own choice. Only problems are returned that the run itself measured, or that may mean
-    the same as a called problem. Only the loss of a single call can be reported for them.
+    Only those are returned that the job's own files measured, or that may mean the same as a called one. Since nothing
+    counts their calls, only the loss of a single call can be reported for them.
     """
     known = known[known["default_us"].notna() & (known["tried"] > 1)]
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
@@ -243,7 +252,7 @@ def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
 
 
 def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
-    """Tell for each row whether its time may be from the device that made the row's calls."""
+    """Tell for each row whether its time may be from the same device as the calls of the row."""
     logs = [None if log == SILENT else str(log) for log in rows["log"]]
     keys = zip(rows["problem"], rows["source_id"], logs, strict=True)
     known = [log == UNCALLED or not unknown(problem, source, log) for problem, source, log in keys]
@@ -251,9 +260,10 @@ def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
 
 
 def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settings) -> pd.DataFrame:
-    """Drop rows whose file is known to be from another device than the log or the target, and add a column ``same``.
+    """Drop rows whose time is from another device than the job's, and mark rows whose kernel numbers can be compared.
 
-    ``same`` is True if the index of a solution means the same solution in the log and in the file.
+    The job's device is the one in the log, or the one for which results are made (``settings.target``). The new column
+    ``same`` is True if a kernel's number means the same kernel in the log and in the file with the time.
     """
 
     @cache
@@ -275,12 +285,12 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settin
 
 
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the time of the library's choice (``pick_us``), how it is known (``basis``) and its noise (``noise_us``).
+    """Add the time of the kernel that the library chose (``pick_us``), how it is known (``basis``) and its noise.
 
-    A file that tried only one solution of a problem (for example a tuner's winner) says nothing about the loss of the
-    library's choice. If it were used, choices that happen to be this solution would have a loss of zero, while all
-    others have no time, and the total loss would be too low. If other solutions were tried and failed, the remaining
-    one is the best.
+    A file that tried only one kernel (for example a tuner's winner) does not show how much time the library's choice
+    loses. If such a file were used, choices that happen to be this kernel would have a loss of zero, while all others
+    have no time. The total loss would then be too low. If other kernels were tried and failed, the remaining one is the
+    best.
     """
     index = rows["pick"] != joins.DEFAULT_TEXT
     choice = rows["tried"] > 1
@@ -293,10 +303,10 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 class UnknownDevice:
-    """A test whether a time may be from another device than the run's calls. It is never true in a run of one device.
+    """Tells whether a measured time may come from another GPU than the job's calls.
 
-    A log that states no device may be from any device of the run's files. If its calls were multiplied by the times of
-    one device, the result would be a saving that nothing measured.
+    If all files are from one kind of GPU, the answer is always False. A log that does not name its GPU may be from any
+    of them. If its calls were multiplied by the times of one GPU, the result would be a saving that nothing measured.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -308,9 +318,9 @@ class UnknownDevice:
         self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}
 
     def __call__(self, problem: str, source: str, log: str | None = None) -> bool:
-        """Return True if the times in file ``source`` may be from another device than the calls of ``problem``.
+        """Return True if the times in file ``source`` may be from another GPU than the calls of ``problem``.
 
-        ``log``: consider only the calls in this log. None: consider the calls in all logs.
+        ``log``: the only log whose calls are considered. None: consider the calls in all logs.
         """
         callers = self._callers.get(problem, ()) if log is None else (log,)
         device = self._device.get(source, "")

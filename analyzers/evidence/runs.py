@@ -1,4 +1,6 @@
-"""Load the tables of a run from a store. All commands use these functions, so that no two commands disagree.
+"""Load the tables of one execution of a job (a run) from the Parquet folder to which ``ingest`` wrote them.
+
+All commands use these functions, so that no two commands disagree.
 
 | function | used by |
 |---|---|
@@ -33,11 +35,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Read = Callable[[Store, str | None], T]
-"""A function that reads something from one run of a store. Without a run it reads the latest."""
+"""Type of a function that loads something about one run: ``(store, run) -> T``. Run None means the latest run."""
 
 
 def tables_of(store: Store, run: str | None = None) -> Tables:
-    """Return all tables of a run (default: the latest), and the measurements of all runs. Raises StoreError."""
+    """Return all tables of a run (default: the latest), and the measurements of all runs.
+
+    Raises StoreError if the tables cannot be read.
+    """
     run = store.latest_run(run)
     # Imported here because ``diff`` imports this module and does not need pandas.
     from analyzers.evidence.traces import of_the_job
@@ -48,12 +53,13 @@ def tables_of(store: Store, run: str | None = None) -> Tables:
 
 
 def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
-    """Return the tables of a run (default: the latest) that the analyzers need. Raises StoreError.
+    """Return the tables of a run (default: the latest), without measurements that no analyzer uses.
 
-    Measurements of problems that the run never called are left out if no analyzer can use them. A system find-db of
-    200,000 problems would otherwise take two gigabytes.
+    Measurements of GEMMs and convolutions that the job never called are mostly left out. A find-db that MIOpen ships
+    has 200,000 of them, which would take two gigabytes.
 
-    ``limits``: DuckDB settings for this reading, for example ``threads = 2``.
+    ``limits``: DuckDB settings for this reading, for example ``threads = 2``. Raises StoreError if the tables cannot be
+    read.
     """
     # Imported here because ``diff`` imports this module and needs none of the three.
     from analyzers.evidence.passes import read_passes
@@ -72,7 +78,7 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
 
 
 def _find_dbs(store: Store) -> pa.Table:
-    """Return the best time of each convolution in each MIOpen find-db of the store: ``source_id, problem, time_us``."""
+    """Return the best time of each convolution in each of MIOpen's find-dbs: ``source_id, problem, time_us``."""
     sql = """
         select source_id, problem, min(time_us) as time_us from measurements
         where origin = 'find-db' and kind = 'conv' and status = 'ok' and time_us > 0 and isfinite(time_us)
@@ -83,7 +89,7 @@ def _find_dbs(store: Store) -> pa.Table:
 
 
 def _timeline(store: Store, source_id: str) -> pa.Table | None:
-    """Return the timeline of a trace, or None if the store has none because an early logparse wrote it."""
+    """Return the timeline of a trace, or None if none is stored because an early version of logparse read the trace."""
     sql = f"select * exclude (source_id, run) from timelines where source_id = {sql_text(source_id)}"
     with store.reading(sql) as con:
         rows: pa.Table = con.sql(sql).to_arrow_table()
@@ -91,10 +97,10 @@ def _timeline(store: Store, source_id: str) -> pa.Table | None:
 
 
 def tables_to_check(store: Store, run: str | None = None) -> Tables:
-    """Return the tables of a run (default: the latest) for ``coverage`` and ``lint --against``. Raises StoreError.
+    """Return the tables of a run (default: the latest) that are needed to check override files.
 
-    The measurements are the same as for the analyzers. The table ``solvers`` lists all solvers that the store's MIOpen
-    measurements name.
+    ``coverage`` and ``lint --against`` use them. The measurements are the same as for the analyzers. The table
+    ``solvers`` lists all solvers that MIOpen's measurements name. Raises StoreError if the tables cannot be read.
     """
     run = store.latest_run(run)
     with store.reading(_READ) as con:
@@ -105,7 +111,8 @@ def tables_to_check(store: Store, run: str | None = None) -> Tables:
 def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, Any]:
     """Read the tables of a run, but only those measurements that concern the GEMMs and convolutions that it calls.
 
-    Replays of any run are kept. ``links`` is SQL for the pairs of problems that may mean the same call.
+    All measurements of replays are kept. ``links`` is SQL for the pairs of GEMMs or convolutions that may mean the same
+    call.
     """
     con.execute("create temp table called as select distinct problem from workload where run = ?", [run])
     con.execute(f"create temp table linked as {links}")
@@ -122,9 +129,9 @@ def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dic
 
 
 def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Split each file whose rows are of several devices, so that it looks like one file per device.
+    """Split each file whose rows are from several GPUs, so that it looks like one file per GPU.
 
-    aiter's tables are such files. Times are compared only within a file, so times of two devices are then never
+    aiter's tables are such files. Times are compared only within a file, so after the split times of two GPUs are never
     compared. Facts that the file states are copied to each part.
     """
     import pandas as pd
@@ -163,17 +170,17 @@ def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFram
 _OF_RUN = ("calls", "workload", "process_messages")
 _WHOLE = ("sources", "gemm_problems", "solutions", "kernels", "collectives", "facts")
 _READ = " ".join((*_OF_RUN, *_WHOLE, "measurements", "gemm_rows", "conv_rows", "open_links"))
-"""Names of the views that ``_near_the_calls`` and its callers read.
+"""Names of the SQL views that this module's functions read.
 
-To create all views would take a quarter longer.
+Only these views are created, because creating all views would take a quarter longer.
 """
 _CALLED = full_links_sql("""
     select problem from gemm_rows where problem in (from called)
     union all select problem from conv_rows where problem in (from called)""")
 _LINKS = f"from open_links union all {_CALLED}"
-"""SQL of all pairs of problems (GEMMs or convolutions) that may mean the same call.
+"""SQL for all pairs of GEMMs or convolutions whose texts may mean the same call.
 
-The pair of a problem with itself is left out if the run does not call it and its text is complete. There may be 200,000
+The pair of a text with itself is left out if the run does not call it and its text is complete. There may be 200,000
 such pairs.
 """
 _LINKS_OF_CALLS = f"""
@@ -189,7 +196,7 @@ _USERS = "create temp table users as select distinct source_id from facts where 
 _CONVS = f"""
     select problem, layer, direction, groups, dtype, flops
     from ({conv_problems_sql("select * from conv_rows where problem in (from close)")})"""
-"""SQL of the columns of convolutions that the analyzers read.
+"""SQL for those columns of convolutions that the analyzers need.
 
 A test checks that the findings are the same as with all columns.
 """
@@ -201,10 +208,10 @@ _MEASURED = f"""
 _MEASUREMENTS = f"""
     {_MEASURED} origin <> 'find-db' or kind <> 'conv'
     union all {_MEASURED} origin = 'find-db' and kind = 'conv' and problem in (from close)"""
-"""SQL of the measurements that the analyzers read.
+"""SQL for the measurements that the analyzers need.
 
-A convolution that only system find-dbs contain is left out, because only ``passes`` reads it. ``samples_us`` (the
-single times) is kept only for ``CONFIRM``, ``ACTION`` and ``HOST``.
+A convolution that only MIOpen's own find-dbs contain is left out, because only ``passes`` reads it. The single times
+(``samples_us``) are kept only for ``CONFIRM``, ``ACTION`` and ``HOST``.
 """
 
 
@@ -213,16 +220,16 @@ def tables_at(word: str, store: str | None = None) -> Tables:
 
 
 def read_at(word: str, store: str | None, read: Read[T]) -> T:
-    """Find the run that the user's ``word`` names, and return what ``read`` returns for it.
+    """Find the run that the user named on the command line, and return what ``read`` returns for it.
 
     Raises InputError if ``word`` names no run.
 
     | word | run |
     |---|---|
-    | ``STORE`` | the latest run of the store |
-    | ``STORE#RUN`` | that run of the store |
+    | ``STORE`` | the latest run in this Parquet folder |
+    | ``STORE#RUN`` | that run in this Parquet folder |
     | a label | the run with this label in ``store`` |
-    | log files | a new run, read into a temporary store |
+    | log files | the files are read into a temporary folder, as a new run |
     """
     opened = existing(word)
     if opened is not None:
@@ -249,11 +256,12 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
 
 
 def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
-    """Return notes for the user about the runs that are compared.
+    """Return notes for a user who compares two runs, if what he typed is probably a mistake.
 
-    * There is a note if both names are the same.
-    * There is a note if a name is a file that ``store`` already has as part of a run. The file is then read again,
-      without the rest of that run.
+    * One note says that a run is compared with itself.
+    * One note says that a file is already in ``store`` as part of a run. The file is then read again, without the rest
+      of
+      that run.
     """
     if len(set(words)) < len(words):
         return [f"note: {words[0]} is compared with itself"]
@@ -274,7 +282,7 @@ def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str
 
 
 def existing(store: str | None) -> Store | None:
-    """Open the store at a folder or URL. Return None if there is no store."""
+    """Open the Parquet folder (a path or URL) to which ``ingest`` wrote. Return None if there is no such folder."""
     try:
         return open_store(store)
     except StoreError:

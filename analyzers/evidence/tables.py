@@ -1,6 +1,6 @@
-"""The tables of a run, which every analysis reads, and the settings of the user.
+"""The data that every analyzer reads (the tables of one execution of a job, a run), and the user's settings.
 
-The tables are pandas DataFrames with the columns of the store's SQL views (docs/sql.md).
+The tables are pandas DataFrames with the columns of the SQL views in docs/sql.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Traces of a run that are not included in any sum, for example copies of another trace.
+    """Traces that are not added to the job's times, for example copies of another trace, with the reason.
 
     * ``why``: the reason.
     * ``sources``, ``names``: ids and names of the files.
@@ -42,7 +42,7 @@ class LeftOut:
 
     @property
     def text(self) -> str:
-        """A line for the user: the names of the files, their kernels and time, and the reason."""
+        """One line for the user about traces that were left out: their names, kernels, time and the reason."""
         more = len(self.names) - _NAMED
         named = ", ".join(self.names[:_NAMED]) + f" and {more:,} more" * (more > 0)
         return f"{named} ({counted(self.kernels, 'kernel')}, {duration(self.us)}): {self.why}"
@@ -53,20 +53,20 @@ _NAMED = 3
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The data that the analyzers read: the tables of one run, and the measurements of all runs.
+    """The data that the analyzers read: the tables of one execution of a job (a run), and measurements of all runs.
 
-    The other runs are included because a solution may have been timed in any run. The columns are as in the SQL views
-    with the same names. ``calls``, ``workload`` and ``messages`` have only rows of ``run``. ``messages`` has a row per
-    process, with a column ``pid``. ``facts`` has what each file states about its machine.
+    The measurements of other runs are included because a kernel may have been timed in any run. The columns are as in
+    the SQL views with the same names. ``calls``, ``workload`` and ``messages`` have only rows of ``run``. ``messages``
+    has a row per process, with a column ``pid``. ``facts`` lists what each file states about its machine.
 
-    * ``passes``: the table that ``evidence.passes`` computes, for the whole store. None if ``measurements`` is
-      complete. If ``measurements`` lacks the records that only MIOpen's system find-dbs contain, ``passes`` is set.
+    * ``passes``: the table that ``evidence.passes`` computes from all measurements. It is set only if ``measurements``
+      lacks the records that only MIOpen's own find-dbs contain.
     * ``find_dbs``: a function that reads the best times in find-dbs (``source_id, problem, time_us``). It is set if
       ``passes`` is set.
     * ``solvers``: ``source_id, library, solution`` of all MIOpen solvers, to check override files.
     * ``timeline``: a function that reads the timeline of a trace (``libraries/torch_profiler/timeline.py``) by the id
-      of its file. It returns None if the store has none.
-    * ``left_out``: traces that are not part of the job's time. The tables of the job's time do not contain them.
+      of its file. It returns None if there is no timeline.
+    * ``left_out``: traces that are not part of the job's time. The other tables do not contain them.
     * ``unlike``: the reason why the times of the run's traces are not added (``evidence/traces.py``). It is empty if
       they are added.
     """
@@ -94,7 +94,7 @@ class Tables:
 
 @contextmanager
 def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a DuckDB connection in which pandas DataFrames can be queried like the views of a store.
+    """Open a DuckDB connection in which pandas DataFrames can be queried by SQL, each under the name of a view.
 
     ``columns`` lists the columns of each view, for example ``source_id text, count int``. The types are ``text``,
     ``int`` (a fraction is rounded), ``float``, ``bool`` and ``floats`` (a list). If a frame lacks a column, the column
@@ -107,9 +107,9 @@ def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> I
 
 
 def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
-    """Convert the columns of a DataFrame to Arrow columns of fixed types.
+    """Convert a DataFrame to an Arrow table whose columns have the given types.
 
-    In pandas, missing values can give a column any type.
+    The types must be given, because missing values can change the type of a pandas column.
     """
     import pyarrow as pa
 
@@ -133,10 +133,10 @@ def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
 
 
 def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
-    """Decorate a function of a run's tables so that it computes each result only once.
+    """Decorate a function whose first argument is a run's tables, so that it computes each result only once.
 
     A result is kept for each first argument (tables or job) and for the values of the other arguments, because several
-    analyzers ask for the same joins. All callers get the same object, so none may change it.
+    analyzers ask for the same thing. All callers get the same object, so none may change it.
     """
     kept: WeakKeyDictionary[K, dict[str, Any]] = WeakKeyDictionary()
 
@@ -153,31 +153,34 @@ def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concate
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the user: thresholds of the analyzers, and facts of the machine for which results are made."""
+    """The user's settings: thresholds of the analyzers, and facts about the machine for which results are made."""
 
     slow_factor: float = 3.0
-    """How many times slower than F and B a pass W of a convolution must be to be reported as slow.
+    """How many times slower than the other passes a convolution's weight gradient must be to be reported as slow.
 
-    F, B and W are the forward pass, the gradient of the input and the gradient of the weights. W is compared with the
-    slower of F and B of the same layer, and it must also take more than ``slow_floor_ms``.
+    It is compared with the slower of the forward pass (F) and the gradient of the input (B) of the same layer. It must
+    also take more than ``slow_floor_ms``.
     """
     slow_floor_ms: float = 0.05
-    """Smallest time of a weight-gradient pass (W) that is reported as slow, ms. See ``slow_factor``."""
+    """Weight gradients of convolutions that take less than this (ms) are not reported as slow. See ``slow_factor``."""
     same_build: bool = False
     """True if the user states that logs and measurements are from the same library build and GPU arch."""
     min_saving_us: float = 0.0
-    """Findings that save less than this are not shown, µs per run."""
+    """Findings that save less than this (µs per run of the job) are not shown."""
     min_gain: float = 0.03
     """Smallest gain for which a change is proposed, as a fraction of the call's own time. 0.03 means 3 %."""
     ladder: int | None = None
-    """Add rows to hipBLASLt's tuning file for sizes between two measured sizes: every multiple of this number for n.
+    """Distance of additional sizes in hipBLASLt's tuning file. With 16, rows for n = 16, 32, 48 … are added.
 
-    None: add no such rows.
+    Rows are added only between two measured sizes. None: add no such rows.
     """
     steps: int | None = None
-    """Number of steps (or requests) in the run's logs. None: as many as its traces marked."""
+    """Number of training steps (or requests) that the run's logs cover.
+
+    None: the number of steps that are marked in its traces.
+    """
     confirmed_only: bool = False
-    """Write only those overrides to files that a replay confirmed. All findings are still reported."""
+    """Write an override to a file only if a replay confirmed its gain. All findings are still reported."""
     max_rows: int | None = None
-    """Largest number of rows of an override file; the most valuable rows are kept. None: no limit."""
+    """Largest number of rows in an override file. The rows that save most are kept. None: no limit."""
     target: Mapping[str, str] = field(default_factory=dict)

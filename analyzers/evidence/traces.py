@@ -1,22 +1,22 @@
-"""Decide which traces of a run are part of its job's time, and leave the other traces out of every sum.
+"""Decide which traces belong to the job's time, and leave the other traces out of every sum.
 
 Traces that are left out are counted, and ``recommend`` lists them. The rules and their reasons:
 
 | left out | reason |
 |---|---|
-| a copy of a trace, for example beside its ``.gz`` | The same kernels at the same times ran once. |
+| a copy of a trace, for example beside its ``.gz`` | The kernels ran once, but both files contain them. |
 | the capture of a graph | The capture is not part of the job's time, only the launches of the graph are. |
 | kernels of another profiler, beside a trace of torch.profiler | The trace contains the same work already. |
 | a trace without marked steps, beside traces with marked steps | The number of its steps is unknown. |
 
-Traces of two devices or of two programs are never added, because no job takes the sum of their times (``unlike``). Two
-traces are of one program if at least one statement is true:
+The times of traces from two kinds of GPUs or from two programs are never added, because no job takes the sum of their
+times (``unlike``). Two traces are of one program if at least one statement is true:
 
 * They are of one process.
 * They are of different ranks of one job.
 * Our ``capture`` counted the steps or requests of both.
-* The problems (GEMMs and convolutions) that they have in common take at least 5 % of the time of each.
-* One of them names no problem.
+* The GEMMs and convolutions that they have in common take at least 5 % of the time of each.
+* One of them names no GEMM or convolution.
 """
 
 from __future__ import annotations
@@ -32,26 +32,29 @@ from analyzers.evidence.tables import LeftOut, Tables, cached_per_run
 from logparse.ingest.input_file import CAPTURES
 
 Facts: TypeAlias = Mapping[str, list[str]]
-"""The facts that a file states, for example its device: a list of values for each name."""
+"""The facts that one file states, for example the name of the GPU: a list of values for each name."""
 TORCH = "torch-profiler"
 TRACE_ID, CAPTURE = "trace_id", "graph_capture"
-"""Names of two facts that are stored about a trace.
+"""Names of two facts that are stored about each trace file.
 
-* ``TRACE_ID``: identifies the trace, also in a copy.
-* ``CAPTURE``: number and time of the kernels that the trace of a graph's capture has in addition to the job's work.
+* ``TRACE_ID``: identifies the trace. A copy of the file has the same value.
+* ``CAPTURE``: number and time of the kernels that belong only to the capture of a graph, not to the job's work.
 """
 STEPS, KINDS, RANK, PID = "profiler_steps", "unit_kinds", "rank", "pid"
 _OF_TIME = r"gpu_|profiler_steps|graph_(?!capture)|untraced_step_us|unit_kinds|epilogue_|gelu_|searches"
-"""Pattern for the names of facts that state times or counts of a trace."""
-_IN_COMMON = 0.05
-"""Two traces are assumed to be of one program if they have enough time in common GEMMs and convolutions.
+"""Pattern for the names of facts about a trace that are times or counts.
 
-This is the smallest such part of the time of each (0 to 1).
+These facts are dropped together with the trace.
+"""
+_IN_COMMON = 0.05
+"""Smallest part of each trace's time (0 to 1) in GEMMs and convolutions that both have.
+
+With less in common, two traces are taken to be of different programs.
 """
 
 
 def of_the_job(tables: Tables) -> Tables:
-    """Remove the traces that are not part of the job's time from the tables. ``left_out`` of the result lists them."""
+    """Remove the traces that are not part of the job's time from all tables, and list them in ``left_out``."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     kernels = tables.kernels[tables.kernels["run"] == tables.run]
     sources = tables.sources[tables.sources["run"] == tables.run]
@@ -77,7 +80,7 @@ def of_the_job(tables: Tables) -> Tables:
 
 
 def _by_source(facts: pd.DataFrame) -> Mapping[str, Facts]:
-    """Return all facts of each file, by the id of the file."""
+    """Return for each file (its id) the facts that it states."""
     out: dict[str, dict[str, list[str]]] = {}
     for source, name, value in facts[["source_id", "name", "value"]].dropna().itertuples(index=False):
         out.setdefault(str(source), {}).setdefault(str(name), []).append(str(value))
@@ -93,9 +96,9 @@ _UNMARKED = "a trace without marked steps; traces with marked steps are used ins
 def _reasons(
     torch: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], ran: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each file whose times must not be added to the others, with the reason.
+    """Yield each trace whose times must not be added to the others, with the reason.
 
-    It repeats the work of another file, or it is the capture of a graph.
+    The trace either repeats the work of another file, or is the capture of a graph.
     """
     seen: set[str] = set()
     for source in torch:
@@ -124,7 +127,7 @@ def _left_out(dropped: Mapping[str, str], paths: Mapping[str, str], kernels: pd.
 
 
 def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mapping[str, str]) -> Iterator[LeftOut]:
-    """Yield the traces of graph captures whose kernels were already left out when the files were read."""
+    """Yield a note about kernels of graph captures that were already left out when the files were read."""
     held = {x: json.loads(known[CAPTURE][0]) for x, known in of.items() if CAPTURE in known and x not in dropped}
     if held:
         names = tuple(sorted(paths[x].rpartition("/")[2] for x in held if x in paths))
@@ -133,7 +136,7 @@ def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mappin
 
 
 def _without(tables: Tables, dropped: Mapping[str, str]) -> Tables:
-    """Return the tables without the kernels, calls and times of the given files."""
+    """Return the tables without the kernels, calls and times of the given trace files."""
     ours = set(dropped)
 
     def rest(frame: pd.DataFrame) -> pd.DataFrame:
@@ -154,7 +157,7 @@ def _without(tables: Tables, dropped: Mapping[str, str]) -> Tables:
 
 
 def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
-    """Subtract the calls in ``gone``, which are calls of traces, from the numbers of calls in the workload."""
+    """Subtract the calls of traces that are left out (``gone``) from the numbers of calls in ``workload``."""
     if not len(gone):
         return workload
     keys = ["pid", "problem"]
@@ -172,7 +175,7 @@ def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
 
 
 def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], kernels: pd.DataFrame) -> str:
-    """Explain why the traces cannot be added: they are of several devices or programs.
+    """Explain why the times of the traces cannot be added: they are from several kinds of GPUs or several programs.
 
     Returns an empty text if they are all of one job.
     """
@@ -191,7 +194,7 @@ def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, F
 
 
 def _grouped(sources: Sequence[str], alike: Callable[[str, str], bool]) -> list[list[str]]:
-    """Group the files that are alike, directly or through other files."""
+    """Group the files so that files that are alike, directly or through other files, are in one group."""
     groups: list[list[str]] = []
     for source in sources:
         near = [x for x in groups if any(alike(other, source) for other in x)]
@@ -201,7 +204,7 @@ def _grouped(sources: Sequence[str], alike: Callable[[str, str], bool]) -> list[
 
 
 def _same_device(one: Facts, other: Facts) -> bool:
-    """Tell whether two traces may be of one device.
+    """Tell whether two traces may be from the same kind of GPU.
 
     ``device``, ``arch`` and ``cu_count`` are compared in this order. The first of them that both traces state decides.
     If there is no such value, the answer is True.
@@ -211,7 +214,7 @@ def _same_device(one: Facts, other: Facts) -> bool:
 
 
 def _device(known: Facts) -> str:
-    """Return the name of the device (or devices) of a trace, for a message."""
+    """Return the name of the GPU (or GPUs) of a trace, for a message."""
     named = next((x for name in ("device", "arch") if (x := sorted(set(known.get(name, [])) - {""}))), [])
     return " and ".join(named) or f"a device with {' or '.join(sorted(set(known.get('cu_count', ['?']))))} CUs"
 
@@ -225,7 +228,7 @@ def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Series]:
-    """Return how the time of each trace is divided among its GEMMs and convolutions: fractions that add up to 1."""
+    """Return for each trace which part (0 to 1) of the time of all its GEMMs and convolutions each of them takes."""
     mine = kernels[kernels["source_id"].isin(list(sources)) & kernels["problem"].notna()]
     sums = mine.groupby(["source_id", "problem"])["total_us"].sum()
     return {str(x): each.droplevel(0) / each.sum() for x, each in sums.groupby(level=0) if each.sum() > 0}
@@ -234,7 +237,7 @@ def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Se
 def _of_one_job(one: Facts, other: Facts) -> bool:
     """Tell whether two traces are known to be of one job.
 
-    That is so if they are of one process, of different ranks, or both have steps that our ``capture`` counted.
+    They are if they are of one process or of different ranks, or if our ``capture`` counted the steps of both.
     """
     ranks = one.get(RANK), other.get(RANK)
     processes = one.get(PID), other.get(PID)
@@ -244,9 +247,10 @@ def _of_one_job(one: Facts, other: Facts) -> bool:
 
 
 def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
-    """Tell whether two traces have enough problems (GEMMs or convolutions) in common, by time (``_IN_COMMON``).
+    """Tell whether two traces seem to be of one program: the GEMMs and convolutions in both take enough time.
 
-    Returns True if one of them names no problem, because then nothing shows that they are of different programs.
+    The limit is ``_IN_COMMON``. The answer is also True if one of the traces names no GEMM or convolution, because then
+    nothing shows that the programs differ.
     """
     if one is None or other is None:
         return True
@@ -259,11 +263,11 @@ def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
 
 @cached_per_run
 def unknown_idle(tables: Tables) -> str:
-    """Explain why the GPU's idle time in the traces is unknown. Return an empty text if it is known.
+    """Explain why the GPU's idle time cannot be computed from the traces. Return an empty text if it can.
 
-    A profiler may lose the kernels of some launches of a graph. These launches then look like idle time. Their time is
-    estimated by the mean time of the launches with kernels. If it is at least ``_HIDDEN`` (2 %) of the traced time, the
-    idle time is unknown.
+    A profiler may lose the kernels of some launches of a graph. The GPU then seems to be idle. The lost time is
+    estimated by the mean time of the launches with kernels. If the estimate is at least ``_HIDDEN`` (2 %) of the traced
+    time, the idle time is unknown.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     lost, kept, us, window = (

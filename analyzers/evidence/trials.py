@@ -1,13 +1,13 @@
-"""Judge whether a change made a running job faster, from the times of its steps with and without the change. Pure.
+"""Judge whether a change makes a running job faster, from the times of its steps with and without the change. Pure.
 
-A change (action) is switched on and off while the job runs. Each process gives pairs of blocks of steps, one block with
-the change and one without (``logparse/capture/in_job/logparse_in_job/pairs.py``). The pairs of all processes are one
-sample here. The interval of their signed ranks is widened twice, each time by the root of the sum of squares:
+The change is switched on and off while the job runs. Each process times pairs of blocks of steps, one block with the
+change and one without (``logparse/capture/in_job/logparse_in_job/pairs.py``). The pairs of all processes are one sample
+here. The confidence interval (from signed ranks) is widened twice, each time by the root of the sum of squares:
 
 * by the difference found in control pairs, in which nothing was changed
 * by half the range of the processes' medians, because each process has a bias that taking turns does not remove
 
-A change is *measured* once two processes agree that it is faster.
+A change is called *measured* if two processes agree that it is faster.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from logparse.libraries.own.job_trials import TRIAL, Record, Seen, seen_of
 Outcome: TypeAlias = Literal[
     "measured", "faster once", "not faster", "within noise", "undecided", "differs", "refused", "broken", "not tried"
 ]
-"""The result of all trials of a change in a running job.
+"""The answer after a change was tried in a running job, as one word:
 
-* ``measured``: it is faster by more than the smallest gain (floor) in at least two processes.
-* ``faster once``: it is faster, but fewer than two processes agree.
-* ``not faster``: it gains less than the floor.
-* ``within noise``: all pairs of a full trial were timed, and it may still be faster than the floor or not.
-* ``undecided``: there are too few pairs to tell.
+* ``measured``: the job is faster by more than the smallest gain (the floor) in at least two processes.
+* ``faster once``: the job is faster, but fewer than two processes agree.
+* ``not faster``: the job gains less than the floor.
+* ``within noise``: all planned pairs of blocks were timed, but they do not show whether the gain is above the floor.
+* ``undecided``: too few pairs of blocks were timed.
 * ``differs``: the job computes something else with the change.
-* ``refused``, ``broken``: the change could not be switched on, or it broke.
-* ``not tried``: no process tried it.
+* ``refused``, ``broken``: the change could not be switched on, or it caused an error.
+* ``not tried``: no process tried the change.
 """
 AGREE = 2
-"""Number of processes that must find a change faster before the result is called measured."""
+"""Number of processes in which a change must be faster before its gain is called measured."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """All trials of one change (action) in the processes of a running job. Times are in µs per step.
+    """Everything that was measured when a change was tried in the processes of a running job. Times are in µs per step.
 
     ``ratio`` is (time with the change) / (time without it). ``floor`` is the smallest gain that matters, 0.03 for 3 %.
     """
@@ -79,16 +79,19 @@ class Tried:
 
     @property
     def same(self) -> tuple[float, float, str] | None:
-        """The worst comparison of the job's results with and without the change: deviation, tolerance and description.
+        """The largest difference of the job's results with the change: deviation, tolerance and description.
 
-        A comparison beyond its tolerance is worse than any other. None if no process compared results.
+        If a process found a deviation beyond its tolerance, that one is returned. None if no process compared results.
         """
         found = [x.same for x in self.seen if x.same is not None]
         return max(found, key=lambda x: (x[0] > x[1], x[0])) if found else None
 
     @property
     def logs(self) -> Interval | None:
-        """The logarithm of ``ratio`` with its confidence interval. None if there are too few pairs."""
+        """The logarithm of ``ratio`` (time with the change / time without it), with its confidence interval.
+
+        None if there are too few pairs of times.
+        """
         logs = [pair[0] for pair in self.pairs]
         found = interval(logs, CONFIDENCE) or interval(logs)
         if found is None:
@@ -109,7 +112,7 @@ class Tried:
 
     @property
     def then_us(self) -> Interval | None:
-        """Time of a step with the change, µs, with its interval: ``ratio`` · ``now_us``."""
+        """Time of a step with the change, µs, with its confidence interval: ``ratio`` · ``now_us``."""
         ratio, now = self.ratio, self.now_us
         return None if ratio is None or now is None else Interval(*(now * x for x in ratio))
 
@@ -135,12 +138,12 @@ class Tried:
 
     @property
     def is_known(self) -> bool:
-        """True if the effect was measured: the change is faster in two processes, or it is not faster."""
+        """True if the trial gave an answer: the change is faster in two processes, or it is not faster."""
         return self.outcome in ("measured", "not faster")
 
     @property
     def is_lost(self) -> bool:
-        """True if the change does not help this job, or breaks it, or alters its results."""
+        """True if the change does not help this job, causes an error, or alters its results."""
         return self.outcome in ("not faster", "differs", "broken")
 
     @property
@@ -155,7 +158,7 @@ class Tried:
 
     @property
     def why(self) -> str:
-        """Why the change was refused or broke, or why nothing is known about it. Empty if its effect is known."""
+        """Why the change was refused or failed, or why its effect is unknown. Empty if its effect is known."""
         why = next((x.why for x in self.seen if x.ended in ("differs", "refused", "broken") and x.why), "")
         if why or self.outcome not in ("undecided", "not tried"):
             return why
@@ -171,9 +174,9 @@ class Tried:
 
 
 def tried(tables: Tables) -> tuple[Tried, ...]:
-    """Return the result of each change that was tried while the run's job ran, the best first.
+    """Return the result of each change that was tried while the job ran, the best first.
 
-    Returns an empty tuple if nothing was tried.
+    Returns an empty tuple if no change was tried.
     """
     facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["name"].str.startswith(TRIAL)]
     seen = [seen_of(json.loads(value)) for value in facts["value"]]
@@ -181,9 +184,9 @@ def tried(tables: Tables) -> tuple[Tried, ...]:
 
 
 def gathered(names: Iterable[str], starts: Sequence[Record], floor: float = FLOOR) -> list[Tried]:
-    """Combine the trials of all starts of the job into one result for each change.
+    """Combine what several starts of the job measured into one result for each change.
 
-    Changes that save most come first.
+    The changes that save most come first.
     """
     return _sorted(names, [x for record in starts for x in record.seen], floor)
 

@@ -1,12 +1,12 @@
-"""How often a job did each kind of step and how long it took, and traces scaled to the whole run by these numbers.
+"""Count how often a job did each kind of step and how long it took, and scale traces to the whole execution.
 
-The steps of a job are called units here, because a unit may also be a request or a call
-(``logparse/capture/in_job/logparse_in_job/units.py``). Kinds of units differ in sizes, for example batches of 1 and of
-16, or a first and a later token. A trace has a few units of random kinds, but the process counted all of its units. So
-the kernels of a kind are multiplied by (fraction of the run's units that are of this kind) / (the same fraction of the
-traced units). If nothing counted units, only a trace's own marked steps are known.
+A step of the job is called a unit here, because it may also be a request or a call
+(``logparse/capture/in_job/logparse_in_job/units.py``). Kinds of steps differ in sizes, for example batches of 1 and of
+16, or a first and a later token. A trace has a few steps of random kinds, but the process counted all of its steps. So
+the kernels of a kind are multiplied by (fraction of the run's steps that are of this kind) / (the same fraction of the
+traced steps). If nothing counted steps, only a trace's own marked steps are known.
 
-Logs slow the host: on two H100s, units took 1.2 to 1.9 times as long with logs. ``tune`` therefore also runs the job
+Logs slow the host: on two H100s, steps took 1.2 to 1.9 times as long with logs. ``tune`` therefore also runs the job
 without logs. If there are times of such a run, they replace the times of the logged run.
 """
 
@@ -26,7 +26,7 @@ from logparse.libraries.torch_profiler.busy import BEFORE, COMMUNICATION
 from logparse.libraries.torch_profiler.searches import SEARCH
 
 KINDS = "unit_kinds"
-"""Name under which the number of steps of each kind in a trace is stored, as JSON."""
+"""Name of the fact that stores how many steps of each kind a trace contains, as JSON."""
 
 
 WINDOW = "window"
@@ -34,20 +34,20 @@ _WORDS = {"optimizer": "step", "module": "call", "named": "call", "graph": "repl
 
 
 def word_of_sort(sort: str) -> str:
-    """Return what the user calls a step of this sort.
+    """Return the user's word for a step that the observer recognised in this way.
 
-    For example, the word is ``step`` for ``optimizer`` and ``call`` for ``module``.
+    For example, ``optimizer`` gives ``step``, and ``module`` gives ``call``.
     """
     return _WORDS.get(sort, sort)
 
 
 @dataclass(frozen=True)
 class UnitKind:
-    """The steps of one kind in all processes, for example steps with one batch size.
+    """All steps of one kind in all processes, for example all steps with a batch of 16.
 
-    * ``count``, ``traced``: how many ran, and how many of them were traced.
-    * ``us``: their times without a profiler, µs.
-    * ``host_us``: the host's times for steps before which the device was idle, µs.
+    * ``count``, ``traced``: how many steps ran, and how many of them were traced.
+    * ``us``: the times of steps without a profiler, µs.
+    * ``host_us``: the host's times for steps before which the GPU was idle, µs.
     """
 
     name: str
@@ -58,7 +58,7 @@ class UnitKind:
 
     @property
     def late_us(self) -> tuple[float, ...]:
-        """The later half of the times, µs. The first half is left out because the job warms up in it."""
+        """The later half of the step times, µs. The first half is left out because the job still warms up."""
         return self.us[len(self.us) // 2 :]
 
     @property
@@ -73,12 +73,12 @@ class UnitKind:
 
 @dataclass(frozen=True)
 class Units:
-    """How often a job did each kind of step, as its processes counted them.
+    """How often a job did each kind of step, counted by its processes while they ran.
 
-    * ``sort``: what a step is (``optimizer``, ``request`` …).
-    * ``tracing``: the state of the tracing. It begins with ``not settled: `` if the times had not become steady.
+    * ``sort``: how a step is recognised (``optimizer``, ``request`` …).
+    * ``tracing``: how the tracing went. It begins with ``not settled: `` if the times of steps never became steady.
     * ``alone``: True if the times are from a run without logs.
-    * ``settings``: settings of PyTorch that were in force in the busiest process.
+    * ``settings``: settings of PyTorch in the process with the most steps.
     """
 
     sort: str
@@ -98,7 +98,7 @@ class Units:
 
     @property
     def provisional(self) -> bool:
-        """True if the job was too short for its times to become steady. Then only its first steps were traced."""
+        """True if the job was too short for its step times to become steady. Then only its first steps were traced."""
         return self.tracing.startswith("not settled: ")
 
     @property
@@ -113,9 +113,9 @@ class Units:
 
     @property
     def untraced_share(self) -> float:
-        """The part of the job's time (0 to 1) in steps of kinds that were never traced.
+        """The part of the job's time (0 to 1) in kinds of steps that no trace contains.
 
-        If the time of a kind is unknown, the mean time of all steps is used.
+        If the time of a kind is unknown, the mean time of all steps is used for it.
         """
         parts = [(x.count * (x.mean_us or self.mean_us or 1.0), x.traced) for x in self.kinds]
         total = math.fsum(us for us, _ in parts)
@@ -124,30 +124,27 @@ class Units:
 
 @cached_per_run
 def units(tables: Tables) -> Units | None:
-    """Return how often the run did each kind of step, over all of its processes.
-
-    Return None if nothing counted them.
-    """
+    """Return how often the job did each kind of step, summed over its processes. None if nothing counted its steps."""
     return units_of_facts(tables.facts[tables.facts["run"] == tables.run])
 
 
 @cached_per_run
 def word_of(tables: Tables) -> str:
-    """Return what the user calls a step of this run, for example ``step`` or ``request``."""
+    """Return the user's word for a step of this job, for example ``step`` or ``request``."""
     return unit_word(tables.facts[tables.facts["run"] == tables.run])
 
 
 def unit_word(facts: pd.DataFrame) -> str:
-    """Return what the user calls a step of the run: ``step``, ``request``, ``window`` or ``rank``, for example.
+    """Return the user's word for a step of the job, for example ``step``, ``request``, ``window`` or ``rank``.
 
-    ``facts`` are what the run's files state.
+    ``facts`` are what the job's files state.
 
     | facts | word |
     |---|---|
-    | a process counted its steps | the word for their sort (``word_of_sort``) |
-    | none counted, traced by time | ``window`` |
-    | none counted, traces of several ranks without marked steps | ``rank`` |
-    | none counted otherwise | ``step`` |
+    | a process counted its steps | the word for this sort of step (``word_of_sort``) |
+    | nothing counted steps, and a fixed time was traced | ``window`` |
+    | nothing counted steps, and there are traces of several ranks without marked steps | ``rank`` |
+    | nothing counted steps otherwise | ``step`` |
     """
     found, sorts = units_of_facts(facts), set(facts.loc[facts["name"] == UNIT, "value"])
     if found is None and sorts != {"time"} and unmarked_ranks(facts):
@@ -156,10 +153,10 @@ def unit_word(facts: pd.DataFrame) -> str:
 
 
 def unmarked_ranks(facts: pd.DataFrame) -> int:
-    """Return the number of ranks that left traces, if no trace marks steps.
+    """Return the number of ranks that were traced, if none of the traces marks steps. Otherwise return 0.
 
-    Returns 0 if there is only one rank, or if a trace marks steps. Without marked steps, the work of one rank is used
-    as the unit of the job, so that the trace of another rank changes no sum.
+    The result is also 0 for a single rank. Without marked steps, the work of one rank is treated as one step of the
+    job. Then the trace of another rank does not change any time per step.
     """
     if facts["name"].eq("profiler_steps").any():
         return 0
@@ -169,7 +166,7 @@ def unmarked_ranks(facts: pd.DataFrame) -> int:
 
 
 def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
-    """Return how often the run's processes did each kind of step, from what their files state (``facts``).
+    """Return how often the job's processes did each kind of step, from what their files state (``facts``).
 
     Returns None if nothing counted steps. The times of several processes are interleaved, so that the later half of all
     times contains the later half of each process. With ``alone``, the times of a run without logs are used if there are
@@ -187,12 +184,14 @@ def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
 
 
 def as_alone(after: Tables, before: Tables, before_us: float, after_us: float, kinds: Sequence[str]) -> Tables:
-    """Add estimated times without logs to the tables ``after``, whose run was timed only with logs.
+    """Estimate how long the steps of a run take without logs, although it was timed only with logs.
 
-    Logs slow the host. So the times that ``before`` has without logs are scaled:
+    Logs slow the host. ``before`` and ``after`` are runs before and after a change, and only ``before`` was also timed
+    without logs. Its times without logs are scaled and added to the tables ``after``:
 
-    * All are multiplied by ``before_us`` / (mean time in ``before`` without logs), because the machine may be slower or
-      faster by now.
+    * All times are multiplied by ``before_us`` / (mean time in ``before`` without logs), because the machine may be
+      slower
+      or faster by now.
     * The times of steps are also multiplied by ``after_us / before_us``.
 
     ``before_us`` and ``after_us`` are the mean times (µs) of a step of the kinds ``kinds`` in the two runs. If
@@ -240,7 +239,7 @@ def _by_turns(times: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
-    """Return the steps of each process that counted them, by the id of its file.
+    """Return what each process counted about its steps. The keys are the ids of the processes' files.
 
     The process with the most steps is last.
     """
@@ -264,7 +263,7 @@ def weighed(tables: Tables) -> Tables:
     * If a kind of step is rarer or more frequent in the traces than in the run, its kernels are multiplied accordingly.
     * If kernels compute at the same time on several streams, their times are reduced, so that their sum does not exceed
       the time in which any of them runs.
-    * If a log counts the calls of some problems, it counts calls of the whole run. Then the calls in the workload that
+    * If a log counts the calls of some GEMMs and convolutions, it counts the whole run. Then the numbers of calls that
       come from traces are scaled to the whole run, too.
 
     Numbers of calls may get a fraction. If none of the cases applies, the tables are returned as they are.
@@ -277,7 +276,10 @@ def weighed(tables: Tables) -> Tables:
 
 
 def units_each(facts: pd.DataFrame) -> float:
-    """Return (number of steps of the run) / (number of traced steps). Return 1 if that is unknown."""
+    """Return how many steps of the run one traced step represents: (steps of the run) / (traced steps).
+
+    Return 1 if that is unknown.
+    """
     found, traced = units_of_facts(facts), sum(traced_kinds(facts).values())
     return found.count / traced if found is not None and traced else 1.0
 
@@ -304,9 +306,10 @@ def _weighed(tables: Tables, facts: pd.DataFrame) -> Tables:
 
 
 def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
-    """Return the tables as if the run had done ``counts`` steps of each kind, and none of other kinds.
+    """Return the tables as if the job had done ``counts`` steps of each kind, and no steps of other kinds.
 
-    ``tables`` come from ``weighed``. Their sums still cover as many average steps as the traces have.
+    ``tables`` must already be scaled by ``weighed``. Sums of the result still cover as many average steps as the traces
+    have.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     traced = traced_kinds(facts)
@@ -318,7 +321,7 @@ def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
 
 
 def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tables:
-    """Multiply the numbers of calls of kernels, and of their GEMMs and convolutions, by ``factor``.
+    """Multiply the numbers of calls of kernels, GEMMs and convolutions by ``factor``.
 
     ``factor`` has one value per row of kernels.
     """
@@ -330,7 +333,7 @@ def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tab
 def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
     """Return a factor for each row of kernels: how frequent its kind of step is in the run, relative to the traces.
 
-    For example, if half of the run's steps are of a kind but only a quarter of the traced steps, the factor is 2.
+    For example, half of the run's steps are of one kind, but only a quarter of the traced steps. Then the factor is 2.
     """
     found, traced = units(tables), traced_kinds(facts)
     counts = {x.name: x.count for x in found.kinds if x.name in traced} if found else {}
@@ -340,7 +343,7 @@ def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
 
 
 def problem_weights(tables: Tables) -> pd.Series:
-    """Return by how much ``weighed`` multiplied the traced calls of each problem (GEMM or convolution)."""
+    """Return the factor by which ``weighed`` multiplied the traced calls of each GEMM or convolution."""
     rows = tables.kernels[tables.kernels["run"].eq(tables.run)].dropna(subset=["problem", "calls"])
     by_kind = _weights(tables, tables.facts[tables.facts["run"] == tables.run])
     calls = rows["calls"].astype("float64")
@@ -349,9 +352,9 @@ def problem_weights(tables: Tables) -> pd.Series:
 
 
 def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int]) -> pd.Series:
-    """Return a factor for each row of kernels, with which the kinds of steps become as frequent as in ``counts``.
+    """Return a factor for each row of kernels that makes each kind of step as frequent as in ``counts``.
 
-    It is (fraction of ``counts`` that is of the row's kind) / (the same fraction of the traced steps).
+    The factor is (fraction of ``counts`` that is of the row's kind) / (the same fraction of the traced steps).
     """
     counted, total = math.fsum(counts.get(name, 0.0) for name in traced), sum(traced.values())
     weights = {name: counts.get(name, 0.0) / counted * total / traced[name] for name in traced}
@@ -369,10 +372,10 @@ def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
 
 
 def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
-    """Return a factor for each row of kernels, so that kernels on several streams are not counted twice.
+    """Return a factor for each row of kernels, so that time in which several kernels run is counted only once.
 
-    It is (time in which any kernel of the trace computed) / (sum of the kernels' times). Kernels of one operator that
-    overlap already share their time, because ``records.without_overlap`` divided it.
+    The factor is (time in which any kernel of the trace computed) / (sum of the kernels' times). It is 1 for
+    communication. Overlapping kernels of one operator have already been corrected by ``records.without_overlap``.
     """
     computes = ~communicates(kernels)
     rows = kernels[computes & ~kernels["op"].isin([BEFORE, SEARCH])].groupby("source_id")
@@ -385,23 +388,26 @@ def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 _OVERLAP = 0.995
-"""If kernels overlap so little that the factor of ``_overlaps`` is above this value, the factor is treated as 1.
+"""If the factor of ``_overlaps`` is above this value, it is treated as 1, because the kernels hardly overlap.
 
-Then kernels overlap only because one begins while the kernel before it ends. There is no second stream.
+Such a small overlap arises on a single stream, when a kernel begins while the one before it ends.
 """
 
 
 def communicates(kernels: pd.DataFrame) -> pd.Series:
-    """Tell for each row of kernels whether it is a collective, by the names of its operator and kernel."""
+    """Tell for each row of kernels whether the kernel communicates with other GPUs (a collective).
+
+    The names of its operator and of the kernel decide.
+    """
     names = kernels["op"].fillna("").astype(str) + " " + kernels["kernel"].astype(str)
     known = {name: bool(COMMUNICATION.search(name)) for name in names.unique()}
     return names.map(known).astype(bool)
 
 
 def _counted(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the tables of calls and of the workload, with the calls from traces multiplied by ``weights``.
+    """Multiply the numbers of calls that come from traces by ``weights``, and return the tables of calls and workload.
 
-    ``weights`` has one value per row of kernels. A problem gets the average weight of its kernels.
+    ``weights`` has one value per row of kernels. A GEMM or convolution gets the average weight of its kernels.
     """
     rows = kernels.assign(weighed=kernels["calls"] * weights)[
         kernels["problem"].notna() & kernels["run"].eq(tables.run)

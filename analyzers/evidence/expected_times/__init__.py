@@ -1,7 +1,7 @@
-"""Best times of many problems that are shipped with ``logparse``: one Parquet file for each device.
+"""Best times of many GEMMs and convolutions that are shipped with ``logparse``: one Parquet file per kind of GPU.
 
-``make_expected_times.py`` makes the files; README.md in this folder states where the times are from. A file is read
-only when its device is needed.
+``make_expected_times.py`` makes the files. README.md in this folder lists where the times come from. A file is read
+only when its GPU is needed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHIPPED = "shipped"
-"""First word of the column ``source`` in rows with shipped times."""
+"""First word of the column ``source``. It marks a time that is shipped with logparse, not measured by the user."""
 
 
 @cache
 def shipped(device: str) -> pd.DataFrame | None:
-    """Return the best times that are shipped for a device, for example ``gfx942 304``.
+    """Return the best times that are shipped with logparse for a GPU, for example ``gfx942 304``.
 
-    The columns are ``device, problem, time_us, source``. Returns None if nothing is shipped for the device.
+    The columns are ``device, problem, time_us, source``. Returns None if nothing is shipped for this GPU.
     """
     import pyarrow.parquet as pq
 
@@ -36,5 +36,5 @@ def shipped(device: str) -> pd.DataFrame | None:
 
 
 def file_name(device: str) -> str:
-    """Return the file name for a device's shipped times, for example ``gfx942-304.parquet`` for ``gfx942 304``."""
+    """Return the name of the file with the shipped times of a GPU: ``gfx942-304.parquet`` for ``gfx942 304``."""
     return f"{device.replace(' ', '-')}.parquet"

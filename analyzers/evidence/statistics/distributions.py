@@ -1,7 +1,7 @@
-"""Student's t distribution and the functions that it needs. Pure. Numbers of formulas: Abramowitz and Stegun (1964).
+"""Student's t distribution and the functions that it needs. Pure.
 
-SciPy has these functions. They are written here all the same, because nothing else needs SciPy, and SciPy would double
-the size of the download.
+Numbers such as 26.7.1 are formulas in Abramowitz and Stegun, Handbook of Mathematical Functions (1964). SciPy has these
+functions too, but nothing else needs SciPy, and it would double the size of the download.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def inverse_trigamma(value: float) -> float:
 
 
 def _solved(falling: Callable[[float], float], value: float) -> float:
-    """Return the positive x at which a falling function has this value. It is found by bisection."""
+    """Return the positive x at which a falling function has this value, found by bisection."""
     low, high = 0.0, 1.0
     while falling(high) > value:
         low, high = high, high * 2

@@ -1,7 +1,7 @@
 """Statistics of times: medians, intervals of paired ratios, tests, and corrections for many tests. Pure.
 
-Times are multiplicative: a clock that is 2 % lower makes every sample 2 % longer. So differences are taken between
-logarithms.
+Logarithms of times are compared, because disturbances multiply times: a clock that is 2 % lower makes every sample 2 %
+longer.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from analyzers.evidence.statistics.distributions import (
 
 Floats = npt.NDArray[np.float64]
 TIE = 1e-9
-"""Relative tolerance of thresholds: a time exceeds a threshold only if it is larger by more than this.
+"""Relative tolerance when a time is compared with a threshold, because of rounding errors.
 
-No clock resolves 1e-9, and the rounding of doubles is smaller. So a time that is exactly 3 times another time does not
-exceed a threshold of 3.
+A time exceeds a threshold only if it is larger by more than this. So a time that is exactly 3 times another time does
+not exceed a threshold of 3. No clock resolves 1e-9, and the rounding of doubles is smaller.
 """
 _LEAST_VARIANCE = 1e-12
-"""Smallest variance of the logarithm of a ratio.
+"""Smallest variance that is used for log(ratio), so that identical samples do not give a variance of zero.
 
-A deviation of one in a million is below the resolution of any timer.
+It is a deviation of one in a million, which no timer resolves.
 """
 
 
@@ -63,7 +63,7 @@ def spread(samples: Sequence[float]) -> float:
 
 
 def pooled_spread(groups: Sequence[Sequence[float]]) -> float:
-    """Return one relative spread for several groups of samples from the same clock and timer.
+    """Return one relative spread (0.01 means 1 %) for several groups of samples from the same clock and timer.
 
     Each sample is compared with the median of its own group. The result is NaN if no group has two samples. Deviations
     from the median of a group of n are too small by the factor √(n/(n−1)), so they are multiplied by it.
@@ -103,11 +103,11 @@ class Variance:
 
 
 def variance_of_median(values: Floats) -> Variance:
-    """Return the variance of the median of the values, if they are normal: π/2·σ²/n.
+    """Return how uncertain the median of the values is, as a variance: π/2·σ²/n for normal values.
 
-    It is infinite for fewer than two values. σ is estimated from the median absolute deviation. That estimate is as
-    precise as a standard deviation of 37 % of the values (Rousseeuw and Croux, J. Am. Stat. Assoc. 88 (1993)), so the
-    degrees of freedom are 0.37·(n − 1), at least 1.
+    The result is infinite for fewer than two values. σ is estimated from the median absolute deviation. That estimate
+    is as precise as a standard deviation of 37 % of the values (Rousseeuw and Croux, J. Am. Stat. Assoc. 88 (1993)), so
+    the degrees of freedom are 0.37·(n − 1), at least 1.
     """
     count = len(values)
     if count < 2:
@@ -117,18 +117,18 @@ def variance_of_median(values: Floats) -> Variance:
 
 
 def moderated(variances: Sequence[Variance]) -> list[Variance]:
-    """Move the variances of small groups towards their common value, because each alone is imprecise.
+    """Make the variances of small groups more reliable by moving them towards their common value.
 
     All groups must have been measured in the same way. The method is empirical Bayes (Smyth, Stat. Appl. Genet. Mol.
     Biol. 3 (2004), article 3, section 6.2). It assumes that the true variances have a scaled inverse chi-squared
     distribution. The scale and the degrees of freedom of that distribution are fitted to the mean and the variance of
     the logarithms of the sample variances.
 
-    A simulation showed that t-intervals of few groups and of unlike groups are too narrow without three limits:
+    A simulation showed that without three limits, t-intervals are too narrow if there are few groups or unlike groups:
 
     * The scale is at least the mean variance.
     * The fitted degrees are at most the number of groups minus one.
-    * The fitted degrees plus a group's own are at most the degrees of all groups.
+    * The fitted degrees plus a group's own degrees are at most the degrees of all groups together.
     """
     if len(variances) < 2:
         return list(variances)
@@ -157,7 +157,7 @@ def greater_p(value: float, variance: Variance) -> float:
 
 
 def benjamini_hochberg(p_values: Sequence[float], rate: float = 0.05) -> list[bool]:
-    """Tell for each p-value whether it is significant, if at most ``rate`` of the significant ones may be false.
+    """Tell which p-values are significant, if at most the fraction ``rate`` of the significant ones may be false.
 
     Benjamini and Hochberg, J. R. Stat. Soc. B 57 (1995): reject the k smallest p-values, where k is the largest number
     with p₍ₖ₎ ≤ k·rate/n.
