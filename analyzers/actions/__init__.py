@@ -1,4 +1,4 @@
-"""Actions: changes that a person makes once and that affect the whole job, for example TF32 (see ``action.py``)."""
+"""Changes that a person makes once and that affect the whole job, for example TF32. ``action.py`` defines them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The definition of an action: a change that a person makes once and that affects the whole job.
 
 Examples are a setting of PyTorch (TF32), another memory layout of the images, or a padded output layer. An action may
-make some operations faster and others slower. Each member of ``ACTIONS`` defines two things: how a person applies the
-action, and which ``Change`` it makes to each call of a matrix product, convolution or other operator. ``replay`` runs
-the changed calls alone and times them. ``totals.py`` sums the measured effects over the job and decides whether the
-action is worth applying.
+make some operations faster and others slower. Each member of ``ACTIONS`` defines two things: how a person makes the
+change, and what becomes of each call of a matrix product, convolution or other operator (``Change``). ``replay`` runs
+the changed calls alone and times them. ``totals.py`` adds up the measured effects over the job and decides whether the
+change is worth making.
 """
 
 from __future__ import annotations
@@ -23,19 +23,16 @@ if TYPE_CHECKING:
     from analyzers.actions.job import Job, Work
 
 ActionKind: TypeAlias = Literal["files", "setting", "program"]
-"""The three kinds of action: override files, a setting of the process, or a change of the program.
-
-An action is a change to the job that a person makes once.
-"""
+"""How a change is made to a job: by override files, by a setting of the process, or by a change of the program."""
 CONVOLUTION, GEMM = "convolution", "GEMM"
 
 
 @dataclass(frozen=True)
 class Change:
-    """The new form of a call under an action (a change to the job, such as TF32): a problem and its solution.
+    """The new form of a call after a change such as TF32: an operator with sizes (``problem``), and its kernel.
 
-    A problem is an operator with its sizes. The solution is a text, by default the library's own choice. A ``problem``
-    of None means that the action removes the call, for example a copy from one memory layout to another.
+    ``solution`` names the kernel, by default the library's own choice. A ``problem`` of None means that the call is no
+    longer made. An example is a copy from one memory layout to another.
     """
 
     problem: Problem | None
@@ -44,11 +41,12 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """How a person applies an action to the job.
+    """How a person makes a change to the job.
 
     * ``line``: the one line that the user is shown.
-    * ``settings``, ``model``: lines of Python that go into the functions ``settings()`` and ``model(model)`` of a
-      generated ``apply.py``.
+    * ``settings``, ``model``: lines of Python for the functions ``settings()`` and ``model(model)`` of the generated
+      file
+      ``apply.py``.
     * ``helpers``: definitions that these lines use.
     * ``environment``: environment variables of the job.
     * ``by_hand``: what a person must change if no such line can do it.
@@ -63,10 +61,10 @@ class Application:
 
 
 def definitions(module: str) -> Python:
-    """Return the source text of a module in ``changes/``, from its first function or class on.
+    """Return the source code of a module in the folder ``changes/``, from its first function or class on.
 
-    The text is pasted into the generated ``apply.py``. The same module is used when an action is tried in a running
-    job.
+    The code is copied into the ``apply.py`` that is generated for the user. The same module is used when a change is
+    tried in a running job.
     """
     from logparse.capture.in_job.logparse_in_job import changes  # Imported here because most runs write no apply.py.
 
@@ -77,17 +75,17 @@ def definitions(module: str) -> Python:
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """A change that a person makes once and that affects the whole job.
+    """A change that a person makes once and that affects the whole job, for example TF32.
 
-    * ``change``: a function that returns what a call becomes under the action, or None if the call stays as it is.
-    * ``application``: a function that returns how to apply the action to a job, or None if it cannot be applied.
-    * ``added``: a function that returns the calls that only the action makes, for example a conversion of the inputs.
-    * ``works``: a function that returns the calls that the action may change. By default these are all calls of the
-      job.
-    * ``contains``: the names of the actions that this action combines.
-    * ``excludes``: a name. Of all actions with the same name here, only one can be applied.
+    * ``change``: a function that returns what becomes of a call, or None if the call stays as it is.
+    * ``application``: a function that returns how to make the change to a job, or None if that is impossible.
+    * ``added``: a function that returns additional calls that the change causes, for example a conversion of the
+      inputs.
+    * ``works``: a function that returns the calls that may change. By default these are all calls of the job.
+    * ``contains``: the names of other actions that this action includes.
+    * ``excludes``: a name. Of all actions with the same name here, only one can be used.
     * ``exact``: False if results change by more than they do when numbers are summed in another order.
-    * ``needs``: a condition for applying the action, as a text for people.
+    * ``needs``: a condition for making the change, as a text for people.
     """
 
     name: str
@@ -103,7 +101,7 @@ class Action:
     needs: str = ""
 
     def is_alternative_to(self, other: Action) -> bool:
-        """Tell whether only one of the two actions can be applied.
+        """Tell whether only one of the two changes can be made.
 
         That is so if they exclude each other, or if one contains the other.
         """
@@ -112,36 +110,36 @@ class Action:
 
 
 _LEAST = 0.004
-"""The smallest saving that makes an action worth applying, as a fraction of the job's GPU time now.
+"""The smallest saving for which a change is worth making, as a fraction of the job's present GPU time.
 
 Smaller gains are not reliable. Of 14 smaller gains that all samples promised, two were losses in the job (in the
 records that ``step_interval`` names).
 """
 _HOST = 0.05
-"""The smallest saving of host time that makes an action worth applying, as a fraction of the job's GPU time (0 to 1).
+"""The smallest saving of host time for which a change is worth making, as a fraction of the job's GPU time (0 to 1).
 
-The host's time is the time in which it launches kernels. On three jobs no action changed it by 0.03 of the GPU time
+The host's time is the time in which it launches kernels. On three jobs no change altered it by 0.03 of the GPU time
 (``host_sums`` of ``benchmarks/results/jobs-NVIDIA-H100-80GB-HBM3-2026-11-28.json``).
 """
 _TIMED = 0.95
-"""If at least this fraction (0 to 1) of the time that an action changes was measured, the measurement is complete.
+"""If the measured calls take at least this fraction (0 to 1) of the time of all changed calls, nothing is reported.
 
-If a smaller fraction was measured, ``recommend`` and ``verify`` report the fraction.
+If they take less, ``recommend`` and ``verify`` report the fraction.
 """
 _STEP, _CHANGE = 0.015, 0.08
-"""How far a job's time deviates from the prediction at 95 % confidence.
+"""How far a job's measured time may be from the prediction, at 95 % confidence.
 
-The first number is a fraction of the job's time, the second a fraction of the action's saving.
+The first number is a fraction of the job's time, the second a fraction of the predicted saving.
 """
 
 
 def step_interval(now_us: float, then_us: float, low_us: float, high_us: float) -> tuple[float, float]:
-    """Return the 95 % interval of the GPU time that a job will take once an action is applied, µs.
+    """Return the 95 % interval of the GPU time that a job will take after a change, µs.
 
     The job takes ``now_us`` now and is predicted to take ``then_us``. ``low_us`` and ``high_us`` are the bounds of
     ``then_us`` by the samples of one replay (a run that times the calls alone). These bounds are too narrow, because
     the samples do not show how clocks, caches and other processes affect the calls of a whole job. In the records of 97
-    actions on 30 programs, the bounds contain the measured time of only 17 actions. Widened by ``_STEP`` and
+    changes on 30 programs, the bounds contain the measured time of only 17 changes. Widened by ``_STEP`` and
     ``_CHANGE``, the interval contains 92: 31 of 33 and 61 of 64
     (``benchmarks/results/actions-NVIDIA-H200-2026-11-23.json``, ``actions-others-…``).
     """
@@ -151,10 +149,10 @@ def step_interval(now_us: float, then_us: float, low_us: float, high_us: float) 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """The effect of an action on all calls with the same operator and sizes. Times are GPU times in µs per run.
+    """The effect of a change on all calls with the same operator and sizes. Times are GPU times in µs per run.
 
     * ``of``: the text that names the operator and its sizes.
-    * ``now_us``, ``then_us``: time of the calls now, and under the action.
+    * ``now_us``, ``then_us``: time of the calls now, and with the change.
     * ``host_us``: additional time that the host takes to launch the calls, µs.
     """
 
@@ -169,13 +167,13 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class ActionResult:
-    """The effect of an action on a whole job: the GPU time now and with the action, µs per run.
+    """The measured effect of a change on a whole job: the GPU time now and with the change, µs per run.
 
     * ``low_us``, ``high_us``: bounds of ``then_us`` by the samples of the replay (the run that timed the calls alone).
       ``interval_us`` is wider, because a whole job deviates by more.
-    * ``parts``: the calls that were timed with the action. The calls that lose most come first.
-    * ``untimed``: calls that the action changes but that were not timed. ``then_us`` contains them with their time now.
-      The interval allows them to gain or lose as the timed calls do (``untimed_factors``).
+    * ``parts``: the calls that were timed with the change. The calls that lose most come first.
+    * ``untimed``: calls that change but were not timed. ``then_us`` contains them with their present time. The interval
+      allows them to gain or lose as the timed calls do (``untimed_factors``).
     * ``steps``: the number of steps of the run, or None if nothing in the run's files marks the steps.
     * ``word``: the user's word for a step.
     """
@@ -197,23 +195,24 @@ class ActionResult:
 
     @property
     def losers(self) -> tuple[Part, ...]:
-        """The calls that the action makes slower. The calls that lose most come first."""
+        """The calls that the change makes slower. The calls that lose most come first."""
         return tuple(x for x in self.parts if x.then_us > x.now_us)
 
     @property
     def interval_us(self) -> tuple[float, float]:
-        """The 95 % interval of the job's GPU time once the action is applied, µs (see ``step_interval``)."""
+        """The 95 % interval of the job's GPU time after the change, µs (see ``step_interval``)."""
         return step_interval(self.now_us, self.then_us, *self.ends_us)
 
     @property
     def pays(self) -> bool:
-        """True if the action is worth applying.
+        """True if the change is worth making, because it saves enough GPU time or host time.
 
-        That is so in two cases:
+        One of two conditions must hold:
 
-        * The action saves GPU time at both ends of ``ends_us``, and it saves more than the fraction ``_LEAST``.
-          Override files may save less, because several processes have confirmed their savings.
-        * The host launches the kernels faster by more than the fraction ``_HOST``, and the action does not lose GPU
+        * The change saves GPU time at both ends of ``ends_us``, and it saves more than the fraction ``_LEAST``.
+          Override files
+          may save less, because several processes have confirmed their savings.
+        * The host launches the kernels faster by more than the fraction ``_HOST``, and the change does not lose GPU
           time.
         """
         worth = self.action.kind == "files" or self.saving_us > _LEAST * self.now_us
@@ -222,7 +221,7 @@ class ActionResult:
 
     @property
     def host_us(self) -> float:
-        """Additional time that the host takes to launch the changed calls, µs. Negative if it takes less."""
+        """Additional time that the host takes to launch the changed calls, µs. Negative means that it takes less."""
         return math.fsum(x.host_us for x in self.parts)
 
     @property
@@ -231,17 +230,20 @@ class ActionResult:
 
     @property
     def changed_us(self) -> float:
-        """The time that all calls take now which the action changes, µs."""
+        """The GPU time that the calls take now which the change will alter, µs."""
         return math.fsum(x.now_us for x in (*self.parts, *self.untimed))
 
     @property
     def measured_share(self) -> float:
-        """How much of the changed calls' present time was also timed with the action, as a fraction (0 to 1)."""
+        """The fraction (0 to 1) of the calls' time for which a measurement with the change exists.
+
+        Only calls that the change alters are included.
+        """
         return math.fsum(x.now_us for x in self.parts) / self.changed_us if self.changed_us else 0.0
 
     @property
     def in_part(self) -> str:
-        """A sentence that warns if only a part of the changed calls was timed. Empty if nearly all of their time was.
+        """A warning sentence if only some of the changed calls were timed. It is empty if nearly all were timed.
 
         For example: "only 60% of the time that tf32 changes was measured; the rest may gain or lose in the same way".
         """
@@ -252,7 +254,7 @@ class ActionResult:
 
     @property
     def untimed_factors(self) -> tuple[float, float]:
-        """The smallest and the largest factor by which the action may change the time of calls that were not timed.
+        """The smallest and the largest factor by which the time of calls that were not timed may change.
 
         They come from the timed calls. The smallest factor is 1 − (savings of the calls that gain) / (time of all timed
         calls). The largest factor is 1 + (losses of the calls that lose) / (time of all timed calls).
@@ -263,10 +265,10 @@ class ActionResult:
 
     @property
     def ends_us(self) -> tuple[float, float]:
-        """The shortest and the longest GPU time that the job may take with the action, µs.
+        """The shortest and the longest GPU time that the job may take with the change, µs.
 
-        They are ``low_us`` and ``high_us``, the bounds by the samples, widened because some calls were not timed. The
-        time of the untimed calls is multiplied by ``untimed_factors``.
+        The two times are ``low_us`` and ``high_us``, the bounds by the samples, but widened because some calls were not
+        timed. The time of the untimed calls is multiplied by ``untimed_factors``.
         """
         untimed, (least, most) = math.fsum(x.now_us for x in self.untimed), self.untimed_factors
         return self.low_us + (least - 1) * untimed, self.high_us + (most - 1) * untimed
@@ -286,9 +288,9 @@ def group_of(problem: Problem) -> str:
 
 
 def row(x: ActionResult) -> dict[str, object]:
-    """Return the result of an action as one row of a table. GPU times are in µs per run.
+    """Return the effect of a change as one row of a table. GPU times are in µs per run.
 
-    ``steps`` has no value (None) if nothing in the run's files marks the steps.
+    ``steps`` is empty (None) if nothing in the run's files marks the steps.
     """
     return {
         "action": x.action.name,

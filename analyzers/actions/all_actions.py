@@ -1,4 +1,4 @@
-"""The list of all actions (changes that a person can make to a job), in no particular order."""
+"""The list of all changes to a job that logparse knows, in no particular order."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ ACTIONS: tuple[Action, ...] = (
     padded_output.ACTION,
     *fused_epilogue.ALL,
 )
-"""All actions. To add one, write a file in this folder and a line here."""
+"""All changes to a job that logparse can propose. To add one, write a file in this folder and a line here."""

@@ -1,8 +1,8 @@
-"""Actions that choose another backend of PyTorch's ``scaled_dot_product_attention``.
+"""Changes that make PyTorch compute attention (``scaled_dot_product_attention``) with another backend.
 
-They change all attention that a fused kernel computes. They do not change attention on the math backend, because a
-trace shows it as matrix products and a softmax and not as one operator. If a backend refuses an operand (a mask, a
-size), these calls stay on their present backend.
+They apply to all attention that a fused kernel computes. Attention on the math backend is not changed, because a trace
+shows it as matrix products and a softmax and not as one operator. If a backend refuses an operand (a mask, a size), the
+call stays on its present backend.
 """
 
 from __future__ import annotations

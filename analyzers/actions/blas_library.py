@@ -1,4 +1,4 @@
-"""Actions that choose another BLAS library for all matrix products of PyTorch."""
+"""Changes that make PyTorch compute all matrix products with another BLAS library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from logparse.quoting import Python
 
 _BACKEND = {"cublaslt": "CUDA", "rocblas": "HIP", "hipblaslt": "HIP"}
 _TORCH = {"cublaslt": "cublaslt", "rocblas": "cublas", "hipblaslt": "cublaslt"}
-"""PyTorch's names of the libraries. Also on ROCm PyTorch uses the names of CUDA's libraries."""
+"""The names that PyTorch uses for BLAS libraries. On ROCm it also uses the names of CUDA's libraries."""
 _LINES = {
     "cublas": Python('torch.backends.cuda.preferred_blas_library("cublas")'),
     "cublaslt": Python('torch.backends.cuda.preferred_blas_library("cublaslt")'),

@@ -1,6 +1,6 @@
-"""The action that stores images with their channels next to each other (NHWC), alone or with cuDNN's benchmark mode.
+"""The change that stores images with their channels next to each other (NHWC), alone or with cuDNN's benchmark mode.
 
-It changes all convolutions and every other operator that reads or writes an image: batch norm, pooling, elementwise
+It affects all convolutions and every other operator that reads or writes an image: batch norm, pooling, elementwise
 operators, concatenation. It removes copies that only change the layout of an image. Such copies within a convolution
 need no rule here, because a replay times them together with the convolution. Two costs are added: the inputs of the
 model change their layout once per step, and some gradients that PyTorch still writes in NCHW change theirs.
@@ -48,9 +48,9 @@ def _only_turns(problem: OperatorProblem) -> bool:
 
 
 def inputs(job: Job) -> tuple[Image, ...]:
-    """Return the sizes (n, c, h, w) of the model's input images.
+    """Return the sizes (n, c, h, w) of the images that the model gets as input.
 
-    An image is taken as an input if it has at most four channels and no convolution writes it.
+    An image is assumed to be an input if it has at most four channels and no convolution writes it.
     """
     forward = [p for p in job.convolutions if p.direction == "F" and p.spatial == 2]
     written = {(p.n, p.k, p.out_h, p.out_w) for p in forward}
@@ -72,12 +72,12 @@ def _turn(dtype: str, image: Image) -> OperatorProblem:
 
 
 def _gradients_of_means(job: Job) -> Iterator[tuple[Image, float]]:
-    """Yield image sizes whose gradient PyTorch writes in NCHW, each with the number of such gradients.
+    """Yield sizes of images whose gradient PyTorch writes in NCHW in spite of channels_last, and how many there are.
 
     They are gradients of a mean over rows and columns, as squeeze and excitation computes it. There PyTorch divides an
-    expanded tensor. Its strides show no layout, so PyTorch writes the gradient in NCHW. The sum with the image's other
-    gradient then reads two layouts. For 64×576×14×14 in BF16 on an H200, this sum takes 51 µs instead of 11 µs. The
-    difference is about the time of one more copy.
+    expanded tensor. The strides of that tensor show no layout, so PyTorch writes the gradient in NCHW. The sum with the
+    image's other gradient then reads two layouts. For 64×576×14×14 in BF16 on an H200, this sum takes 51 µs instead of
+    11 µs. The difference is about the time of one more copy.
     """
     operators = [(x.problem, x.calls or 0.0) for x in job.work if isinstance(x.problem, OperatorProblem)]
     sums: dict[tuple[int, ...], float] = {}

@@ -1,8 +1,8 @@
-"""The action that lets the job itself find the fastest plan of each convolution (``torch.backends.cudnn.benchmark``).
+"""The change that lets the job itself find the fastest kernel of each convolution (``torch.backends.cudnn.benchmark``).
 
-It also sets ``benchmark_limit = 0``, so that PyTorch tries every plan. On ROCm this setting switches MIOpen's find mode
-to NORMAL, with tuning, for each convolution (PyTorch 2.7 and later, ``ATen/native/miopen/Conv_miopen.cpp``).
-``MIOPEN_FIND_MODE=1`` alone, which does not tune, is not an action. MIOpen reads this variable once per process, so a
+It also sets ``benchmark_limit = 0``, so that PyTorch tries every plan of cuDNN. On ROCm this setting switches MIOpen's
+find mode to NORMAL, with tuning, for each convolution (PyTorch 2.7 and later, ``ATen/native/miopen/Conv_miopen.cpp``).
+``MIOPEN_FIND_MODE=1`` alone, which does not tune, is not offered. MIOpen reads this variable once per process, so a
 replay cannot time it beside the default.
 """
 

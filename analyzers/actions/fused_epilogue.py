@@ -1,8 +1,9 @@
-"""Actions that let the BLAS library compute the bias, ReLU or GELU after a matrix product in the product's own kernel.
+"""Changes that compute the bias, ReLU or GELU after a matrix product in the kernel of the product itself.
 
-This last part of the kernel is called its epilogue. It writes only its result. That is enough for the gradients of a
-bias and of ReLU. But the gradient of GELU needs GELU's input, so in training a GELU remains a kernel of its own. If the
-model writes a GELU out as a formula of many kernels, another action replaces them by one kernel.
+The BLAS library can do this in the last part of its kernel, the epilogue. The epilogue writes only its result. That is
+enough for the gradients of a bias and of ReLU. But the gradient of GELU needs GELU's input, so in training a GELU
+remains a kernel of its own. If the model writes a GELU out as a formula of many kernels, another change replaces them
+by one kernel.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _ONE_GELU = Application(
 
 
 def exact(tail: Epilogue, job: Job) -> bool:
-    """Tell whether the library can compute bias and activation in the product's own kernel, with the same result.
+    """Tell whether the matrix product's own kernel can compute the bias and activation after it, with the same result.
 
     In training it cannot do so for GELU, because the gradient of GELU needs GELU's input.
     """
@@ -40,9 +41,9 @@ def exact(tail: Epilogue, job: Job) -> bool:
 
 
 def _tanh(tail: Epilogue, job: Job) -> bool:
-    """Tell whether the product's own kernel can replace the kernels after it if GELU is approximated by tanh.
+    """Tell whether the matrix product's own kernel can compute the GELU after it, if tanh approximates this GELU.
 
-    The model computes the exact GELU (by erf) now. In training the replacement is not possible.
+    That is so if the model computes the exact GELU (by erf) now. In training the replacement is not possible.
     """
     return tail.exact and not job.trains
 
@@ -50,10 +51,10 @@ def _tanh(tail: Epilogue, job: Job) -> bool:
 def _to(
     suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
 ) -> Callable[[Work, Job], Change | None]:
-    """Make a function that tells what the action changes: matrix products that have suitable kernels after them.
+    """Make a function that returns how a call changes: a product and the kernels after it are replaced by one kernel.
 
-    ``suits`` tells whether the kernels after a product are suitable. ``solution`` returns the text of the solution that
-    replaces the product and these kernels. The made function returns None for all other calls.
+    ``suits`` tells whether the kernels after a product can be replaced. ``solution`` returns the name of the kernel
+    that replaces them and the product. For all other calls the function returns None.
     """
 
     def change(work: Work, job: Job) -> Change | None:

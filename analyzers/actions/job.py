@@ -1,4 +1,4 @@
-"""A job as actions see it: the calls of each operator with their GPU time, and facts about the device."""
+"""Describe a job for the question what a change would do to it: each operator's calls with their GPU time."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Image = tuple[int, int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """All calls of one problem (an operator with its sizes) in a job.
+    """All calls of one operator with one set of sizes in a job.
 
     * ``us``: GPU time of the calls in the run's traces, µs. None if no trace contains them. If it is known, ``calls``
       is also the number in the traces.
-    * ``solution``: the solution that computes the calls now, as a replay names it.
+    * ``solution``: the kernel that computes the calls now, as a replay names it.
     * ``tail``: the kernels after a matrix product, if ``problem`` is a product together with them. ``us`` then contains
       time that other entries contain, too: the entry of the product alone and the entries of the kernels' operators.
-    * ``of``: the text of the problem in the run's files, if ``problem`` is another description of the same calls.
+    * ``of``: the text of the operator in the run's files, if ``problem`` is another description of the same calls.
     * ``replaced``: True if the kernels that run now are not the kernels of ``problem``. No replay runs them, so only
       the trace has their time.
     """
@@ -48,7 +48,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """A job: its calls and facts about it.
+    """A job as far as changes to it are concerned: its calls and facts about it.
 
     * ``total_us``: GPU time of the run's traces, µs. None without a trace.
     * ``backend``: CUDA, HIP, CPU or unknown.
@@ -58,7 +58,7 @@ class Job:
     * ``trains``: True if gradients are computed.
     * ``word``: the user's word for a step.
     * ``settings``: settings of PyTorch that the job already uses: ``cudnn_benchmark``, ``tf32``, and ``blas=`` with
-      PyTorch's name of the preferred library. An action that sets one of them again changes nothing.
+      PyTorch's name of the preferred library. A change that sets one of them again has no effect.
     """
 
     work: tuple[Work, ...]
@@ -107,9 +107,9 @@ def _images(p: ConvProblem) -> Iterator[Image]:
 
 
 def job_of(tables: Tables, settings: Settings) -> Job:
-    """Return the run's job as its traces show it: the calls with their GPU times.
+    """Return the job as its traces show it: the calls of each operator with their GPU times.
 
-    Without a trace, the calls are the problems (operators with sizes) in the run's logs, with their numbers of calls.
+    Without a trace, the calls come from the job's logs, which have numbers of calls but no times.
     """
     kernels = kernels_of_run(tables)
     facts = agreed_facts(tables.facts[tables.facts["run"] == tables.run])
@@ -154,7 +154,7 @@ def job_of(tables: Tables, settings: Settings) -> Job:
 
 
 def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
-    """Return the matrix products that are followed by kernels for a bias or an activation, each together with them.
+    """Return the matrix products that are followed by kernels for a bias or an activation, together with these kernels.
 
     The time of an entry is the product's time in the calls that have such kernels, plus the time of the kernels.
     """
@@ -185,12 +185,12 @@ def _gelus(tables: Tables) -> tuple[Work, ...]:
 
 
 def channels_last(job: Job, operand: Operand) -> Operand:
-    """Return the operand with its channels next to each other (NHWC), if it is an image in another layout.
+    """Return the tensor with its channels next to each other (NHWC), if it is an image in another layout.
 
     Two views of an image are also changed:
 
-    * an image with permuted dimensions (n, h, w, c);
-    * a slice of an image's channels, for example the gradient of one input of a concatenation.
+    * an image with permuted dimensions (n, h, w, c)
+    * a slice of an image's channels, for example the gradient of one input of a concatenation
     """
     sizes, strides = operand.sizes, operand.strides
     if len(sizes) != 4 or 0 in sizes or 0 in strides:
@@ -206,7 +206,7 @@ def channels_last(job: Job, operand: Operand) -> Operand:
 
 
 def typed(job: Job, problem: OperatorProblem) -> OperatorProblem:
-    """Return the operator with its unknown tensor types replaced by the type of the job's images.
+    """Fill in unknown types of an operator's tensors: the type of the job's images is used.
 
     Types are unknown because a trace does not record the type of tensors in a list.
     """

@@ -1,4 +1,4 @@
-"""The action that pads an output layer (for example a vocabulary) to a multiple of 64 outputs.
+"""The change that pads an output layer (for example a vocabulary) to a multiple of 64 outputs.
 
 The padding aligns the layer's rows, so that the library can use its wide kernels. It changes the matrix products of the
 layer and the operators that read or write its weights.
@@ -29,7 +29,7 @@ _SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd")
 
 @cached_per_run
 def odd_output(job: Job) -> int | None:
-    """Return the number of outputs of the job's output layer if it is no multiple of 64, else None.
+    """Return the number of outputs of the job's output layer, if it is no multiple of 64. Otherwise return None.
 
     For example, GPT-2 has a vocabulary of 50,257. The layer is found by its matrix products:
 
@@ -60,7 +60,7 @@ def _classes(job: Job) -> frozenset[int]:
 
 
 def _is_layer(problem: Problem) -> bool:
-    """Tell whether a matrix product may be the forward pass y = x·Wᵀ of a layer.
+    """Tell whether a matrix product may be the forward pass y = x·Wᵀ of a linear layer.
 
     Such a product is column-major with m = outputs, k = inputs and A transposed. It is no batched product.
     """
@@ -81,7 +81,10 @@ def _change(work: Work, job: Job) -> Change | None:
 
 
 def _reads(problem: OperatorProblem, job: Job, size: int) -> Operand | None:
-    """Return the layer's outputs if the operator converts their type or computes their softmax, else None."""
+    """Return the tensor with the layer's outputs if the operator converts it to another type or computes its softmax.
+
+    Returns None for all other operators. The layer has ``size`` outputs.
+    """
     read = {"aten::copy_": slice(1, 2), "aten::_log_softmax": slice(0, 1), "aten::_softmax": slice(0, 1)}
     types = {OPERAND_TYPES.get(x.d_type or "") for x in job.gemms if _is_layer(x) and x.m == size}
     for operand in problem.tensors[read.get(problem.name, slice(0))]:
@@ -98,9 +101,9 @@ def _view(operand: Operand) -> Operand:
 
 
 def _padded_change(problem: Problem, size: int) -> Change | None:
-    """Return the change that replaces ``size`` by its padded size wherever it occurs. None if it does not occur.
+    """Return the operator with ``size`` replaced by the padded size wherever it occurs. None if it does not occur.
 
-    Of an operator other than a matrix product, only tensors whose first dimension has this size are padded.
+    In operators other than a matrix product, only tensors whose first dimension has this size are padded.
     """
     if isinstance(problem, GemmProblem):
         if problem.members or size not in (problem.m, problem.n, problem.k):
@@ -121,10 +124,10 @@ def _grown(operand: Operand, size: int) -> Operand:
 
 
 def _gradients(job: Job) -> Iterator[Work]:
-    """Yield the kernels that the padding adds to the backward pass.
+    """Yield the additional kernels that the padded layer causes in the backward pass.
 
-    They are needed because the layer returns a view of its padded outputs: for each product of the layer a fill with
-    zeros and a copy of the outputs' gradient. Source: PyTorch's ``slice_backward``
+    They are needed because the layer returns a view of its padded outputs. For each product of the layer there is a
+    fill with zeros and a copy of the outputs' gradient. Source: PyTorch's ``slice_backward``
     (aten/src/ATen/native/TensorShape.cpp).
     """
     size = odd_output(job) if job.trains else None

@@ -1,4 +1,7 @@
-"""The ratio (time of a call with an action) / (its time now), from samples that one replay took. No files are read."""
+"""Compute how much faster or slower a change makes a call: (time with the change) / (time now), from measured samples.
+
+One replay took the samples. No files are read.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from analyzers.evidence.action_times import Samples
 from analyzers.evidence.statistics.intervals import median
 
 _LEAST_SHARE = 0.8
-"""The smallest ratio (time in the job) / (time alone) of a convolution that caches can explain.
+"""The smallest ratio (time in the job) / (time alone) of a convolution that the GPU's caches can explain.
 
 Caches saved at most 20 % in the record that ``Ratio.in_job`` names. A larger difference comes from the GPU's clock,
 which changes all times alike.
@@ -20,7 +23,7 @@ which changes all times alike.
 
 @dataclass(frozen=True)
 class Ratio:
-    """The ratio (time of a call with an action) / (its time now), with the interval ``low`` to ``high``.
+    """The ratio (time of a call with a change) / (its time now), with the interval ``low`` to ``high``.
 
     ``now_us`` is the time that the call takes now if it runs alone, µs.
     """
@@ -47,7 +50,7 @@ class Ratio:
 
 
 def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -> Ratio | None:
-    """Return (time of a call with the action) / (its time now), or None if one of the two was not timed.
+    """Return (time of a call with the change) / (its time now), or None if one of the two was not timed.
 
     A call may consist of several ``passes``, for example the two gradients of a convolution. Their times are added.
     """
@@ -66,10 +69,10 @@ def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -
 
 
 def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) -> float:
-    """Return how much longer the host takes to launch the call with the action, µs. Negative if it takes less.
+    """Return how much longer the host takes to launch the call if the change is made, µs. Negative means less time.
 
-    Of each set of samples the smallest is used, because disturbances only make a sample longer. A pass that was not
-    timed adds 0.
+    The smallest of several samples is used, because disturbances only make a sample longer. A pass that was not timed
+    adds 0.
     """
     both = ((host.get((x.problem.text, x.solution)), y) for x, y in zip(passes, changes, strict=True) if not x.replaced)
     pairs = ((now, host.get((y.problem.text, y.solution))) for now, y in both if y.problem is not None)
@@ -77,10 +80,10 @@ def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) ->
 
 
 def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
-    """Return the measured times of the solution that computes a call now, with the name of the file that has them.
+    """Return the measured times of a call as it is now, with the name of the file that has them.
 
-    Returns None if they were not timed. If no replay can run this solution, the only time is the mean time of a call in
-    the trace, and the name is "trace".
+    Returns None if it was not timed. If no replay can run its present kernels, the only time is the mean time of a call
+    in the trace, and the name is "trace".
     """
     if not work.replaced:
         return samples.get((work.problem.text, work.solution))

@@ -1,4 +1,4 @@
-"""The action that computes float32 matrix products in TF32, a shorter format with a mantissa of 10 bits."""
+"""The change that computes float32 matrix products in TF32, a shorter format with a mantissa of 10 bits."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Sum the effect of each action over all calls of a job, from the times that ``replay`` took. No files are read.
+"""Add up what a change does to all calls of a job, from the times that ``replay`` took. No files are read.
 
-The time of a call with an action is (its time in the trace) · (replayed time with the action / replayed time now). One
+The time of a call with a change is (its time in the trace) · (replayed time with the change / replayed time now). One
 replay in one environment takes both times of the ratio. For a convolution, the time that the job's caches save is
 subtracted (``Ratio.in_job``). Without a trace, the time of the replay replaces the time in the trace.
 
-A call that was not timed with the action is taken as unchanged, and the fraction of such calls is reported. The
+A call that was not timed with the change is taken as unchanged, and the fraction of such calls is reported. The
 interval of the sum adds up the intervals of all calls, as if all errors had the same direction. The interval of a timed
 call lies between the least and the largest ratio of its samples. Calls that were not timed may gain or lose as the
 timed calls do (``ActionResult.ends_us``).
@@ -26,16 +26,16 @@ from analyzers.job.step.answer import Factor
 from logparse.model import DEFAULT, ConvProblem, OperatorProblem, Problem
 
 _MOST = 600
-"""The largest number of different problems (operators with sizes) that a replay times. The costliest come first."""
+"""The largest number of different operators with sizes that a replay times. The costliest come first."""
 _SMALL = 2e-4
-"""A problem below this fraction of the job's GPU time (0 to 1) is not timed. It is taken as unchanged."""
+"""Calls that take less than this fraction of the job's GPU time (0 to 1) are not timed. They are taken as unchanged."""
 
 
 def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[tuple[Problem, tuple[str, ...]]]:
-    """Return what a replay (a run that times calls alone) must time to judge these actions, the costliest first.
+    """Return what must be timed to judge changes to a job, the costliest first.
 
-    It is a list of problems (operators with sizes), each with the solutions to time. The first solution is the
-    library's own choice.
+    The result lists operators with their sizes, each with the kernels to time. The first kernel is the library's own
+    choice. A replay (a run that times calls alone) takes the times.
     """
     job = job_of(tables, settings)
     least = _SMALL * (job.total_us or 0.0)
@@ -68,7 +68,7 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
 
 
 def _passes(work: Work, job: Job) -> tuple[Work, ...]:
-    """Split or complete a call so that a replay (a run that times calls alone) can time it.
+    """Rewrite a call so that a replay (a run that times calls alone) can time it.
 
     A convolution whose two gradients are one entry (``B+W``) becomes two calls. Tensors of unknown type get a type.
     """
@@ -82,11 +82,11 @@ def _passes(work: Work, job: Job) -> tuple[Work, ...]:
 def results(
     tables: Tables, actions: Sequence[Action], settings: Settings, kept: Sequence[ActionResult] = ()
 ) -> list[ActionResult]:
-    """Return the measured effects of the actions (changes to the job) on a job, the best action first.
+    """Return the measured effects of several changes on a job, the best change first.
 
-    An action is left out if the replay timed none of its calls. ``kept`` are actions that the run already applies, so
-    their solutions are taken as the present solutions. Then an action is also left out if it cannot be applied together
-    with them, or if its calls were timed without them.
+    A change is left out if none of its calls was timed. ``kept`` are changes that the job already has, so its calls use
+    their kernels now. A change is then also left out if it cannot be combined with them, or if its calls were timed
+    without them.
     """
     samples, host = samples_of(tables, settings), samples_of(tables, settings, HOST)
     if not samples:
@@ -98,7 +98,7 @@ def results(
 
 
 def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
-    """Return the job as it is once some actions are applied: each changed call has its new solution."""
+    """Return the job as it is after some changes: each changed call has its new kernel."""
     work = list(job.work)
     for action in (x.action for x in kept):
         for i, one in enumerate(work):
@@ -109,10 +109,10 @@ def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
 
 
 def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
-    """Tell whether an action can be applied in addition to an action that the job already has.
+    """Tell whether a change can be made in addition to a change (``kept``) that the job already has.
 
-    It must also have been timed in addition to that action. That is so if the two do not change the same calls, or if
-    the new action contains the other.
+    Its calls must also have been timed in addition to that change. That is so if the two do not change the same calls,
+    or if the new change contains the other.
     """
     other = kept.action
     if action.name == other.name or (action.excludes is not None and action.excludes == other.excludes):
@@ -124,9 +124,9 @@ def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
 
 
 def result(action: Action, job: Job, samples: Samples, host: Samples | None = None) -> ActionResult | None:
-    """Return the measured effect of one action on a job.
+    """Return the measured effect of one change on a job.
 
-    Returns None if the action cannot be applied, changes nothing, or has no timed call.
+    Returns None if the change cannot be made, alters nothing, or has no timed call.
     """
     application = action.application(job)
     if application is None:
@@ -177,10 +177,10 @@ def result(action: Action, job: Job, samples: Samples, host: Samples | None = No
 
 
 def _now_us(work: Work, job: Job, samples: Samples) -> float:
-    """Return the GPU time that all calls of one problem (an operator with its sizes) take now, µs.
+    """Return the GPU time that all calls of one operator with these sizes take now, µs.
 
-    It comes from the trace. Without a trace, it is the number of calls times the replayed time of one call. Returns 0
-    if that time is unknown.
+    The time comes from the trace. Without a trace, it is the number of calls times the replayed time of one call.
+    Returns 0 if that time is unknown.
     """
     if work.us is not None:
         return work.us
@@ -201,9 +201,9 @@ def _part(work: Work, now_us: float, then_us: float, host_us: float = 0.0) -> Pa
 
 
 def factors_of(result: ActionResult) -> dict[str, Factor]:
-    """Map each problem (an operator with its sizes) to the factor by which the action changes its time.
+    """Return the factor by which a change alters the time of each operator. The keys are texts with operator and sizes.
 
-    Each factor has an interval. The interval of the whole action is split among the problems in proportion to their
+    Each factor has an interval. The interval of the whole change is split among the operators in proportion to their
     savings.
     """
     now, then = result.now_us, result.then_us

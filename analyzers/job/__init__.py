@@ -1,1 +1,1 @@
-"""Facts about a job that its logs and traces show: its GPU time, its steps, and calls that are counted twice."""
+"""Compute facts about a job from its logs and traces: GPU time, steps, and calls that may be counted twice."""

@@ -1,10 +1,10 @@
-"""Remarks for the user about calls of a run that may be counted twice or not at all.
+"""Warn the user about GEMM and convolution calls that may be counted twice or not at all.
 
-Several logs of one process may contain the same calls. So the view ``workload`` counts, for each process, only the
-category of logs with the most calls. If logs do not name their process, they are treated as logs of one process: calls
-of one category are added, and the category with the most calls is used. The logs cannot show whether that is right, so
-a remark states it. Another remark states that a log is not counted beside another log, if only the files' names show
-that both logs are of one process.
+Several logs of one process may contain the same calls, for example a log of rocBLAS and a log of hipBLASLt. So the view
+``workload`` counts, for each process, only one category of logs: the one with the most calls. If logs do not name their
+process, they are treated as logs of one process: the calls of one category are added, and the category with the most
+calls is used. The logs cannot show whether that is right, so a remark explains it. There is also a remark if only the
+names of two files show that they are of one process, and one of them is therefore not counted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHOWN = 4
 
 
 class _Log(NamedTuple):
-    """The calls of one kind (GEMM or convolution) and one category in a log file.
+    """All GEMM calls, or all convolution calls, of one category in a log file.
 
     * ``counted``: True if these calls are counted in the view ``workload``.
     * ``by_name``: True if the process is known only from the file's name.
@@ -57,9 +57,9 @@ class _Log(NamedTuple):
 
 
 def remarks_of(store: Store, run: str) -> list[str]:
-    """Return remarks about calls of a run that may be counted twice or are missing, one line each.
+    """Return warnings about calls of a run that may be counted twice or are missing, one line each.
 
-    The last line states the traced time of kernels that belong to no call, if there are such kernels.
+    If traces contain kernels that belong to no known call, the last line gives their time.
     """
     with store.reading(f"{_LOGS} {_UNEXPLAINED}") as con:
         ((graphs_us, kernels_us),) = con.execute(_UNEXPLAINED, {"run": run}).fetchall()
@@ -71,9 +71,9 @@ def remarks_of(store: Store, run: str) -> list[str]:
 
 
 def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
-    """Return remarks about calls in these tables that may be counted twice or are missing.
+    """Return warnings about calls that may be counted twice or are missing, for GEMMs, convolutions or both.
 
-    ``convolutions`` contains True for remarks on convolutions, False for remarks on matrix products, or both.
+    ``convolutions`` contains True to get the warnings about convolutions, and False to get those about matrix products.
     """
     with reading({view: getattr(tables, view) for view in _READ}, _READ) as con:
         return list(remarks_in(con, tables.run, convolutions))
@@ -82,13 +82,15 @@ def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
 def remarks_in(
     con: duckdb.DuckDBPyConnection, run: str, convolutions: Collection[bool] = (False, True)
 ) -> Iterator[str]:
-    """Yield remarks about calls that may be counted twice or are missing. ``con`` has the views that are read.
+    """Yield warnings about calls that may be counted twice or are missing. ``con`` has the views that are read.
 
-    | remark | about |
+    There are three kinds:
+
+    | warning | when |
     |---|---|
-    | added | sums over logs of unknown processes |
-    | left out | logs that are not counted beside other logs of their process |
-    | alike | logs that may be copies of one log |
+    | added | The calls of several logs were added, although it is unknown which process wrote each log. |
+    | left out | A log is not counted, because another log of the same process is counted. |
+    | alike | Two logs may be copies of one log. |
     """
     given = [_Log(*row) for row in con.execute(_LOGS, {"run": run}).fetchall()]
     for conv in sorted(convolutions):
@@ -120,9 +122,9 @@ def _added(logs: Sequence[_Log], what: str) -> Iterator[str]:
 
 
 def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
-    """Yield remarks on logs whose calls are not counted, because another log of the same process is counted.
+    """Yield warnings about logs whose calls are not counted, because another log of the same process is counted.
 
-    There is a remark only if something is guessed: that both logs are of one process, or that both contain the same
+    There is a warning only if something is guessed: that both logs are of one process, or that both contain the same
     calls. On some GPUs rocBLAS passes its calls on to hipBLASLt, so both log the same calls. On other GPUs the two
     libraries log different calls.
     """
@@ -153,7 +155,7 @@ _TWO_LIBRARIES = (
 
 
 def _two_libraries(log: _Log, other: _Log) -> bool:
-    """Return True if both logs are in one file, and exactly one of them is a log of rocBLAS."""
+    """Return True if both logs are in one file and exactly one of them was written by rocBLAS."""
     return log.path == other.path and log.category.startswith("rocblas") != other.category.startswith("rocblas")
 
 

@@ -1,15 +1,15 @@
-"""How far the GEMMs and convolutions in a run's traces are from the device's limits, and how fast they could be.
+"""Estimate how far each traced GEMM and convolution is from the GPU's limits, and how fast it could be.
 
 All results are estimates. The time of a call is the mean time of its kernels in the traces. Its efficiency is (roofline
 time) / (time of the call), where the roofline uses the data sheet's peaks (``roofline_us``).
 
-No kernel reaches these peaks. So a problem's efficiency is compared with the efficiencies of comparable problems in the
-same traces. Comparable problems have the same operation and direction, the same type, the same bound (arithmetic or
-memory), and a roofline time that differs by a factor of at most ``NEAR``. The upper quartile of their efficiencies is
-assumed to be possible. If fewer than ``ENOUGH`` problems are comparable, ``WITHIN_REACH`` is used instead.
+No kernel reaches these peaks. So each GEMM or convolution is compared with comparable ones in the same traces. They
+have the same operation and direction, the same type, the same bound (arithmetic or memory), and a roofline time that
+differs by a factor of at most ``NEAR``. The upper quartile of their efficiencies is assumed to be possible. If fewer
+than ``ENOUGH`` are comparable, ``WITHIN_REACH`` is used instead.
 
-If a trace does not divide the time of a convolution between B and W, neither gradient can be replayed. Such a problem
-is left out.
+The two gradients of a convolution (B and W) may have only one common time in a trace. Then neither can be replayed, and
+the convolution is left out.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from logparse.roofline import input_type, roofline_us
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 NEAR = 4.0
-"""Two GEMMs or convolutions are compared only if their roofline times differ by at most this factor."""
+"""Two GEMMs or convolutions are compared only if their ideal times (roofline) differ by at most this factor."""
 ENOUGH = 4
-"""Smallest number of comparable GEMMs or convolutions whose efficiencies are used to judge another one.
+"""Smallest number of comparable GEMMs or convolutions from which the possible efficiency is estimated.
 
-The upper quartile of their efficiencies is used.
+With fewer of them, ``WITHIN_REACH`` is used.
 """
 WITHIN_REACH = 0.5
-"""Efficiency (fraction of the roofline) that is assumed to be possible if too little is comparable.
+"""Efficiency (fraction of the roofline) that is assumed to be possible if too few others are comparable.
 
 Libraries reach it on GEMMs and convolutions of a usual shape. They never reach the roofline itself.
 """
 FAR = 2.0
-"""A call is far from its possible time if it takes more than this many times as long."""
+"""A call is reported as slow if it takes more than this many times as long as seems possible."""
 LEAST_US = 8.0
 """Shortest time that any call is assumed to need, µs: the launch, prologue and last wave of one kernel."""
 
 
 def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each GEMM and convolution in the run's traces, its time and the time that seems possible.
+    """Return for each GEMM and convolution in the traces the time that it takes and the time that seems possible.
 
-    One without a roofline time is left out. If it ran on several devices, the device on which it took the most time is
-    used. Columns:
+    It is left out if its ideal time (roofline) is unknown. If it ran on several devices, the device on which it took
+    the most time is used. Columns:
 
-    * ``problem, source_id, device``: its text, the file, and the device.
+    * ``problem, source_id, device``: the text of the GEMM or convolution, the file, and the device.
     * ``calls``, ``total_us``, ``now_us``: calls in the traces, their time, and the mean time of a call, µs.
     * ``least_us``: the roofline time of a call, µs.
-    * ``comparable``: the number of comparable ones.
+    * ``comparable``: how many others it was compared with.
     * ``reach``: the efficiency that is assumed to be possible (fraction of the roofline).
     * ``within_us``: the time at that efficiency, µs.
     * ``far``: True if ``now_us`` is more than ``FAR`` times ``within_us``.
@@ -75,14 +75,14 @@ def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame
 
 
 _NONE = pd.DataFrame({"problem": [], "now_us": [], "within_us": [], "far": np.zeros(0, dtype=bool)})
-"""The result of ``efficiencies`` without a trace, with the columns that callers read."""
+"""An empty result of ``efficiencies``, for a job without a trace. It has the columns that callers read."""
 
 
 def _rows(calls: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
-    """Return the traced GEMMs and convolutions that have a roofline time, with their calls and times.
+    """Return the traced GEMMs and convolutions whose ideal time (roofline) is known, with their calls and times.
 
-    The calls are summed over the traces of one device. Columns added: ``least_us`` (roofline time), ``group`` and
-    ``efficiency``.
+    The calls are summed over the traces of one device. Columns added: ``least_us`` (roofline time, µs), ``group`` (only
+    rows of one group are compared) and ``efficiency``.
     """
     device = {str(source): _device(facts.get(str(source), {})) for source in calls["source_id"].unique()}
     known = calls.assign(device=calls["source_id"].map(device))
@@ -109,7 +109,11 @@ def _device(facts: Mapping[str, str]) -> str | None:
 
 
 def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, str]:
-    """Return the roofline time of a GEMM or convolution, and the name of the group in which it is compared."""
+    """Return the ideal time (roofline, µs) of a GEMM or convolution, and the name of its group.
+
+    Only GEMMs or convolutions of one group are compared with each other. The name contains the operation, direction,
+    type and bound. If the ideal time is unknown, None is returned for it.
+    """
     least, device = roofline_us(problem, facts), device_of(facts)
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
         return None, ""
@@ -123,8 +127,9 @@ def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, 
 def _reach(least_us: Floats, efficiency: Floats, i: int) -> tuple[int, float]:
     """Count the GEMMs or convolutions that are comparable with number ``i``, and estimate its possible efficiency.
 
-    Two are comparable if their ideal times differ by at most the factor ``NEAR``. The efficiency (0 to 1) is the upper
-    quartile of the comparable ones. It is ``WITHIN_REACH`` if there are fewer than ``ENOUGH`` of them.
+    Two are comparable if their ideal times differ by at most the factor ``NEAR``. The possible efficiency (0 to 1) is
+    the upper quartile of the efficiencies of the comparable ones. If there are fewer than ``ENOUGH``, it is
+    ``WITHIN_REACH``.
     """
     near = (least_us >= least_us[i] / NEAR) & (least_us <= least_us[i] * NEAR)
     near[i] = False

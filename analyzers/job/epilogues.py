@@ -1,8 +1,8 @@
-"""Find matrix products followed by kernels that the library could do in the product itself (an epilogue).
+"""Find matrix products after which separate kernels add a bias or compute an activation.
 
-An epilogue adds a bias or computes an activation. ``logparse/libraries/torch_profiler/epilogues.py`` finds such
-products in the trace. The product with the separate kernels and the product with the epilogue are two solutions of one
-problem, so a replay can time both.
+The library could do this work in the kernel of the product itself (an epilogue).
+``logparse/libraries/torch_profiler/epilogues.py`` finds such products in the trace. A replay can time both forms: the
+product with the separate kernels, and the product with the epilogue.
 """
 
 from __future__ import annotations
@@ -17,23 +17,28 @@ from logparse.libraries.torch_profiler.epilogues import FACT, GRADIENT
 from logparse.model import DEFAULT, GemmProblem, problem_from_text
 
 ACTIVATIONS: Mapping[str, str] = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu"}
-"""Activations in a trace that the library can compute in the matrix product itself, each with the library's name."""
+"""Activations that the library can compute in the kernel of the matrix product, each with the library's name."""
 BY_HAND = ("mul", "pow", "mul", "add", "mul", "tanh", "add", "mul")
-"""Operators of a GELU that a program writes out as ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+"""Operators in which PyTorch runs a GELU that the program writes out as ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
 
 The multiplication by ½ may be at another place.
 """
 
 Form: TypeAlias = Literal["", "erf", "written"]
-"""How a trace computes a GELU: exactly by erf, as a written-out formula, or (empty) with tanh in one kernel."""
+"""The way in which the traced program computes a GELU.
+
+* ``erf``: exactly, in one kernel.
+* ``written``: with tanh, as a formula of many kernels.
+* empty text: with tanh, in one kernel.
+"""
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """A matrix product followed by kernels whose work the library could do in the product itself (an epilogue).
+    """A matrix product and the kernels after it whose work the library could do in the product's own kernel.
 
-    * ``problem``, ``asked``: the product without the epilogue and with it.
-    * ``steps``: the operations that the kernels do, in the words of the trace.
+    * ``problem``, ``asked``: the product without that work and with it.
+    * ``steps``: the operations of the kernels, in the words of the trace.
     * ``calls``: the number of calls of the product.
     * ``us``: total time of the kernels, µs. ``bias_us``: the time of the kernels that add a bias, µs.
     * ``form``: how GELU is computed in the trace.
@@ -54,7 +59,10 @@ class Epilogue:
 
     @property
     def fused(self) -> GemmProblem:
-        """The product with the epilogue as a replay runs it. An addend of ``addmm`` is assumed to be a bias."""
+        """The matrix product that computes bias and activation itself, as a replay runs it.
+
+        The tensor that ``addmm`` adds is assumed to be a bias.
+        """
         bias = self.problem.bias is not False or self.adds_bias
         kind = self.problem.d_type if bias else None
         return replace(self.asked, bias=bias, bias_type=kind, beta="zero")
@@ -66,21 +74,21 @@ class Epilogue:
 
     @property
     def as_run(self) -> str:
-        """Name of the solution with which a replay runs separate kernels, as in the trace."""
+        """Name under which a replay times the product as the trace has it, with separate kernels after it."""
         words = [*(["unfused"] if self.adds_bias else []), *([f"gelu={self.form}"] if self.form else [])]
         return f"torch:{','.join(words)}" if words else DEFAULT.text
 
     @property
     def in_library(self) -> str:
-        """Name of the solution with which a replay lets the library do all in the matrix product.
+        """Name under which a replay times the product if the library does all work in the product's own kernel.
 
-        For a bias alone this is the library's default. The library's GELU uses tanh.
+        If only a bias is added, this is the library's default. The library computes GELU with tanh.
         """
         return DEFAULT.text if self.asked.activation == "none" else "torch:fused"
 
 
 def trains(tables: Tables) -> bool:
-    """Tell whether the run computes gradients, by the operators in its traces or the convolutions in its logs."""
+    """Tell whether the job computes gradients. The operators in its traces or the convolutions in its logs show it."""
     kernels = tables.kernels[tables.kernels["run"] == tables.run]
     backward = kernels["op"].dropna().astype(str).str.contains("backward", case=False).any()
     problems = {*tables.workload["problem"], *kernels["problem"].dropna()}
@@ -88,10 +96,7 @@ def trains(tables: Tables) -> bool:
 
 
 def epilogues(tables: Tables) -> list[Epilogue]:
-    """Return the run's matrix products that are followed by kernels which the library could replace.
-
-    The library can do their work in the product itself (an epilogue).
-    """
+    """Return the job's matrix products after which separate kernels do work that the product's own kernel could do."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == FACT)]
     found: dict[tuple[str, tuple[str, ...]], Epilogue] = {}
     for text in sorted(rows["value"]):
@@ -107,7 +112,7 @@ def epilogues(tables: Tables) -> list[Epilogue]:
 
 @dataclass(frozen=True)
 class Gradient:
-    """The gradient of a written-out GELU after a matrix product: number of calls, and total kernel time (µs)."""
+    """The gradient of a GELU that the program writes out as a formula: number of calls, and total kernel time (µs)."""
 
     problem: GemmProblem
     calls: int
@@ -115,10 +120,10 @@ class Gradient:
 
 
 def gradients(tables: Tables) -> list[Gradient]:
-    """Return the gradients of all written-out GELUs of the run.
+    """Return the gradients of all GELUs that the program writes out as a formula.
 
-    A trace does not link a gradient to the forward pass. So a gradient is matched with a product that has the same
-    number of elements.
+    A trace does not link a gradient to its forward pass. So a gradient is assigned to the matrix product whose result
+    has the same number of elements.
     """
     sizes: dict[int, GemmProblem] = {}
     for one in epilogues(tables):
@@ -159,10 +164,11 @@ def _epilogue(value: Mapping[str, object]) -> Epilogue | None:
 
 
 def _by_hand(words: Sequence[str]) -> int:
-    """Return how many of the first operators form a written-out GELU, or 0 if they do not begin with one.
+    """Return how many operators at the beginning of the list are a GELU that is written out as a formula.
 
-    Type copies among these operators and after them are included, because autocast raises a power to single precision
-    and then lowers the result for the next product.
+    Returns 0 if the list does not begin with such a GELU. Conversions of the type (copies) between and after the
+    operators are included, because autocast computes a power in single precision and then converts the result for the
+    next product.
     """
     places = [i for i, word in enumerate(words) if word != "copy"]
     if not words or words[0] == "copy":

@@ -1,7 +1,7 @@
-"""Times that a run's problems should take, judged by the best times of similar problems.
+"""Estimate how long a job's GEMMs and convolutions should take, from the best times of similar ones.
 
-This is for problems of which only one solution was timed, so that nothing else shows whether it is fast. The time comes
-from a trace's kernels, or it is a file's only time of the problem.
+This is done where only one kernel was timed, because then nothing else shows whether it is fast. The time comes from
+the kernels in a trace, or it is the only time in a file.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from logparse.target import Facts, arch
 
 @cached_per_run
 def times(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Return the time of one call of each GEMM or convolution for which only one solution was timed.
+    """Return the time of one call of each GEMM or convolution for which only one solution (kernel) was timed.
 
-    Columns ``device, problem, source_id, origin, now_us``. A trace's time is preferred to a file's. Among several times
-    the shortest is used. Files from an unknown device are left out.
+    Columns ``device, problem, source_id, origin, now_us``. A trace's time is preferred to a file's. If there are
+    several times, the shortest is used. Files from an unknown device are left out.
     """
     traced = traced_calls(tables.kernels, tables.calls).assign(origin=TRACE)
     alone = lone_times(tables).rename(columns={"time_us": "now_us"})
@@ -40,9 +40,9 @@ def times(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 def _completed(facts: Facts, here: Facts) -> Facts:
-    """Add the run's arch, CU count and device to what a file states about its machine, if they are missing there.
+    """Complete what a file states about its machine by the job's own arch, CU count and device.
 
-    Nothing is added if the file states its CU count or its device, or if it is of another arch.
+    Nothing is added if the file itself states its CU count or its device, or if it is of another arch.
     """
     if "cu_count" in facts or "device" in facts or arch(facts) not in (None, arch(here)):
         return facts
@@ -51,9 +51,9 @@ def _completed(facts: Facts, here: Facts) -> Facts:
 
 @cached_per_run
 def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataFrame, Expected]]:
-    """Return how long GEMMs and convolutions should take, if only one of their solutions was timed.
+    """Return how long GEMMs and convolutions should take for which only one solution (kernel) was timed.
 
-    For each device there are two parts: rows as in ``times``, and the expected times in the same order.
+    The keys are device names. Each value has two parts: rows as in ``times``, and the expected times in the same order.
     """
     rows = times(tables, settings)
     parts = {str(name): part.reset_index(drop=True) for name, part in rows.groupby("device", sort=True)}
@@ -61,9 +61,9 @@ def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataF
 
 
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
-    """Return two times (µs) for each GEMM or convolution: the time of one call, and the time that it should take.
+    """Return for each GEMM or convolution the time of one call and a rough guess of the time that it should take, µs.
 
-    The second time may be guessed from very different sizes. So use the result only to order work. If something ran on
+    The guess may come from very different sizes. So use the result only to order work. If a GEMM or convolution ran on
     several devices, the device with the larger difference of the two times is used.
     """
     out: dict[str, tuple[float, float]] = {}
@@ -75,6 +75,6 @@ def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]
 
 
 def expected_problems(tables: Tables, settings: Settings) -> frozenset[str]:
-    """Return the GEMMs and convolutions for which it is known how long they should take, as texts."""
+    """Return the texts of the GEMMs and convolutions for which it is known how long they should take."""
     found = expectations(tables, settings).values()
     return frozenset(str(text) for rows, known in found for text in rows.loc[np.isfinite(known.expected_us), "problem"])

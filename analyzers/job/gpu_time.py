@@ -1,11 +1,12 @@
-"""GPU time of a run by kind of work, and idle time of the GPU, from the run's traces.
+"""Add up the GPU time of a job by kind of work, and the idle time of the GPU, from the job's traces.
 
-``recommend``, ``explore``, ``report`` and the analyzers all take these numbers from this module. A kernel's kind of
-work is found from its problem (GEMM or convolution), else from the operator's name, else from the kernel's own name.
+``recommend``, ``explore``, ``report`` and the analyzers all take these numbers from this module. The kind of work of a
+kernel is, for example, ``GEMM`` or ``attention``. It is found from the kernel's GEMM or convolution, else from the
+operator's name, else from the kernel's own name.
 
-Computation and communication are never added up. Collectives count only while nothing computes. While they only wait
-for another rank, they are idle time (``ranks``). Times are (time of an average step) · (number of traced steps)
-(``analyzers/evidence/units.py``).
+Computation and communication are never added up. Communication (a collective) is counted only while nothing computes.
+While it only waits for another rank, its time is idle time (``ranks``). Times are (time of an average step) · (number
+of traced steps) (``analyzers/evidence/units.py``).
 """
 
 from __future__ import annotations
@@ -32,21 +33,20 @@ from logparse.libraries.torch_profiler.searches import SEARCH
 from logparse.model import kind_of, layer_of
 
 STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
-"""Names under which two numbers about a trace are stored: how many steps its profiler marked, and their wall time (µs).
-"""
+"""Names of two facts that are stored about a trace: how many steps its profiler marked, and their wall time (µs)."""
 UNTRACED_STEP_US = "untraced_step_us"
-"""Name under which the wall time of a step without the profiler (µs) is stored for a trace.
+"""Name of a fact that is stored about a trace: the wall time of a step without the profiler (µs).
 
 ``logparse capture --trace`` and ``tune`` measure it.
 """
 
 BUSY = 0.8
-"""If the GPU is busy for less than this fraction of the time (0 to 1), it is assumed to wait for the host."""
+"""If kernels run for less than this fraction of the time (0 to 1), the GPU is assumed to wait for the host."""
 GEMM, COPIES, SOFTMAX, OTHER = "GEMM", "transposes and copies", "softmax", "other"
 COMMUNICATION = "communication"
 CONVOLUTION = "convolution {}"
 TRANSPOSE = re.compile(r"transpose|nchwToNhwc|nhwcToNchw|NCHW2CNHW|CNHW2NCHW|tensorTransform", re.IGNORECASE)
-"""Pattern for the names of kernels with which MIOpen, CK and cuDNN change the layout of a convolution's tensors."""
+"""Pattern for names of kernels that only change the layout of a convolution's tensors (in MIOpen, CK and cuDNN)."""
 _PASSES: Mapping[str, re.Pattern[str]] = {
     "B": BACKWARD_DATA,
     "W": BACKWARD_WEIGHTS,
@@ -77,14 +77,17 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("embedding and indexing", r"index|gather|scatter|where"),
     )
 )
-"""Kinds of work, each with a pattern for the names of operators and kernels. The first pattern that fits decides."""
+"""Kinds of work (such as attention), each with a pattern for operator and kernel names. The first match decides."""
 _NO_CONVOLUTION = frozenset({"attention", "optimizer", SOFTMAX, "normalisation", "embedding and indexing"})
-"""Kinds of work whose gradients have names like those for convolutions, for example ``_softmax_backward_data``."""
+"""Kinds of work that are never taken for a convolution's gradient, although their names look like one.
+
+An example is ``_softmax_backward_data``.
+"""
 
 
 @dataclass(frozen=True)
 class Part:
-    """All work of one kind: time (µs) and launches of its kernels over all traces of the run."""
+    """The GPU time (µs) and the number of launches of all kernels that do one kind of work, over all traces."""
 
     name: str
     us: float
@@ -93,7 +96,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Gap:
-    """One period in which the GPU was idle: its time (µs) and its reason.
+    """One period in which the GPU was idle: how long (µs) and why.
 
     ``operator``, ``call`` and ``annotation`` are what the host did in this time, if known.
     ``logparse/libraries/torch_profiler/gaps.py`` lists the reasons.
@@ -107,7 +110,7 @@ class Gap:
 
     @property
     def place(self) -> str:
-        """The host's activity in the gap, as text for a sentence.
+        """Describes what the host did while the GPU was idle, as text for a sentence.
 
         For example: `` under aten::copy_ (hipMemcpyWithStream) in step[DECODE bs=32]``.
         """
@@ -118,17 +121,18 @@ class Gap:
 
 @dataclass(frozen=True)
 class Gaps:
-    """The GPU's idle time in all traces by reason (µs), and the longest idle periods, the longest first."""
+    """The GPU's idle time in all traces by its reasons (µs), and the longest idle periods, the longest first."""
 
     us: Mapping[str, float]
     longest: tuple[Gap, ...]
 
     @property
     def single(self) -> Gap | None:
-        """The one idle period that is most of the idle time, or None.
+        """The one idle period that makes up most of the GPU's idle time, or None.
 
-        There is no such period if none is half of the idle time, or if the second longest is at least half as long as
-        the longest. A single period may never come again, so its time does not show what can be saved.
+        The longest period is returned if it is at least half of the idle time, and if the second longest is less than
+        half as long. It is treated separately because it may never come again, so its time does not show what can be
+        saved.
         """
         total = math.fsum(self.us.values())
         if not self.longest or self.longest[0].us < _MOST * total:
@@ -138,7 +142,7 @@ class Gaps:
 
     @property
     def main(self) -> str:
-        """The reason with the most idle time."""
+        """The reason that causes the most idle time."""
         return max(self.us, key=lambda x: (self.us[x], x), default="")
 
 
@@ -147,19 +151,20 @@ _MOST = 0.5
 
 @dataclass(frozen=True)
 class GpuTime:
-    """GPU time of a run, from its traces. Times in µs over all traces of the run. None means unknown.
+    """How the GPU spent its time in a job's traces. Times in µs over all traces of the job. None means unknown.
 
-    * ``parts``: work by kind, the longest first.
+    * ``parts``: the time of each kind of work, the longest first.
     * ``window_us``: the time in which the traces were recorded. The profiler slows the host, so the time of the same
       steps without the profiler is used if it is known. ``profiled`` is then False.
     * ``busy_us``: the part of ``window_us`` in which a kernel computed or a collective transferred data.
     * ``alone_us``: the part of ``window_us`` in which only collectives ran (``ranks.exposed``).
     * ``waiting_us``: the part of ``alone_us`` in which collectives waited for another rank. It is idle time, too. None
       if only one rank has traces, because its traces cannot show such waits.
-    * ``before_us``: kernels launched before the traces began. They are in no kind of work.
-    * ``unexplained_us``: kernels of graph launches whose capture no trace shows. Their kind is found by their own
-      names.
-    * ``untraced_share``: the part of the job's time (0 to 1) in steps whose kind is in no trace.
+    * ``before_us``: time of kernels that were launched before the traces began. ``parts`` does not contain it.
+    * ``unexplained_us``: time of kernels in graph launches for which no trace shows the capture of the graph. Their
+      kind of
+      work is found by their own names.
+    * ``untraced_share``: the part of the job's time (0 to 1) in kinds of steps that no trace contains.
     * ``word``: the user's word for a step.
     * ``left_out``: texts about traced work that is in no sum.
     * ``gaps``: why the GPU was idle under the profiler.
@@ -191,9 +196,9 @@ class GpuTime:
 
     @property
     def exposed_us(self) -> float | None:
-        """Time in which only communication ran, without its waits for other ranks, µs.
+        """Time in which only communication ran, without the time in which it waited for other ranks, µs.
 
-        The waits are known only if the traces of several ranks can be compared.
+        The waits are known only if there are comparable traces of several ranks.
         """
         return self.alone_us - (self.waiting_us or 0.0) if self.alone_us is not None else None
 
@@ -213,9 +218,9 @@ class GpuTime:
 
 @cached_per_run
 def gpu_time(tables: Tables) -> GpuTime | None:
-    """Return the GPU time of the run by kind of work, and its idle time, from its traces.
+    """Return how the GPU spent its time in the job's traces: the time of each kind of work, and the idle time.
 
-    Returns None if the run has no kernels, or if its kernels take no time.
+    Returns None if there are no kernels, or if the kernels take no time.
     """
     rows = _in_order(tables.kernels[tables.kernels["run"] == tables.run])
     before = float(rows.loc[rows["op"].eq(BEFORE), "total_us"].sum())
@@ -264,7 +269,7 @@ def gpu_time(tables: Tables) -> GpuTime | None:
 
 
 def _gaps(facts: pd.DataFrame) -> Gaps | None:
-    """Return the idle time of all traces with its reasons, or None if no trace states it."""
+    """Return the GPU's idle time in all traces with its reasons, or None if no trace states it."""
     given, listed = (facts.loc[facts["name"] == name, "value"].dropna() for name in ("gpu_idle_us", "gpu_gaps"))
     each = [(why, us) for value in given for why, us in json.loads(value).items()]
     us = {why: math.fsum(us for other, us in each if other == why) for why in sorted({why for why, _ in each})}
@@ -273,32 +278,37 @@ def _gaps(facts: pd.DataFrame) -> Gaps | None:
 
 
 def gpu_us(tables: Tables) -> float | None:
-    """Return the GPU time of the run's traces (µs), but only if its calls are counted in the same traces.
+    """Return the GPU time of the job's traces (µs), but only if the numbers of calls also come from the traces.
 
-    If a log counts the calls, None is returned, because the two numbers do not fit together: a log counts the calls of
-    the whole job, but a trace's time covers only the traced steps. So their quotient would mean nothing.
+    If a log counts the calls, None is returned. The log counts the calls of the whole job, but the traces contain only
+    a few steps, so GPU time per call would be wrong.
     """
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
 
 
 def traced_us(tables: Tables) -> float | None:
-    """Return the GPU time of the run's traces (µs), even if a log counts the calls. Return None without a trace."""
+    """Return the GPU time of the job's traces (µs), or None without a trace.
+
+    Unlike ``gpu_us``, the time is also returned if a log counts the calls.
+    """
     total = float(kernels_of_run(tables)["total_us"].sum())
     return total if total > 0 else None
 
 
 def kernels_of_run(tables: Tables) -> pd.DataFrame:
-    """Return the kernels in the run's traces, without communication.
+    """Return the kernels in the job's traces that compute or copy, without communication.
 
-    Kernels that were launched before the trace, or by a search for solvers, are left out.
+    Two kinds of kernels are left out: kernels launched before the trace began, and kernels of a search for the fastest
+    one.
     """
     return _launched(tables, collectives=False)
 
 
 def collectives_of_run(tables: Tables) -> pd.DataFrame:
-    """Return the communication kernels in the run's traces.
+    """Return the communication kernels in the job's traces.
 
-    Kernels that were launched before the trace, or by a search for solvers, are left out.
+    Two kinds of kernels are left out: kernels launched before the trace began, and kernels of a search for the fastest
+    one.
     """
     return _launched(tables, collectives=True)
 
@@ -309,9 +319,9 @@ def _launched(tables: Tables, collectives: bool) -> pd.DataFrame:
 
 
 def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:
-    """Return the number of steps of the run and their wall time (µs).
+    """Return the number of the job's steps and their wall time (µs).
 
-    The number is the user's (``settings.steps``), else the number that the traces marked. The wall time is the time
+    The number is the user's (``settings.steps``), otherwise the number that the traces mark. The wall time is the time
     without the profiler if that is known.
     """
     rows = tables.facts[tables.facts["run"] == tables.run]
@@ -319,15 +329,15 @@ def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | Non
 
 
 def _steps(facts: pd.DataFrame) -> float | None:
-    """Return the number of marked steps in all traces.
+    """Return how many steps the traces mark, over all traces.
 
-    If no step is marked, the number of ranks with traces is returned, or None if there is only one.
+    If no trace marks steps, the number of ranks with traces is returned, or None if there is only one rank.
     """
     return _sum(facts, STEPS) or float(unmarked_ranks(facts)) or None
 
 
 def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
-    """Return the wall time of all marked steps as it would be without the profiler, µs.
+    """Return how long all marked steps would take without the profiler, µs of wall time.
 
     Returns None if this is unknown for a trace with steps.
     """
@@ -344,7 +354,7 @@ def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
 
 
 def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """Return the time of the calls of each GEMM and convolution in each trace. ``calls`` are the calls of the run.
+    """Return for each trace and each GEMM or convolution how long its calls take. ``calls`` are the calls of the job.
 
     Columns ``source_id, problem, total_us, calls, now_us, kernel``. ``now_us`` is the mean time of a call. ``kernel``
     is the kernel that takes the most time. Helper kernels (transpose, conversion, fill) are named only if there is no
@@ -365,19 +375,19 @@ def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def _in_order(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Sort kernels, so that sums do not depend on the order of stored rows."""
+    """Sort kernels, so that sums of floats do not depend on the order in which rows were stored."""
     return kernels.sort_values(["source_id", "op", "kernel", "problem", "total_us"], ignore_index=True)
 
 
 def _sum(facts: pd.DataFrame, name: str) -> float | None:
-    """Return the sum of a named number over all files that state it, or None if no file does."""
+    """Add up a number that several files state, for example their counts of steps. None if no file states it."""
     values = pd.to_numeric(facts.loc[facts["name"] == name, "value"], errors="coerce").dropna()
     return float(values.sum()) if len(values) else None
 
 
 @lru_cache(maxsize=65_536)
 def part_of(op: str, kernel: str, problem: str) -> str:
-    """Return the kind of work of a kernel, for example ``GEMM``, ``attention`` or ``communication``.
+    """Return the kind of work that a kernel does, for example ``GEMM``, ``attention`` or ``communication``.
 
     It is found from the text of its GEMM or convolution if there is one, else from the operator, else from the kernel's
     name.

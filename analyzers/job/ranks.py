@@ -6,7 +6,7 @@ ranks is the transfer, and the rest of each rank's time is a wait. Clocks of ran
 matched by their group of ranks, and by their order in traces that began at the same step. A group whose ranks made
 different numbers of calls is left out.
 
-The waiting time is rather too short in two cases:
+The computed waiting time may be too short in two cases:
 
 * A call overlaps with computation. The time that is not hidden is then assigned to the transfer first.
 * A rank left no trace (``missing``). That rank may have been the last to come.
@@ -30,7 +30,7 @@ from analyzers.evidence.units import units_by_source
 
 @dataclass(frozen=True)
 class Rank:
-    """The times of one process (rank) of a job, in µs per step.
+    """How one rank (process) of a job spends its time, in µs per step.
 
     * ``unit_us``: wall time of a step, without the profiler if that is known.
     * ``exposed_us``: communication while nothing computes.
@@ -45,13 +45,13 @@ class Rank:
 
     @property
     def host_us(self) -> float:
-        """Time in which the device runs nothing, µs. It waits for its own host."""
+        """Time per step in which the GPU runs nothing because it waits for its own host, µs."""
         return max(self.unit_us - self.compute_us - self.exposed_us, 0.0)
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks of a job, in order.
+    """All ranks of a job with their times, in order.
 
     * ``matched``: the part of the communication time (0 to 1) for which the calls of all traced ranks could be matched.
     * ``missing``: number of ranks without a trace, as far as the number of ranks is known.
@@ -63,17 +63,17 @@ class Ranks:
 
     @property
     def slowest(self) -> Rank:
-        """The rank for which the others wait. It waits least itself."""
+        """The rank for which the others wait: it waits less than any other rank."""
         return min(self.ranks, key=lambda x: (x.waiting_us, -x.compute_us))
 
     @property
     def waiting_us(self) -> float:
-        """Time in which a rank waits for other ranks, µs per step: the mean over the ranks."""
+        """Time in which a rank waits for other ranks, µs per step, as the mean over the ranks."""
         return sum(x.waiting_us for x in self.ranks) / len(self.ranks)
 
 
 def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
-    """Limit the time of communication that no computation hides to ``room_us``.
+    """Limit the time in which only communication runs to ``room_us``, because the profiler makes it too long.
 
     Returns the limited time and the part of it in which ranks wait, µs. The time above the limit is subtracted from the
     waiting time first.
@@ -84,7 +84,7 @@ def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, 
 
 @cached_per_run
 def ranks(tables: Tables) -> Ranks | None:
-    """Return the times of each rank of the run. Return None if fewer than two ranks left comparable traces."""
+    """Return how each rank of the job spends its time. Return None if fewer than two ranks left comparable traces."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     own = tables.collectives[tables.collectives["run"] == tables.run]
     of = facts[facts["name"] == "rank"].drop_duplicates("source_id").set_index("source_id")["value"]
@@ -108,7 +108,7 @@ def ranks(tables: Tables) -> Ranks | None:
 
 
 def _matched(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the collective calls that all traced ranks of a group made.
+    """Yield groups of communication calls that can be compared, because all traced ranks of a group made them.
 
     The column ``wait`` is the time that a call waited for other ranks while nothing computed, µs.
     """

@@ -1,7 +1,7 @@
-"""Searches for the fastest solver that ran while the job was traced, and what the user can do about them.
+"""Find searches for the fastest kernel that ran while the job was traced, and tell the user how to avoid them.
 
-The kernels of a search are in no call and in no step. ``logparse/libraries/torch_profiler/searches.py`` defines which
-kernels belong to a search.
+A library such as MIOpen may try many kernels at the first call of a convolution. The kernels of a search belong to no
+call and no step. ``logparse/libraries/torch_profiler/searches.py`` defines which kernels belong to a search.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ TUNING = (
 
 @dataclass(frozen=True)
 class Search:
-    """The searches for the fastest solver of one GEMM or convolution that ran while the job was traced.
+    """The searches for the fastest kernel of one GEMM or convolution that ran while the job was traced.
 
-    ``calls`` are the calls that searched, ``kernels`` the kernels that they ran. ``us`` and ``naive_us`` are the times
-    of all these kernels and of the naive ones, µs.
+    ``calls`` are the calls that searched, ``kernels`` the kernels that they ran. ``us`` is the time of all these
+    kernels, and ``naive_us`` the time of the naive ones, µs.
     """
 
     problem: Problem
@@ -47,7 +47,7 @@ class Search:
 
 @cached_per_run
 def searches(tables: Tables) -> tuple[Search, ...]:
-    """Return the searches for solvers in the run's traces, the longest first."""
+    """Return the searches for the fastest kernel that the job's traces contain, the longest first."""
     facts = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "searches")]
     listed = [x for value in facts["value"].dropna() for x in json.loads(value)]
     of: dict[str, list[Mapping[str, float]]] = {}
@@ -67,7 +67,7 @@ def searches(tables: Tables) -> tuple[Search, ...]:
 
 
 def in_words(found: Sequence[Search]) -> str:
-    """Return a sentence about searches for solvers in the traces, or an empty text if there were none."""
+    """Return a sentence for the user about searches for kernels in the traces, or an empty text without a search."""
     if not found:
         return ""
     kernels, us = sum(x.kernels for x in found), sum(x.us for x in found)

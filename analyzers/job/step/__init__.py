@@ -1,5 +1,6 @@
-"""Simulate a step of a job, to find out how long it would take if some kernels took other times.
+"""Simulate a step of a job, to find out how long it would take if some kernels were faster or slower.
 
-Traces of the job are converted to a graph. Its nodes are moments of host threads, device streams and collectives. The
-modules, in the order in which they use each other: ``traces`` → ``build`` → ``graph`` → ``answer``.
+The traces are converted to a graph of dependencies. Its nodes are moments, for example the end of a kernel. Each node
+waits for other nodes. The modules, in the order in which they use each other: ``traces`` → ``build`` → ``graph`` →
+``answer``.
 """

@@ -1,7 +1,7 @@
-"""Answer how long a step would take with other kernel times, and what limits it.
+"""Simulate how long a step of a job would take with other kernel times, and find out what limits it.
 
-The profiler slows the host. ``host_factor`` corrects the host's work for that. Two measured times determine this
-factor:
+The profiler slows the host, so the host's traced times are multiplied by a factor (``host_factor``). Two measured times
+determine this factor:
 
 * The host's own time without the profiler, in steps before which the device was idle (``UnitKind.host_us``).
 * The time of the unchanged step without the profiler. The simulation must reach this time, as far as the spread of the
@@ -45,14 +45,14 @@ from logparse.ingest.input_file import CAPTURES, InputFile, source_id
 from logparse.text import duration
 
 ERROR = 0.05
-"""Relative error of the simulated time of a changed step.
+"""Relative error of the simulated time of a step after a change, used for the interval (0.05 means 5 %).
 
-It is at least twice the root mean square error over the measured pairs (before, after) in the records
-(``benchmarks/results/jobs-…``) whose time is known well and which the host does not limit (``steps.py``,
-``own_errors``). The interval contains the uncertainty of the host's own times separately.
+It is at least twice the root mean square error over pairs of runs before and after a change, in the records
+``benchmarks/results/jobs-…``. Only pairs are used whose times are known well and that the host does not limit
+(``steps.py``, ``own_errors``). The uncertainty of the host's own times is added to the interval separately.
 """
 STARTS = 0.02
-"""Relative standard deviation of the host's time between two starts of a program.
+"""How much the host's time differs from one start of a program to the next: a relative standard deviation.
 
 It is the median over the jobs in the records that wait for the host (``steps.py``, ``starts``).
 """
@@ -61,31 +61,30 @@ _NOT_KEPT = "an older logparse wrote the store and did not keep the step's event
 READ_AGAIN = f"{_NOT_KEPT}, so this trace was read again:"
 _STORE_ANEW = "to keep them, `logparse forget` the trace and ingest it again"
 WORTH = 0.04
-"""Smallest gain that a user would not want to miss, as a fraction of the step's time."""
+"""Smallest gain that the user should be told about, as a fraction of the step's time."""
 ROUGH = 1.5
-"""If the profiler slowed the host by more than this factor, the result is only rough."""
+"""If the profiler makes the host slower by more than this factor, the simulated times are called rough."""
 _SAME = 1e-3
 _HOST_LEAST, _HOST_MOST, _HOST_EXACT = 0.1, 4.0, 1e-4
 _DEPENDS = 0.5
-"""Smallest effect of the host's speed on the step's time with which the host is assumed to matter.
+"""Limit from which the step's time is assumed to depend on the speed of the host.
 
-It is (relative change of the step's time) / (relative change of the host's). Below it, a slower host does not explain a
-step that is longer without the profiler.
+It is (relative change of the step's time) / (relative change of the host's time). Below the limit, a slower host does
+not explain why a step takes longer without the profiler than in the simulation.
 """
 _WAITS_MOST = 8.0
-"""Waits for things outside the traces (data-loader workers, ranks without a trace) are scaled by at most this factor.
-"""
+"""Largest factor by which waits for things outside the traces (data-loader workers, other ranks) are scaled."""
 _EXPLAINED = 1.3
 """Largest ratio between the measured and the simulated time of the unchanged step.
 
-Beyond it, the traces do not explain the step's time, and there is no answer.
+Beyond it, the simulation is too wrong to answer what a change would do.
 """
 _WINDOWS, _MOST_WORK = 2, 1_000_000
 FORMAT = "torch-profiler"
 
 
 class Factor(NamedTuple):
-    """The change of a kernel's time: (new time) / (time in the trace), with its interval.
+    """How a change alters the time of a kernel: (new time) / (time in the trace), with its interval.
 
     0 means that the kernel is not launched any more. ``host_us`` is the additional time that the host takes for the
     kernel's calls in an average step, µs.
@@ -99,15 +98,15 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The time that the step would take under four assumptions, µs. They show how much could be gained at most.
+    """How long the step would take if something were perfect, µs. The four times show how much can be gained at most.
 
     * ``best_us``: every kernel takes its best known time.
     * ``fast_host_us``: the host is infinitely fast.
     * ``free_communication_us``: communication takes no time.
     * ``free_kernels_us``: kernels take no time. It bounds the gain from other kernel times.
 
-    On real traces the bounds are exact to 0.5 % only, because both ends of a step may move. So the last three are
-    limited to the step's time now.
+    On real traces these limits are exact to 0.5 % only, because both ends of a step may move. So the last three are
+    never longer than the step's time now.
     """
 
     best_us: float
@@ -118,14 +117,14 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class StepAnswer:
-    """The time of a step now, and with changed kernels, µs.
+    """The result of a simulation: the time of a step now and with changed kernels, µs.
 
     * ``now_us``: measured without the profiler if that is known, else simulated.
     * ``then_us``: with the changed kernels.
     * ``low_us``, ``high_us``: an interval around ``then_us``. It covers the kernels' intervals, the range of the host's
       times, their difference between two starts (``STARTS``), and the simulation's ``ERROR``.
-    * ``limit``: what the new step waits for most (one of ``graph.KINDS``).
-    * ``shares``: the part of the new step (0 to 1) that waits for each of ``graph.KINDS``.
+    * ``limit``: what the changed step waits for most (one of ``graph.KINDS``, for example ``host``).
+    * ``shares``: the part of the changed step (0 to 1) that waits for each of ``graph.KINDS``.
     * ``host_factor``: the factor by which the host's traced times were multiplied.
     * ``launch_us``: time that the host takes to launch a kernel.
     * ``rough``: True if the profiler slowed the host too much, or if the time without it is unknown.
@@ -149,20 +148,20 @@ class StepAnswer:
 
     @property
     def read_again(self) -> str:
-        """A sentence about trace files that had to be read again. It is empty if the store has all traces."""
+        """A sentence for the user if trace files had to be opened again. Empty if all events were already stored."""
         return next((note for note in self.notes if note.startswith(READ_AGAIN)), "")
 
 
 @dataclass(frozen=True)
 class StepUnknown:
-    """The reason why the time of a changed step cannot be simulated."""
+    """The reason why it cannot be simulated how a change alters the time of a step."""
 
     reason: str
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The traced steps of a job as graphs, and measured times for the simulation.
+    """The traced steps of a job as graphs of dependencies, with measured times that the simulation must agree with.
 
     * ``counts``: how often each kind of step ran. If it is empty, the kinds are as frequent as in the traces.
     * ``untraced_us``: time of an average step without the profiler, µs.
@@ -179,19 +178,19 @@ class Step:
     host_range: tuple[float, float] = (1.0, 1.0)
 
     def us(self, each: Callable[[Graph], Floats], host_factor: float) -> float:
-        """Return the simulated mean time of a step, µs.
+        """Simulate the steps, and return their mean time, µs.
 
-        ``each`` returns the times of the kernels and transfers of a graph. ``host_factor`` multiplies the times of the
-        host.
+        ``each`` is a function that returns the times of the kernels and transfers of a graph. ``host_factor``
+        multiplies the times of the host.
         """
         return self.mean_us([times(graph, each(graph), host_factor) for graph in self.graphs])
 
     def mean_us(self, at: Sequence[Sequence[float]]) -> float:
-        """Return the mean time of a step (µs), if the moments of the graphs (nodes) have the times ``at``.
+        """Return the mean time of a step (µs), computed from the simulated times of the graphs' nodes (``at``).
 
         The time of a step is the longer of two times: from its first to its last node, and the time of its host. Within
-        a trace the device may catch up with a host that was several steps ahead, and the step looks shorter. In the
-        long run neither is faster than the other.
+        a trace, the device may catch up with a host that was several steps ahead. The step then looks too short,
+        because in the long run neither is faster than the other.
         """
 
         def took(moments: Sequence[float], unit: Bounds, in_step: bool) -> float:
@@ -201,16 +200,16 @@ class Step:
         return self._mean(self._by_kind(at, took))
 
     def issued_us(self, at: Sequence[Sequence[float]]) -> float:
-        """Return the mean time that the host takes to launch all work of a step, µs.
+        """Return how long the host takes on average until it has launched all work of a step, µs of simulated time.
 
-        Only kinds of steps with a known ``host_us`` are used.
+        ``at`` are the simulated times of the graphs' nodes. Only kinds of steps with a known ``host_us`` are used.
         """
         found = self._by_kind(at, lambda moments, unit, _: moments[unit.issued] - moments[unit.begun])
         return self._mean({kind: us for kind, us in found.items() if kind in self.host_us})
 
     @property
     def measured_host_us(self) -> float:
-        """Measured mean time of the host alone for a step, µs. 0 if it is unknown.
+        """Measured mean time that the host needs for a step if it never waits for the device, µs. 0 if it is unknown.
 
         It is the mean of ``host_us`` over the kinds of steps in the traces, weighted by how often they ran.
         """
@@ -227,10 +226,10 @@ class Step:
     def _by_kind(
         self, at: Sequence[Sequence[float]], took: Callable[[Sequence[float], Bounds, bool], float]
     ) -> dict[str, list[float]]:
-        """Return the times of the traced steps by their kind.
+        """Return the times of the traced steps, grouped by the kind of step.
 
-        In the first step of a trace, host and device are not yet in step with each other. So this step is used only if
-        there is no other of its kind.
+        The first step of a trace is used only if there is no other of its kind, because host and device have not yet
+        reached their usual distance.
         """
         found: dict[str, list[float]] = defaultdict(list)
         first: dict[str, list[float]] = defaultdict(list)
@@ -252,7 +251,7 @@ class Step:
 
 
 class _Unit(NamedTuple):
-    """Two mean times of a step, µs.
+    """Two simulated mean times of a step, µs.
 
     ``us`` is the time of the whole step. ``issued_us`` is the time until its host has launched all work.
     """
@@ -263,9 +262,9 @@ class _Unit(NamedTuple):
 
 @cached_per_run
 def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit:
-    """Simulate the step with its traced kernels, but with a faster or slower host. Return two mean times.
+    """Simulate the step with its traced kernel times, but with a host whose times are multiplied by ``host_factor``.
 
-    If ``without`` is a kind (kernels or communication), all work of this kind takes no time.
+    If ``without`` is a kind of work (kernels or communication), all work of this kind takes no time.
     """
     us = [graph.us if without is None else graph.without(without) for graph in step.graphs]
     at = [times(graph, each, host_factor) for graph, each in zip(step.graphs, us, strict=True)]
@@ -273,16 +272,19 @@ def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit
 
 
 def _waiting(step: Step, factor: float) -> Step:
-    """Multiply the step's waits for things outside the traces (data-loader workers, untraced ranks) by ``factor``."""
+    """Return the step with its waits for things outside the traces multiplied by ``factor``.
+
+    Such waits are for data-loader workers, or for ranks that left no trace.
+    """
     return replace(step, graphs=[graph.waiting(factor) for graph in step.graphs])
 
 
 @cached_per_run
 def fit_waits(step: Step) -> Step:
-    """Scale the step's waits for things outside the traces, so that the simulation gives the measured time of the step.
+    """Scale the waits for things outside the traces until the simulated step takes its measured time.
 
-    Such waits are for data-loader workers or for ranks without a trace. The step is returned unchanged if it has none,
-    or if its time without the profiler is unknown.
+    Such waits are for data-loader workers or for ranks without a trace. The step is returned unchanged if it has no
+    such waits, or if its time without the profiler is unknown.
     """
     target = step.untraced_us
     if target is None or not any(graph.outside for graph in step.graphs):
@@ -306,8 +308,8 @@ def fit_waits(step: Step) -> Step:
 def _by_itself(step: Step) -> float:
     """Return the factor on the host's times with which the simulated host takes the time that was measured for it.
 
-    The simulation leaves out waits for things outside the traces, because the measured time is a lower quartile, which
-    contains the least of such waits.
+    Waits for things outside the traces are left out of the simulation. The measured time is a lower quartile, so it
+    contains hardly any of them.
     """
     free = _waiting(step, 0.0) if any(graph.outside for graph in step.graphs) else step
     return _reaching(step.measured_host_us, lambda x: _traced(free, x).issued_us, _HOST_LEAST, _HOST_MOST)
@@ -315,14 +317,18 @@ def _by_itself(step: Step) -> float:
 
 @cached_per_run
 def host_factor_of(step: Step) -> float:
-    """Return the factor that corrects the host's traced times for the slowness that the profiler causes.
+    """Return the factor by which the host's traced times are multiplied, because the profiler slows the host.
 
-    * If the host's own time was measured, F is the factor with which the simulated host takes that time. F is returned
-      if the unchanged step then takes its measured time, or if that time is unknown.
-    * Otherwise the factor is returned with which the unchanged step takes its measured time. But F is returned all the
-      same if that factor lies outside the spread of the host's times, or if kernels limit the step.
-    * If the host's own time was not measured, the factor with which the unchanged step takes its measured time is
-      returned. If no factor reaches that time, it is the factor nearest to 1 that comes closest.
+    Two measured times can determine the factor. F is the factor with which the simulated host takes the host's own
+    time. G is the factor with which the unchanged step takes its measured time.
+
+    * If both times are known, F is returned if the step then takes its measured time.
+    * Otherwise G is returned. But if G is outside the spread of the host's times, or if kernels limit the step, F is
+      returned.
+    * If only the host's own time is known, F is returned.
+    * If only the time of the step is known, G is returned. If no factor reaches that time, it is the factor nearest to
+      1
+      that comes closest.
     * If neither time is known, 1 is returned.
     """
     if not step.measured_host_us:
@@ -357,10 +363,10 @@ def _of_step(step: Step) -> float:
 
 
 def _reaching(target: float, us: Callable[[float], float], low: float, high: float) -> float:
-    """Find the factor between ``low`` and ``high`` at which ``us`` reaches ``target``.
+    """Find the factor between ``low`` and ``high`` at which the simulated time ``us(factor)`` reaches ``target``.
 
-    The nearer end is returned if it never does. ``us`` must cache its values. The simulated time is a maximum of
-    straight lines in the factor. So the line through two points above the target leads to the factor. The mean of
+    If no factor reaches it, the nearer end is returned. ``us`` must cache its values. The simulated time is a maximum
+    of straight lines in the factor. So the line through two points above the target leads to the factor. The mean of
     several steps is no such maximum. So if an iteration does not reduce the interval enough, the next one bisects it.
     """
 
@@ -389,8 +395,8 @@ def _reaching(target: float, us: Callable[[float], float], low: float, high: flo
 def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
     """Simulate the step with changed kernel times, and return its time and what limits it.
 
-    ``factors`` states the change of kernels, by their problem, operator or name. ``best`` states the change to the best
-    known times.
+    ``factors`` gives the change of each kernel's time. Its keys are texts of GEMMs or convolutions, operators, or
+    kernel names. ``best`` gives the changes to the best known times.
     """
     step = fit_waits(step)
     host = host_factor_of(step)
@@ -401,9 +407,10 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     least, most = step.host_range if witnessed else (1.0 / ROUGH, 1.0)
 
     def under(given: Mapping[str, Factor], left: float, which: int, host_factor: float = host) -> float:
-        """Return the simulated time of the step with the factors ``given`` for its kernels.
+        """Return the simulated time of the step with the changes ``given`` of its kernel times, µs.
 
-        ``host_factor`` applies to the step now and then. ``left`` is the fraction of the host's work that remains then.
+        ``host_factor`` applies to the step before and after the change. ``left`` is the fraction of the host's work
+        that remains after the change.
         """
         us = step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor * left)
         return now * us / _traced(step, host_factor).us
@@ -441,16 +448,16 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
 
 
 def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
-    """Return by how much the time of each kernel of a graph changes, as three rows: values, low ends, high ends.
+    """Return the factor by which each kernel's time changes, as three rows: values, low ends and high ends.
 
-    ``given`` has the changes by the text of a GEMM or convolution, by operator, and by kernel name. The first that a
-    kernel has is used.
+    ``given`` has the changes by the text of a GEMM or convolution, by operator, and by kernel name. The first of them
+    that a kernel has is used.
     """
     return np.array([x[:3] for x in _each(graph, given)], dtype=np.float64).reshape(-1, 3).T
 
 
 def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
-    """Return the change of each kernel of the graph. A kernel without a change gets the factor 1."""
+    """Return the change of each kernel's time in the graph. A kernel without a change gets the factor 1."""
     one = Factor(1.0, 1.0, 1.0)
     return [
         next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)
@@ -459,10 +466,10 @@ def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
 
 
 def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
-    """Return the part of the host's work that remains after a change (1: all of it).
+    """Return the part of the host's work that remains after a change. 1 means all of it.
 
-    The time of removed launches is subtracted, and the additional time of changed calls is added. ``host`` is the
-    factor on the host's work.
+    If the change removes kernels, the time to launch them is subtracted. If it makes calls take longer on the host,
+    that time is added. ``host`` is the factor on the host's work.
     """
     spared = whole = units = 0.0
     for graph, weight in zip(step.graphs, step.weights, strict=True):
@@ -473,9 +480,10 @@ def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
 
 
 def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]], host: float) -> dict[str, float]:
-    """Return the part of the new step that waits for each kind of work. The parts add up to 1.
+    """Return which part of the changed step is spent waiting for each kind of work. The parts add up to 1.
 
-    If the clocks of ranks differ, the waits for a kind may add up to less than 0. The kind then gets 0.
+    A kind of work is the host, kernels, communication or data loading. If the clocks of ranks differ, the waits for a
+    kind may add up to less than 0. The kind then gets 0.
     """
     out = dict.fromkeys(KINDS, 0.0)
     for graph, weight, us, moments in zip(step.graphs, step.weights, changed, at, strict=True):
@@ -491,10 +499,10 @@ def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]]
 def step_of(
     tables: Tables, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None
 ) -> StepAnswer | StepUnknown:
-    """Simulate how long a step of the run would take with other kernel times, from its traces in the store.
+    """Simulate how long a step of the job would take with other kernel times.
 
-    ``factors`` states how kernels change, ``best`` the change to the best known times. Returns the reason if the
-    simulation is impossible.
+    ``factors`` gives the changes of kernel times, ``best`` the changes to the best known times. Returns the reason if
+    the simulation is impossible.
     """
     step = traced_step(tables)
     if isinstance(step, StepUnknown):
@@ -511,14 +519,14 @@ def step_of(
 
 
 def beside_logs(tables: Tables) -> bool:
-    """Tell whether the run's steps were timed only while the job wrote its libraries' logs, which slows the host."""
+    """Tell whether the job's steps were timed only while its libraries wrote logs, which slows the host."""
     found, logged = units(tables), ~tables.calls["category"].isin(["profiler", "untuned"])
     return not (found and found.alone) and bool(logged.any())
 
 
 @cached_per_run
 def traced_step(tables: Tables) -> Step | StepUnknown:
-    """Read the run's traces and build a graph for each traced period, with all of its ranks.
+    """Read the job's traces, and build a graph for each traced period with all of its ranks.
 
     If no trace can be read, the reason is returned.
     """
@@ -581,7 +589,7 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
 
 
 def _unchanged(source: str, path: str) -> InputFile:
-    """Open the trace file again, because an older logparse did not store its events.
+    """Open a trace file once more, because an early version of logparse did not store its events.
 
     Raises InputError if the file is gone or has changed.
     """
@@ -598,7 +606,8 @@ def _unchanged(source: str, path: str) -> InputFile:
 def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """Choose the traces to simulate, and yield their ids and paths.
 
-    They are from the first periods that most ranks traced, and from periods with further kinds of steps.
+    The first choice are the earliest of the periods that most ranks traced. Other periods are added if they contain
+    further kinds of steps.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     of = {
@@ -617,7 +626,7 @@ def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _stated(tables: Tables) -> float | None:
-    """Return the time of a step without the profiler (µs) that is stored with the traces. None if it is not stored."""
+    """Return the time of a step without the profiler (µs), if it was stored with the traces. Otherwise None."""
     facts = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "untraced_step_us")]
     values = pd.to_numeric(facts["value"], errors="coerce").dropna()
     return float(values.mean()) if len(values) else None

@@ -57,23 +57,24 @@ _QUEUE, _QUEUE_SLACK = 1024, 64
 _LAUNCH_US, _GAP_US, _RETURN_US = 6.0, 1.0, 5.0
 """Delays that are used if a trace shows none, µs.
 
-They are from launch to kernel, from kernel to kernel, and from a kernel to the host that waits for it.
+``_LAUNCH_US`` is the delay from launch to kernel, ``_GAP_US`` from one kernel to the next, and ``_RETURN_US`` from a
+kernel to the host that waits for it.
 """
 _ROUND_US = 1.0
 """Times in old traces are rounded to this many µs."""
 _LATE_US = 50.0
-"""A call that takes at least this long has waited for something, µs."""
+"""If a runtime call takes at least this long (µs), it has waited for something."""
 _Place = tuple[int, int]
 
 
 @dataclass
 class _Stream:
-    """The work that was given to a device stream so far.
+    """The kernels and copies that were launched on one device stream so far.
 
     * ``launched``: when each kernel or copy was launched. −inf means before the trace.
-    * ``ended``: when each ended.
-    * ``nodes``: the node of each in the graph.
-    * ``tail``: the node that the stream's next work follows.
+    * ``ended``: when each kernel or copy ended.
+    * ``nodes``: the graph's node of each kernel or copy.
+    * ``tail``: the node after which the stream's next work can begin.
     """
 
     launched: list[float] = field(default_factory=list)
@@ -88,7 +89,7 @@ class _Stream:
         self.tail = node
 
     def given(self, by: float) -> int:
-        """Return the last kernel or copy that was launched at the time ``by`` or before, as a node of the graph.
+        """Return the last kernel or copy that was launched no later than the time ``by``, as a node of the graph.
 
         Returns 0 if there is no such node.
         """
@@ -98,7 +99,7 @@ class _Stream:
 
 @uncollected()
 def build(traces: Sequence[RankTrace]) -> Graph:
-    """Build the graph of a step from the traces of all ranks that were recorded in the same period."""
+    """Build the graph of dependencies of a step, from the traces of all ranks that were recorded in the same period."""
     keys = _matched(traces)
     offsets = _offsets(traces, keys)
     starts = (
@@ -134,10 +135,10 @@ def build(traces: Sequence[RankTrace]) -> Graph:
 
 
 def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
-    """Find the collectives that all ranks of their group made, and give the same key to calls that belong together.
+    """Find the communication calls (collectives) that belong together on different ranks, and give them the same key.
 
     Returns a dictionary (number of the kernel → key) for each trace. Collectives launched before the trace began are
-    left out.
+    left out, and so are all calls of a group whose ranks made different numbers of calls.
     """
     made: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number, trace in enumerate(traces):
@@ -231,9 +232,9 @@ class _Rank:
             take[type(todo[i])](todo[i])
 
     def _add_backlog(self) -> None:
-        """Add a node for work that was still running on the device when the trace began.
+        """Add a node for kernels that were still running on the GPU when the trace began.
 
-        The node is added only if the first work in the trace waited longer than a launch takes.
+        The node is added only if the first kernel in the trace began much later than its launch.
         """
         begun = [(x.start, x) for x in self._trace.works if x.correlation in self._call_of]
         first = min(begun, key=lambda x: x[0])[1] if begun else None
@@ -251,7 +252,7 @@ class _Rank:
         return [Unit(min(x.start for x in self._trace.calls), max(ends), "")] if ends else []
 
     def bounds(self) -> list[Bounds]:
-        """Return the beginning and the end of each step.
+        """Return the nodes at which each step begins and ends.
 
         These are moments at which both host and device are done with the step before.
         """
@@ -270,7 +271,8 @@ class _Rank:
     def _point(self, thread: Thread, at: float, host: float | None = None, b: int = 0, lag_b: float = NEVER) -> int:
         """Add the next moment of a host thread to the graph, and return its node.
 
-        ``host`` is the time that the thread worked since its last node, µs. None means that it worked all of the time.
+        ``at`` is the traced time of the moment. ``host`` is how long the thread worked since its last node, µs. None
+        means that it worked all of the time.
         """
         before = self._last.get(thread, 0)
         at -= self._begin
@@ -326,7 +328,7 @@ class _Rank:
             self._last_stream[call.thread] = stream
 
     def _condition(self, call: Call) -> int | None:
-        """Return the node (kernel or copy) for which a runtime call waits, or None if it does not wait."""
+        """Return the kernel or copy (a node) for which a runtime call of the host waits. None: it does not wait."""
         if call.kind == "launch":
             if not self._usual.queue:
                 return None
@@ -351,10 +353,10 @@ class _Rank:
         return self._done.get(call.correlation) if call.kind == "copied" else None
 
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
-        """Return the node of the kernel or copy for which a wait for an event waits, or 0 if there is no such work.
+        """Return the kernel or copy (a node) for which a wait for an event waits. 0 means that it waits for nothing.
 
-        If the trace names the work, it is returned. Otherwise the work that ended last is returned, among works that
-        were launched before the call and had ended at the time ``by``.
+        If the trace names it, it is returned. Otherwise the answer is a guess: among the work that was launched before
+        the call and had ended at the time ``by``, the work that ended last is returned.
         """
         if wait is not None and wait.record in self._records:
             stated = self._streams.get(wait.on) if wait.on else None
@@ -401,9 +403,9 @@ class _Rank:
             self._in_graph(work, node)
 
     def _lags(self, start: float, tail: int, launch: tuple[int, float] | None, within: bool) -> tuple[float, float]:
-        """Return the delay of a kernel after the work before it, and its delay after its launch.
+        """Return two delays of a kernel: after the work before it in its stream, and after its launch.
 
-        The later of the two events gets the observed delay. The other gets the usual one.
+        The later of the two events gets the observed delay. The other gets the usual delay.
         """
         gap = start - self._nodes.at[tail]
         if launch is None:
@@ -416,10 +418,10 @@ class _Rank:
         return min(self._usual.gap, gap), lag
 
     def _within_graph(self, work: Work) -> list[int]:
-        """Return the node that a kernel of a CUDA or HIP graph follows, if it is the first on its stream.
+        """Return the node after which the first kernel of a stream in a CUDA or HIP graph begins, in a list.
 
-        It is the kernel of another stream that was the last to end before this kernel began. Traces do not state the
-        graph's edges.
+        The list is empty for other kernels. Traces do not contain the graph's edges. So the node is the kernel of
+        another stream that was the last to end before this kernel began.
         """
         seen = self._graphs.setdefault(work.correlation, {})
         if work.stream in seen:
@@ -440,7 +442,7 @@ class _Rank:
 
 
 def _launches(trace: RankTrace) -> dict[int, float]:
-    """Return the time that the host spent on launching each kernel, by correlation id, µs.
+    """Return how long the host worked to launch each kernel (µs). The keys are correlation ids.
 
     The time consists of three parts: the call, the fill right before it, and the work of the same operator since its
     previous launch. If the launch waited for room in the queue, the call is left out.
@@ -461,9 +463,10 @@ def _launches(trace: RankTrace) -> dict[int, float]:
 
 
 def _full(held: Counter[int]) -> int:
-    """Return how many kernels are waiting when the queue of a stream is full.
+    """Return how many kernels can wait in the queue of a stream before a launch blocks.
 
-    It is the number that most long launches had waiting when they returned, among numbers near the usual limit (1,024).
+    ``held`` counts how many kernels were waiting when a long launch returned. The most frequent number near the usual
+    limit (1,024) is returned.
     """
     near = {depth: count for depth, count in held.items() if abs(depth - _QUEUE) <= _QUEUE_SLACK}
     return max(near, key=lambda x: (near[x], x), default=_QUEUE)
@@ -471,7 +474,7 @@ def _full(held: Counter[int]) -> int:
 
 @dataclass(frozen=True)
 class _Usual:
-    """Usual delays and other properties that a trace shows. Delays in µs.
+    """Usual delays and other properties of this machine, found in the trace. Delays in µs.
 
     * ``launch``: from launch to kernel. It is the lower quartile, because work of an idle stream may also wait for
       another stream.

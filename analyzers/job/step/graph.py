@@ -1,4 +1,4 @@
-"""A step as a graph of moments, and the times of the moments if kernels take other times.
+"""A step of a job as a graph of moments, from which the time of the step is computed if kernel times change.
 
 A node is a moment: a point of a host thread, the end of a kernel, or a rendezvous. A node follows at most two nodes,
 ``a`` and ``b``. Its time is::
@@ -36,10 +36,10 @@ _PASSES = 64
 
 
 class Bounds(NamedTuple):
-    """The nodes at which a step of one rank begins and ends, and the kind of step.
+    """The nodes of the graph at which a step of one rank begins and ends, and the kind of step.
 
-    ``first`` and ``last`` are the nodes of host and device together. ``begun`` and ``issued`` are the beginning and the
-    end on the host alone.
+    ``first`` and ``last`` are the moments at which host and device together begin and end. ``begun`` and ``issued`` are
+    the moments of the host alone.
     """
 
     rank: int
@@ -54,8 +54,8 @@ class Nodes:
     """The nodes (moments) of a graph while it is built, as columns. Node 0 is the beginning.
 
     * ``at``: traced time of a node, µs. In the end the nodes are sorted by it.
-    * ``a``, ``b``: the nodes that it follows. If ``lag_b`` is NEVER, it follows only ``a``.
-    * ``kernel``: index of its kernel in the graph's identities, −1 for none.
+    * ``a``, ``b``: the nodes that the node waits for. If ``lag_b`` is NEVER, it waits only for ``a``.
+    * ``kernel``: index of the node's kernel in the graph's identities, −1 for none.
     * ``launch``: time that the host spent on the kernel's launch, µs.
     * ``outside``: nodes that wait for something that no trace shows.
     """
@@ -93,7 +93,7 @@ class Nodes:
         return len(self.at) - 1
 
     def join(self, nodes: Sequence[int], kind: int) -> int:
-        """Return a node that follows all of ``nodes``. It is the node itself if there is only one."""
+        """Return a node that waits for all of ``nodes``. If there is only one, that node itself is returned."""
         if len(nodes) == 1:
             return nodes[0]
         first, *rest = dict.fromkeys(nodes)
@@ -104,10 +104,10 @@ class Nodes:
 
 @dataclass(eq=False)
 class Graph:
-    """A step as a graph of moments, as arrays with one value per node (the module's docstring explains them).
+    """A step of a job as a graph of moments. Each array has one value per node (the module's docstring explains them).
 
     * ``bounds``: the beginning and end of each step.
-    * ``identities``: the distinct kernels, each with its operator and problem.
+    * ``identities``: the distinct kernels, each with its operator and its GEMM or convolution.
     * ``outside``: nodes that wait for something outside the traces: batches from a loader's workers, and collectives
       with ranks that left no trace.
     * ``notes``: remarks for the user, as texts with a place for a number.
@@ -128,17 +128,17 @@ class Graph:
     notes: Mapping[str, float] = field(default_factory=dict)
 
     def scaled(self, factors: Floats) -> Floats:
-        """Return the durations of all kernels and transfers, with each kernel's duration multiplied by its factor.
+        """Return the durations of all kernels and transfers after a change: each kernel's duration times its factor.
 
-        ``factors`` has one value per entry of ``identities``. The result has one value per node, µs.
+        ``factors`` has one value per distinct kernel (``identities``). The result has one value per node, µs.
         """
         by_kernel: Floats = np.r_[factors, 1.0]
         return self.us * by_kernel[self.kernel]
 
     def launches_us(self, of: Sequence[bool]) -> float:
-        """Return the time that the host spent on launching some kernels, µs.
+        """Return how long the host worked to launch the chosen kernels, µs.
 
-        ``of`` is True for each entry of ``identities`` that is included.
+        ``of`` has one value per distinct kernel (``identities``): True if the kernel is chosen.
         """
         return float(self.launch[np.r_[np.array(of, dtype=bool), False][self.kernel]].sum())
 
@@ -150,7 +150,10 @@ class Graph:
         return replace(self, us=us, lag_a=lag_a)
 
     def without(self, kind: int) -> Floats:
-        """Return the durations of all kernels and transfers (µs, one per node), with 0 for one kind of work."""
+        """Return the durations of all kernels and transfers (µs, one per node), but 0 for one kind of work.
+
+        The kind is, for example, communication.
+        """
         return np.where(self.kind == kind, 0.0, self.us)
 
 
@@ -160,10 +163,7 @@ def make_graph(
     identities: Sequence[KernelIdentity],
     notes: Mapping[str, float],
 ) -> Graph:
-    """Convert the collected nodes to a graph.
-
-    They are sorted so that each node comes after the nodes that it follows.
-    """
+    """Convert the collected nodes to a graph of arrays, sorted so that each node comes after those it waits for."""
     values = {name: np.array(column) for name, column in vars(nodes).items() if name != "outside"}
     at, a, b = values.pop("at"), values["a"], values["b"]
     own = np.arange(len(at))
@@ -193,7 +193,7 @@ def make_graph(
 
 
 def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> list[float]:
-    """Compute the time of each node (moment) of the graph, in µs after the beginning.
+    """Compute at which time each node (moment) of the graph is reached, in µs after the beginning.
 
     ``us`` are the durations of kernels and transfers. Without it, they are as in the trace. ``host_factor`` multiplies
     the times of the host.
@@ -210,7 +210,8 @@ def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> l
 def shares(graph: Graph, at: Sequence[float], us: Floats, host_factor: float) -> dict[str, float]:
     """Return how long the step waits for the host, kernels, communication and data loading (µs).
 
-    The function walks back from the end of each rank's steps, along the node for which each node waited.
+    The function goes back in time from the end of each rank's steps. At each node it continues with the node for which
+    this node waited.
     """
     out = np.zeros(len(KINDS))
     moments: Floats = np.array(at)

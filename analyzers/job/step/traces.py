@@ -1,6 +1,6 @@
-"""Read the trace of one process from the store as Python objects, for the simulation of a step.
+"""Convert the stored trace of one process to Python objects, for the simulation of a step.
 
-``logparse/libraries/torch_profiler/timeline.py`` describes the stored row and the events from which it is made.
+``logparse/libraries/torch_profiler/timeline.py`` describes how a trace is stored and from which events it is made.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ class Call:
 
 @dataclass(slots=True)
 class Work:
-    """A kernel, copy or fill on a device stream. Times in µs.
+    """A kernel, copy or fill that ran on a device stream. Times in µs.
 
     * ``kernel``: its index among the trace's kernels, −1 for a copy or fill.
-    * ``ranks``: for a collective, its group of ranks, "" if the trace does not state it. None for other work.
+    * ``ranks``: for a collective, the name of its group of ranks, or "" if the trace does not state the group. None for
+      other work.
     * ``host_copy``: True for a copy between device and host memory, which may block the call.
     """
 
@@ -53,7 +54,7 @@ class Work:
 
 
 class Wait(NamedTuple):
-    """A stream that waits for an event.
+    """A wait of one stream for another (CUDA's or HIP's ``StreamWaitEvent``).
 
     ``stream`` waits for the work on the stream ``on`` that was launched before the call ``record``.
     """
@@ -64,7 +65,7 @@ class Wait(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A marked step on its thread: begin and end in µs, and its kind."""
+    """A step that the profiler marked on a thread: begin and end in µs, and its kind."""
 
     start: float
     end: float
@@ -72,7 +73,10 @@ class Unit(NamedTuple):
 
 
 class Handoff(NamedTuple):
-    """A moment ``at`` (µs) at which thread ``other`` continues where thread ``one`` has arrived."""
+    """A moment ``at`` (µs) at which one thread continues the work of another, for example autograd's thread.
+
+    Thread ``other`` continues where thread ``one`` has arrived.
+    """
 
     at: float
     one: Thread
@@ -80,7 +84,7 @@ class Handoff(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The time in which a thread got a batch from a data loader, µs.
+    """A period in which a thread got a batch from a data loader, µs.
 
     ``by_workers`` is True if the thread waited for worker processes, False if it loaded the batch itself.
     """
@@ -109,9 +113,9 @@ class RankTrace:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Pause the garbage collector while the context is active.
+    """Context manager that pauses the garbage collector.
 
-    It would visit a trace's many objects again and again, although they form no cycles.
+    A trace has many objects without cycles. The garbage collector would visit them again and again for nothing.
     """
     was = gc.isenabled()
     gc.disable()
@@ -123,9 +127,9 @@ def uncollected() -> Iterator[None]:
 
 
 def read_trace(source: Source) -> RankTrace:
-    """Read a trace from a file.
+    """Read a trace from a file, without damaged events.
 
-    Events that are damaged, or that lack values that their kind needs, are left out. ``ingest`` counts them.
+    Events that lack values that their kind needs are also left out. ``ingest`` counts them.
     """
     # Imported here because it imports all code that reads traces.
     from logparse.libraries.torch_profiler.events import read_events
@@ -136,7 +140,7 @@ def read_trace(source: Source) -> RankTrace:
 
 @uncollected()
 def trace_of(row: pa.Table) -> RankTrace:
-    """Convert a trace from a row of the store's table ``timelines``."""
+    """Convert a row of the table ``timelines``, which holds the trace of one process, to Python objects."""
     threads: list[Thread] = [*zip(*_columns(row, "threads"), strict=True)]
     groups = _columns(row, "groups")[0]
     distinct = [KernelIdentity(*x) for x in zip(*_columns(row, "identities"), strict=True)]
@@ -176,5 +180,5 @@ def _value(row: pa.Table, column: str) -> Any:
 
 
 def _columns(row: pa.Table, column: str) -> list[list[Any]]:
-    """Return the fields of a column of records as separate lists."""
+    """Return the fields of a column of records as separate lists, for example all starts and all ends."""
     return [x.to_pylist() for x in row[column].combine_chunks().flatten().flatten()]
