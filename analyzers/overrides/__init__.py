@@ -1,1 +1,1 @@
-"""Work with override files (lists of solutions to use): lint, coverage, merge, convert, export, bisect, write."""
+"""Check, merge, convert and write override files: lists of kernels that a library must use instead of its choice."""

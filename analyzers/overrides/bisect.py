@@ -1,9 +1,9 @@
 """Find the rows of an override file that make a job fail, by running a check with fewer and fewer of the rows.
 
-An override file is a list of solutions that a library must use instead of its own choice. ``narrowed`` halves the file
-to find the last row of the shortest beginning that fails. It keeps that row and searches for the next one, until the
-kept rows fail alone. Each row takes log2(n) runs (the dichotomic search of Hemery, Lecoutre, Saïs & Boussemart,
-"Extracting MUCs from Constraint Networks", ECAI 2006). The search assumes that more rows never mend a failure.
+An override file is a list of kernels that a library must use instead of its own choice. ``narrowed`` halves the file to
+find the last row of the shortest beginning that fails. It keeps that row and searches for the next one, until the kept
+rows fail alone. Each row takes log2(n) runs (the dichotomic search of Hemery, Lecoutre, Saïs & Boussemart, "Extracting
+MUCs from Constraint Networks", ECAI 2006). The search assumes that more rows never make a failure disappear.
 
 ``ddmin`` (Zeller & Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002) assumes
 nothing: its result fails, and passes without any one of its rows. It gets the rows that the search has left. Two rows
@@ -44,17 +44,22 @@ from logparse.text import counted, duration, printable, shortened
 
 Verdict = Literal["good", "bad", "skip"]
 Rows: TypeAlias = Sequence[int]
-"""Row numbers of a file, from 0, in order."""
+"""Row numbers of a file, counted from 0, in ascending order."""
 _GRACE_S, _WIDTH, _SHOWN = 10, 100, 10
-"""Three limits: seconds for a check to end before it is killed, columns of the answer, and lines that name rows."""
+"""Limits of the search for failing rows.
+
+* ``_GRACE_S``: seconds that a check may take to end before it is killed.
+* ``_WIDTH``: columns of the answer.
+* ``_SHOWN``: lines of the answer that name rows.
+"""
 _DRAIN_S = 1.0
-"""Seconds that the rest of a check's output may take to arrive after the check's end."""
+"""How many seconds to wait for the rest of a check's output after the check has ended."""
 _KEPT_BYTES = 64 << 10  # Most bytes that are kept of the output of a check.
 _DEVICE = re.compile(r"\d+(?=\.[^.]*\Z)")
 
 
 def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
-    """Reduce the failing ``rows`` of a file to a set that still fails, but passes without any one of its rows.
+    """Reduce failing rows to a small set: it still fails, but passes if any one of its rows is removed.
 
     ``fails`` tells whether the check fails with a set of rows. An empty set is assumed to pass.
     """
@@ -75,11 +80,11 @@ def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
 
 
 def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
-    """Reduce the failing ``rows`` of a file to a smaller set that still fails, by halving.
+    """Reduce the failing rows of a file to a smaller set that still fails, by halving.
 
-    ``ask(rows, suspected, needed)`` runs the check with some rows. It also gets two numbers for the progress line: how
-    many rows are suspected, and how many rows are already known to be needed. The set stays large if too many checks
-    are skipped (with exit code 125 a check says neither good nor bad).
+    ``ask(rows, suspected, needed)`` runs the check with some rows, and returns "good", "bad" or "skip". Its other two
+    arguments are for the progress line: how many rows are suspected, and how many are already known to be needed. If
+    the check returns "skip" too often (exit code 125: neither good nor bad), the set stays large.
     """
     needed: list[int] = []
     while ask(sorted(needed), len(rows), len(needed)) != "bad":
@@ -99,7 +104,7 @@ def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
 
 
 class Run(NamedTuple):
-    """The result of one check with some rows of the file.
+    """The result of running the user's check once with some rows of the file.
 
     ``rows`` is the hash of the row numbers. ``code`` is the exit code, or None if the check took too long.
     """
@@ -121,7 +126,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """An override file whose rows can be removed one by one.
+    """An override file whose rows can be removed one by one, to find the rows that make a job fail.
 
     * ``rows``: line number and text of each row.
     * ``made``: name of a copy of the file, and the settings that make the library use the copy.
@@ -140,9 +145,10 @@ class Table:
         return self.cut(lambda line, text: next(place) in wanted)
 
     def placed(self, rows: Rows, folder: Path) -> Emission:
-        """Write a copy of the file with only these rows into an emptied folder, together with the files in ``beside``.
+        """Write a copy of the file with only these rows into a folder, which is emptied first.
 
-        A file in ``beside`` with the same content (TunableOp has a file for each device) gets the same rows.
+        The other files of the original's folder (``beside``) are copied, too. If one of them has the same content, it
+        gets the same rows. (TunableOp has a file for each device.)
         """
         data, files = self.with_rows(rows), [(path.name, path.read_bytes()) for path in self.beside]
         shutil.rmtree(folder, ignore_errors=True)
@@ -190,10 +196,10 @@ def _beside(path: Path, copy: str) -> Iterator[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class Checks:
-    """Runs a check with subsets of a file's rows, and remembers the results.
+    """Runs the user's check with some of a file's rows, and remembers the results.
 
-    Each run is written to a journal when it has ended, so that no run is repeated after an interruption. ``say`` is
-    called with text for the user, before and after each run.
+    Each result is written to a journal when the run has ended, so that no run is repeated after an interruption.
+    ``say`` is called with text for the user, before and after each run.
     """
 
     table: Table
@@ -211,10 +217,10 @@ class Checks:
                 self.runs.append(Run(**json.loads(line)))
 
     def run(self, rows: Rows, suspected: int, needed: int, *, again: bool = False) -> Run:
-        """Return the result of the check with these rows. A result in the journal is not computed again.
+        """Run the check with these rows, or return the result from the journal if it was already run.
 
-        ``again`` asks for a second run with the same rows. ``suspected`` and ``needed`` are the numbers that
-        ``narrowed`` passes for the progress line.
+        ``again`` asks for a second run with the same rows. ``suspected`` and ``needed`` are numbers for the progress
+        line, as in ``narrowed``.
         """
         name, ended = hashlib.sha256(repr([*rows]).encode()).hexdigest()[:16], len(self.runs)
         if sum(run.rows == name for run in self.runs) <= again:
@@ -236,7 +242,7 @@ class Checks:
     def _run(self, name: str, rows: Rows, log: str) -> Run:
         """Run the user's check with a copy of the file that has only these rows.
 
-        The check inherits the open journal file, so that the journal stays locked if the check outlives this process.
+        The check inherits the open journal file. So the journal stays locked if the check outlives this process.
         """
         copy, code = self.table.placed(rows, self.folder / "table"), None
         table = filled(Shell("export LOGPARSE_TABLE=@path@"), {"path": shell_word(copy.path or "")})
@@ -257,7 +263,7 @@ class Checks:
         return Run(name, code, time.monotonic() - began, log)
 
     def guilty(self) -> tuple[list[Rows], Sequence[str]]:
-        """Return the sets of rows that make the check fail by themselves, and reasons why the result may be wrong.
+        """Find the sets of rows that each make the check fail, and reasons why the result may be wrong.
 
         Each set is as small as possible. There are no reasons if the rows failed a second time and the file passes
         without them. Raises InputError if the check does not depend on the rows.
@@ -291,9 +297,10 @@ class Checks:
 
 
 def _keep_last(pipe: FileIO, path: Path) -> None:
-    """Copy the last ``_KEPT_BYTES`` that come through a pipe into a file. The file never becomes twice as long.
+    """Copy the output of a check from a pipe to a file, but keep only its last ``_KEPT_BYTES``.
 
-    Without this limit a job that prints all day would fill the disk.
+    Without this limit, a job that prints all day would fill the disk. The file never becomes twice as long as the
+    limit.
     """
     last, left_out = b"", 0
     with pipe, open(path, "wb", buffering=0) as log:
@@ -312,7 +319,7 @@ def _keep_last(pipe: FileIO, path: Path) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the processes that a check has left. They may hold the GPU, or a port, that the next check needs."""
+    """End the processes that a check has left behind. They may use the GPU or a port that the next check needs."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)
@@ -320,9 +327,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, say: Callable[[str], None]) -> Answer:
-    """Find the rows that make the check fail, and write the file without them to ``out``.
+    """Find the rows that make the check fail, and write a copy of the file without them to ``out``.
 
-    The exit code is 130 if the user pressed Ctrl-C.
+    The exit code in the answer is 130 if the user pressed Ctrl-C.
     """
     if out is not None and out.exists() and out.samefile(path):
         raise UsageError(f"--out {out} is the file to search; name another file")
@@ -362,7 +369,7 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
 
 
 def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[str]:
-    """Return lines that quote the rows that make the check fail, and say how certain the result is."""
+    """Return lines for the user that quote the rows that make the check fail, and how certain the result is."""
     named: list[str] = []
     for rows in found:
         named += ["  only if all of these are in the file:"] if len(rows) > 1 else []

@@ -1,4 +1,4 @@
-"""Convert an override file of one library to another's format, if both number their solutions alike.
+"""Convert an override file of one library to another's format, if both number their kernels alike.
 
 =====================  =====================================================  ==================================
 from                   index                                                  is
@@ -39,16 +39,19 @@ from logparse.target import Facts, machine, same_value, seen_by
 from logparse.text import counted
 
 TARGETS = {x.conversion.word: (x.conversion, x, x.writer) for x in OVERRIDE_FORMATS if x.conversion and x.writer}
-"""Maps a word for ``convert --to`` to the format that it names, with the format's conversion and writer."""
+"""The formats to which override files can be converted, by the user's word for ``convert --to``.
+
+Each value has the conversion, the format, and the writer of files.
+"""
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """The content of an override file: its measured rows, facts about its machine, and names of kernels."""
+    """The content of an override file: its rows, facts about its machine, and names of kernels."""
 
     format: OverrideFormat
     measured: tuple[tuple[Measurement, str], ...]
-    """Each row with the reason why its library ignores it. The text is empty if the library uses the row."""
+    """Each row, with the reason why its library ignores it. An empty reason means that the library uses the row."""
     facts: Facts
     kernels: Mapping[Solution, str]
 
@@ -56,17 +59,17 @@ class _Rows:
 def convert(
     paths: Sequence[str], to: str, target: Facts | None = None, *, same_build: bool = False, gpus: int = 1
 ) -> Made:
-    """Write the rows of override files as a file of another library, or for another PyTorch with the same libraries.
+    """Convert override files to the format of another library, or to another PyTorch with the same libraries.
 
     ``target`` has facts about the machine that will read the new file. Missing facts are taken from ``paths``, which
-    then must be from that machine. With ``same_build`` the user guarantees that a file has the target's device and
+    then must be from that machine. With ``same_build`` the user guarantees that a file has that machine's device and
     build, although the file does not state them.
 
     Raises InputError in these cases:
 
-    * ``to`` is unknown, or a file cannot be converted;
-    * a file's device or build is known to differ from the target's;
-    * a file's device or build is unknown, and ``same_build`` is False.
+    * ``to`` is unknown, or a file cannot be converted.
+    * A file is known to be for another device or build.
+    * It is unknown for which device or build a file is, and ``same_build`` is False.
     """
     if to not in TARGETS:
         raise InputError(f"--to {to}: must be one of {', '.join(TARGETS)}")
@@ -106,15 +109,15 @@ def convert(
 
 
 def lines(made: Made) -> list[str]:
-    """Return lines that say how many rows were converted, and why others were not."""
+    """Return lines for the user: how many rows were converted, and why others were not."""
     out = [f"{counted(made.count, 'row')}; {sum(made.refused.values()):,} left out"]
     return [*out, *left_out_lines(made.refused, "  {count:,}: {reason}"), *(f"note: {note}" for note in made.notes)]
 
 
 def _one_build(files: Facts, target: Facts) -> None:
-    """Raise InputError if the target has another build than the new file would state in its validators.
+    """Raise InputError if the machine that will read the new file has another build than the file would state.
 
-    Validators are the lines of a TunableOp file with the versions of the libraries.
+    A TunableOp file states the versions of the libraries in lines called validators.
     """
     for key, value in validators.of_target(files).items():
         if validators.PREFIX + key in target:
@@ -153,9 +156,9 @@ def _read(path: str) -> _Rows:
 
 
 def _faults(format: OverrideFormat, path: str) -> Mapping[tuple[int, str], str]:
-    """Map each row, as (line, solution), to the reason why its library ignores it.
+    """Map each row of an override file, as (line, kernel), to the reason why its library ignores it.
 
-    The reason is the one that ``lint`` states. It is empty if the library uses the row.
+    The reason is the same text as in ``lint``. It is empty if the library uses the row.
     """
     name, data = content_of(path)
     rows = format.reader(name, whole_lines(data), {}).rows
@@ -163,7 +166,7 @@ def _faults(format: OverrideFormat, path: str) -> Mapping[tuple[int, str], str]:
 
 
 def _why_not(measured: Measurement) -> str | None:
-    """Return why a row cannot be converted, or None if it can."""
+    """Return why a row of an override file cannot be converted, or None if it can."""
     if measured.status not in ("ok", "no_time"):
         return f"{measured.status}: {measured.error or 'no time'}"
     if measured.solution.text == "Default":

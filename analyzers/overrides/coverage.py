@@ -1,4 +1,4 @@
-"""State for which calls of a run an override file has a row, and which rows no call can ever use.
+"""Find out for which calls of a job an override file has a row, and which rows no call can ever use.
 
 Calls and rows are compared by the keys with which the library itself looks up a row.
 """
@@ -28,18 +28,18 @@ from logparse.output import CHECK_FAILED, Answer, Rows
 
 _SHOWN = 8
 _NEAR_ROWS = 20_000
-"""Rows that nearly match a call are searched only in files with at most this many rows.
+"""Largest number of rows of a file in which logparse looks for rows that nearly match a call.
 
-A database that comes with a library has more.
+A database that comes with a library has more rows.
 """
 
 
 @dataclass(frozen=True)
 class Use:
-    """The answer of an override file to one problem (an operator with its sizes) that a run calls.
+    """The answer of an override file to one operator (with sizes) that a job calls.
 
-    An override file is a list of solutions to use instead of the library's choice. ``line`` is the line of the row that
-    the library would use. ``time_us`` is the problem's total time in the run, µs.
+    An override file is a list of kernels to use instead of the library's choice. ``line`` is the line of the row that
+    the library would use. ``time_us`` is the operator's total time in the job, µs.
     """
 
     problem: str
@@ -51,17 +51,17 @@ class Use:
     state: State
     reason: str
     maybe: tuple[int, ...] = ()
-    """Lines of rows that may apply to the problem.
+    """Line numbers of rows that the library may use for this operator.
 
-    They are given if the logs do not state all fields by which the library looks up a row.
+    There are such rows if the logs do not state everything by which the library looks up a row.
     """
 
 
 @dataclass(frozen=True)
 class Idle:
-    """Lines of the rows that no call uses for the same reason.
+    """Line numbers of rows that no call uses, all for the same reason.
 
-    ``never`` is True if no call of any run can use the rows.
+    ``never`` is True if no call of any job can use the rows.
     """
 
     lines: Sequence[int]
@@ -71,7 +71,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The result of looking up all calls of a run in one override file (a list of solutions to use)."""
+    """The answers of one override file (a list of kernels to use) to all calls of a job."""
 
     file: str
     format: OverrideFormat
@@ -80,7 +80,7 @@ class Coverage:
     idle: tuple[Idle, ...]
 
     def share(self, what: Literal["calls", "time_us"], state: State = "hit") -> float | None:
-        """Return which fraction (0 to 1) of the run's calls, or of their known time, is in the given state.
+        """Return which fraction (0 to 1) of the job's calls, or of their known time, has the given result.
 
         For example, ``share("calls")`` is the fraction of the calls for which the file has a row. Returns None if no
         calls are counted, or no time is known.
@@ -96,7 +96,7 @@ class Coverage:
 
 
 def coverage(file: OverrideFile, tables: Tables) -> Coverage:
-    """Look up every call of the run in an override file, and return which rows the library would use."""
+    """Look up every call of a job in an override file, and return which rows the library would use."""
     format, times = by_name(file.format), times_of(tables)
     reports, kernels = reports_of(file, tables), Kernels.of(file, tables)
     called = calls_by_problem(tables.workload[tables.workload["kind"].isin(format.kinds)])
@@ -124,7 +124,10 @@ def coverage(file: OverrideFile, tables: Tables) -> Coverage:
 
 
 def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
-    """Add a note to each usable row of an override file that no call of the run uses. ``lint --against`` shows them."""
+    """Add a note to each usable row of an override file that no call of the job uses.
+
+    ``lint --against`` shows the notes.
+    """
     idle = [x for x in coverage(file, tables).idle if not x.never and len(x.lines)]
     remedy = f"no call of run {tables.run} uses it"
     notes = [Note(x.lines[0], "info", "no-call", x.reason, remedy, x.lines[1:]) for x in idle]
@@ -132,7 +135,7 @@ def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
-    """Map each problem (an operator with its sizes) to what the run's logs say about its look-up in the file."""
+    """Map each operator (with sizes) to what the job's logs say about its row in the override file."""
     columns = (tables.messages[name].astype("str") for name in ("function", "text"))
     return by_name(file.format).reported(file.name, file.reading, zip(*columns, strict=True))
 
@@ -144,12 +147,12 @@ def served_by(
     *,
     kernels: Kernels | None = None,
 ) -> dict[str, Row]:
-    """Map each problem (an operator with its sizes) to the row of the file that the library would use for it.
+    """Map each operator (with sizes) to the row of the override file that the library would use for it.
 
-    * A problem is left out if the file may or may not have a row for it.
+    * An operator is left out if it is unknown whether the file has a row for it.
     * ``reports`` has the look-up keys that logs state. If a logged key has no row and the log does not say whether the
-      library found one, the key is made from the problem's text instead.
-    * With ``kernels``, a row is left out if its solution cannot run the call.
+      library found one, the key is made from the operator's text instead.
+    * With ``kernels``, a row is left out if its kernel cannot run the call.
     """
     format, stated = by_name(file.format), reports or {}
     found = {}
@@ -165,10 +168,10 @@ def served_by(
 
 
 def times_of(tables: Tables) -> dict[str, float]:
-    """Return the total time of each problem (an operator with its sizes) in the run, µs.
+    """Return the total time of each operator (with sizes) in the job, µs.
 
-    The time comes from a trace. If no trace has the problem, it is the number of calls times the measured time of the
-    library's choice. If that was not measured, the best known time is taken instead.
+    The time comes from a trace. If no trace has the operator, it is the number of calls times the measured time of the
+    library's choice. If that was not measured, the best known time is used instead.
     """
     kernels = tables.kernels
     if "run" in kernels:
@@ -205,19 +208,19 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
 
 
 def _size(text: str) -> str:
-    """Return the words of a problem's text that state its kind, direction and sizes.
+    """Return the words of an operator's text that state its kind, direction and sizes.
 
-    If a row and a call have equal words here, the row may be meant for the call and differ in a detail.
+    If a row and a call have equal words here, the row may be intended for the call and differ in a detail.
     """
     words = ((word, *word.partition("=")) for word in text.split(" "))
     return " ".join(word for word, name, mark, _ in words if not mark or name in ("mnk", "in", "k", "filter"))
 
 
 def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
-    """Return a sentence about the only difference between the row and a call of the same sizes.
+    """Return a sentence that explains why a row nearly applies to a call, if they differ in only one value.
 
-    Returns None if every such call differs in several points. Example: "no call; one call differs only in that it has
-    ld=1024,1024,-,4096, while the row has ld=1024,1024,4160,4160".
+    Example: "no call; one call differs only in that it has ld=1024,1024,-,4096, while the row has
+    ld=1024,1024,4160,4160". Returns None if every call of the same sizes differs in several values.
     """
     text = row.problem.text if row.problem is not None else ""
     for other in near.get(_size(text), ()):
@@ -228,7 +231,7 @@ def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def _contradict(one: str, other: str) -> bool:
-    """Tell whether two words of problems' texts contradict each other, for example ``in=FP16`` and ``in=BF16``.
+    """Tell whether two words of operators' texts contradict each other, for example ``in=FP16`` and ``in=BF16``.
 
     ``?`` means an unknown value and contradicts nothing. In most words ``-`` does the same.
     """
@@ -242,7 +245,7 @@ def _contradict(one: str, other: str) -> bool:
 
 
 def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tables) -> Answer:
-    """Return lines that say for which part of a run the files have rows.
+    """Return the output of ``coverage``: for which part of the job's calls and time the override files have rows.
 
     The exit code is 3 if no call uses one of the files.
     """
@@ -255,7 +258,7 @@ def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tabl
 
 
 def rows(found: Coverage) -> Rows:
-    """Return a table with one row per problem (operator with sizes) of the run, the most costly first."""
+    """Return a table with one row per operator (with sizes) of the job, the most costly first."""
     uses = sorted(found.uses, key=lambda x: (-_or_less(x.time_us), -_or_less(x.calls), x.problem))
     return [{**asdict(x), "problem": x.label, "text": x.problem, "file": found.file} for x in uses]
 
@@ -265,7 +268,7 @@ def _or_less(value: float | None) -> float:
 
 
 def lines(found: Coverage) -> list[str]:
-    """Return lines such as ``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, because …``."""
+    """Return the summary of one file, such as ``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, …``."""
     if not found.format.kinds:
         return [*_look_up_lines(found), *_idle_lines(found)]
     what = "convolution" if found.format.convolutions else "GEMM"
@@ -283,9 +286,9 @@ def lines(found: Coverage) -> list[str]:
 
 
 def _look_up_lines(found: Coverage) -> list[str]:
-    """Return lines about a table that a server finds by the name of the file, for example a table of tiles.
+    """Return lines about a file that an inference server finds by the file's name, for example a table of tiles.
 
-    The lines say how many of the run's look-ups the file answers, and which other tables the run looked for.
+    The lines say how many of the server's look-ups the file answers, and which other files the server looked for.
     """
     if not found.uses:
         return [f"{found.file}: run {found.run} looks up no such table, so the file can serve nothing"]
@@ -297,7 +300,7 @@ def _look_up_lines(found: Coverage) -> list[str]:
 
 
 def _idle_lines(found: Coverage) -> list[str]:
-    """Return lines with the reasons why no call used some rows, the most frequent reason first."""
+    """Return lines for the user with the reasons why no call uses some rows, the most frequent reason first."""
     out = []
     for never, text in ((True, "can never hit"), (False, "hit nothing in this run")):
         reasons = {idle.reason: idle.lines for idle in found.idle if idle.never is never}

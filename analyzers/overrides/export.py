@@ -1,4 +1,4 @@
-"""Write problems (operators with their sizes) as input for the libraries' own tools.
+"""Write GEMMs and convolutions of a job as input for the libraries' own benchmark and tuning tools.
 
 ==========  ==================================================  ==================================
 ``as``      file                                                read by
@@ -43,10 +43,10 @@ def of_store(
     sql: str | None = None,
     target: Facts | None = None,
 ) -> Made:
-    """Write problems (operators with sizes) of a run in the format of a library's tool.
+    """Write GEMMs and convolutions of a job in the format of a library's tool (``as_``, for example ``bench``).
 
-    The problems are the most called ones, or those in the column ``problem`` of an SQL SELECT (``sql``). Raises
-    InputError if they cannot be read.
+    They are the most called ones, or those in the column ``problem`` of an SQL SELECT (``sql``). Raises InputError if
+    they cannot be read.
     """
     if sql is None:
         return export(select(tables_of(store, run), kind or KINDS.get(as_), n), as_, target)
@@ -66,16 +66,16 @@ def _problem(text: object) -> Problem:
 
 
 def lines(made: Made) -> list[str]:
-    """Return lines that say how many problems were exported, and why the others were not."""
+    """Return lines for the user: how many GEMMs and convolutions were exported, and why the others were not."""
     if not made.count and not made.refused:
         return ["nothing to export: this format cannot hold any of the chosen problems"]
     return [counted(made.count, "problem"), *left_out_lines(made.refused, "  left out {count:,}: {reason}")]
 
 
 def select(tables: Tables, kind: str | None = None, n: int | None = None) -> list[Problem]:
-    """Return the run's problems (operators with sizes) of a kind, the most called first, at most ``n``.
+    """Return the job's GEMMs (``kind`` is ``gemm``) or convolutions (``conv``), the most called first, at most ``n``.
 
-    Without a ``kind``, all are returned.
+    Without a ``kind``, both are returned.
     """
     work = tables.workload if kind is None else tables.workload[tables.workload["kind"] == kind]
     calls = {str(text): count_of(count) or 0 for text, count in calls_by_problem(work).items()}
@@ -83,7 +83,7 @@ def select(tables: Tables, kind: str | None = None, n: int | None = None) -> lis
 
 
 def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -> Made:
-    """Write problems (operators with sizes) in the format of a library's tool, in the given order.
+    """Write GEMMs and convolutions in the format of a library's tool, in the given order.
 
     ``target`` is needed for ``untuned``, because the format depends on PyTorch's version. Raises InputError if ``as_``
     is unknown.

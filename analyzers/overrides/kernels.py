@@ -1,13 +1,13 @@
-"""Tell which calls a row's solution can really run, among the calls that the library matches to the row.
+"""Tell which calls the kernel in a row of an override file can really run.
 
 The library matches calls and rows by a key. The key does not contain everything about a call:
 
 * hipBLASLt's key has no epilogue (the bias or activation after the product). Each of hipBLASLt's indices is a kernel
   either with or without an auxiliary matrix, so no index runs both kinds of calls.
-* The key has no workspace. The library does not take a solution that needs more workspace than the call gives.
+* The key has no workspace. The library does not use a kernel that needs more workspace than the call provides.
 
-No override file states these facts. They come from the calls in the store that ran with the solution, and from a
-replay's measurements of the solution.
+No override file states these facts. They come from two sources: logged calls that ran with the kernel, and a replay's
+measurements of the kernel.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from logparse.model import problem_from_text
 
 @dataclass(frozen=True)
 class Kernels:
-    """Facts about what solutions can run, collected from calls and measurements.
+    """Facts about which calls each kernel can run, collected from logged calls and measurements.
 
     All fields are empty if the file's format does not distinguish kinds of kernels.
 
-    * ``seen``: the kinds of kernels (``OverrideFormat.kernels``) of the calls that ran a solution, by key and solution.
-    * ``needs``: the largest workspace (bytes) with which a solution was measured, by key and solution.
-    * ``given``: the workspace that calls give, by problem (operator with sizes).
-    * ``ran``: pairs of problem and solution that logs name.
+    * ``seen``: the kinds of kernels (``OverrideFormat.kernels``) of the calls that ran a kernel, by key and kernel.
+    * ``needs``: the largest workspace (bytes) with which a kernel was measured, by key and kernel.
+    * ``given``: the workspace that calls provide, by operator with sizes.
+    * ``ran``: pairs of operator and kernel that logs name.
     """
 
     format: OverrideFormat
@@ -47,9 +47,9 @@ class Kernels:
 
     @classmethod
     def of(cls, file: OverrideFile, *runs: Tables) -> Kernels:
-        """Collect these facts from the measurements and logs of several runs.
+        """Collect facts about the kernels in an override file, from the measurements and logs of several jobs.
 
-        The workspace that calls give is taken from the last run only.
+        The workspace that calls provide is taken from the last job only.
         """
         format = by_name(file.format)
         if format.kernels is None:
@@ -73,10 +73,10 @@ class Kernels:
         return cls(format, seen, needs, given_workspaces(last), set(zip(ran["problem"], ran["solution"], strict=True)))
 
     def judged(self, call: str, answer: LookUp) -> LookUp:
-        """Correct the result of a look-up by what the row's solution can run.
+        """Correct the result of looking up a call in the file: can the kernel in the row really run the call?
 
-        The result becomes a miss if the solution cannot run the call, or if the call gives it too little workspace. It
-        becomes unknown if no call or measurement shows that the solution can run the call.
+        The result becomes "miss" if the kernel cannot run the call, or if the call provides too little workspace. It
+        becomes "unknown" if no call or measurement shows that the kernel can run the call.
         """
         found = self.of_kind(call, answer)
         why = self.short_of_workspace(call, found.row)
@@ -88,10 +88,10 @@ class Kernels:
         return LookUp(found.key, None, "unknown", place, (found.row.line,))
 
     def of_kind(self, call: str, answer: LookUp) -> LookUp:
-        """Correct the result of a look-up by the kind of kernel alone, whatever the workspace.
+        """Correct the result of looking up a call by the kind of its kernel alone. The workspace is ignored.
 
-        The result becomes a miss if the row's solution cannot run the call. It becomes unknown if the call needs a
-        special kind of kernel and the kind of the solution's kernel is unknown.
+        The result becomes "miss" if the kernel in the row cannot run the call. It becomes "unknown" if the call needs a
+        special kind of kernel and the kind of this kernel is unknown.
         """
         row = answer.row
         if self.format.kernels is None or row is None or row.solution is None:
@@ -109,7 +109,7 @@ class Kernels:
         return LookUp(answer.key, None, "unknown", why, (row.line,))
 
     def short_of_workspace(self, call: str, row: Row | None) -> Short | None:
-        """Return why the call gives, or may give, too little workspace for the row's solution.
+        """Return why the call provides, or may provide, too little workspace for the kernel in the row.
 
         Returns None if the workspace suffices, or if no log and no measurement shows that it may be too small.
         """
@@ -135,9 +135,9 @@ class Kernels:
 
 
 class Short(NamedTuple):
-    """The reason why a call gives too little workspace for a solution.
+    """The reason why a call provides too little workspace for a kernel.
 
-    If ``certain`` is False, the workspace only may be too small.
+    If ``certain`` is False, the workspace may also be large enough.
     """
 
     certain: bool
@@ -145,9 +145,9 @@ class Short(NamedTuple):
 
 
 def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield (problem, solution) for each time that one of the ``named`` solutions ran.
+    """Yield (operator with sizes, kernel) for each time that one of the ``named`` kernels ran.
 
-    They come from measurements and logged calls.
+    The pairs come from measurements and logged calls.
     """
     timed = tables.measurements[tables.measurements["status"] == "ok"]
     for frame in (timed, tables.calls):
@@ -156,7 +156,7 @@ def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _needed(tables: Tables, named: set[str]) -> Iterator[tuple[str, str, int]]:
-    """Yield (problem, solution, workspace in bytes) for each measurement of one of the ``named`` solutions."""
+    """Yield (operator with sizes, kernel, workspace in bytes) for each measurement of one of the ``named`` kernels."""
     rows = tables.measurements[tables.measurements["solution"].isin(named)]
     rows = rows.loc[rows["workspace_bytes"].notna(), ["problem", "solution", "workspace_bytes"]].drop_duplicates()
     columns = (rows["problem"].astype("str"), rows["solution"].astype("str"), rows["workspace_bytes"].astype("int64"))

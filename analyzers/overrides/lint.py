@@ -1,7 +1,8 @@
 """Tell whether a library will read an override file, match its rows to calls and use them. Nothing is run.
 
-The verdict is given per row and for a target machine. If a run is also given (``against``), lint tells which calls
-share a row although they are different, and whether the row's solution is slower than the default for any of them.
+The verdict is given per row and for one machine (the target). If an execution of a job is also given (``against``),
+lint tells which calls share a row although they are different, and whether the row's kernel is slower than the
+library's default for any of them.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ _UNCHECKED: Mapping[str, str] = {
     aiter.FORMAT.name: "a table of aiter that lint cannot check; it checks the tables of tuned kernels",
     autotuner.FORMAT.name: "FlashInfer uses it only if all its metadata are FlashInfer's own; tactics are not checked",
 }
-"""Maps formats of tables that a library reads as overrides, but that lint cannot check, to the reason."""
+"""Formats of files that a library reads, but that lint cannot check, each with the reason."""
 _BOM = b"\xef\xbb\xbf"
 _SHOWN, _LINES = 4, 8
-"""The largest number of problems and of lines that one message names."""
+"""The largest number of operators, and of line numbers, that one message names."""
 
 
 class NotAnOverrideError(InputError):
-    """Raised if no library reads the file as overrides, or if its reading rules are unknown. ``why`` has the reason."""
+    """Raised if a file is no override file, or if it is unknown how its library reads it. ``why`` has the reason."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}; lint checks: {CHECKED} (if the file is one of these, name it with --as)")
@@ -66,8 +67,8 @@ def lint(
 ) -> OverrideFile:
     """Check one override file: will the library read it, match its rows to calls, and use them?
 
-    ``target`` has facts about the machine that will read the file. Missing facts are taken from the files of the run
-    ``against``, if these files agree. Raises InputError if the file does not exist or has no override format.
+    ``target`` has facts about the machine that will read the file. Facts that it lacks are taken from the files of the
+    job ``against``, if these files agree. Raises InputError if the file does not exist or has no override format.
     """
     name, data = content_of(path)
     given, run = target or {}, facts_of_run(against) if against is not None else {}
@@ -76,11 +77,11 @@ def lint(
 
 
 def _left_open(run: Facts, given: Facts) -> dict[str, str]:
-    """Return facts about a run's machine, for use where the ``given`` facts say nothing.
+    """Return facts about the machine of a job that may complete the ``given`` facts.
 
-    The run's validators (facts that PyTorch compares before it uses a file) are left out if the given facts have a
-    validator, or a value that differs from the run's value. PyTorch compares the whole set, so the sets of two builds
-    must not be mixed.
+    PyTorch compares a set of facts (its validators) before it uses a file, and the sets of two builds must not be
+    mixed. So the job's validators are left out if the given facts have a validator, or a value that differs from the
+    job's.
     """
     other = any(x.startswith(VALIDATOR) or not same_value(x, value, run.get(x, value)) for x, value in given.items())
     return {x: value for x, value in run.items() if not (other and x.startswith(VALIDATOR))}
@@ -93,10 +94,11 @@ def lint_files(
     format: str | None = None,
     begins: Callable[[str], None] = lambda path: None,
 ) -> tuple[list[OverrideFile], list[Unread]]:
-    """Check override files for the machine that ``target`` and the run ``against`` describe.
+    """Check several override files for the machine that ``target`` and the job ``against`` describe.
 
     ``begins`` is called with the path of each file before it is read. If several files are given (``dir/*``), the files
-    that are no override files are returned as ``Unread``. Raises InputError if the only file is no override file.
+    that are no override files are returned as ``Unread``. Raises InputError if there is only one file and it is no
+    override file.
     """
     if format is not None:
         format_of("", b"", format)
@@ -129,7 +131,7 @@ def content_of(path: str) -> tuple[str, bytes]:
 
 
 def inspect(name: str, data: bytes, target: Facts, format: str | None = None) -> OverrideFile:
-    """Return the rows of an override file as its library reads them, with notes.
+    """Read an override file as its library reads it, and return its rows with notes.
 
     Raises InputError if no format fits.
     """
@@ -137,7 +139,7 @@ def inspect(name: str, data: bytes, target: Facts, format: str | None = None) ->
 
 
 def format_of(name: str, data: bytes, format: str | None = None) -> OverrideFormat:
-    """Return the override format that the user named, or that the file's content shows.
+    """Return the format of an override file: the one that the user named, or the one that the content shows.
 
     Raises InputError if there is no such format.
     """
@@ -154,7 +156,7 @@ def format_of(name: str, data: bytes, format: str | None = None) -> OverrideForm
 
 
 def _what_else(head: Head) -> str:
-    """Say what a file is that is no override file, or that lint cannot check, for example "is empty"."""
+    """Describe a file that is no override file, or that lint cannot check, for example "is empty"."""
     if not head.data.strip():
         return "is empty"
     if moe_config.recognise(head):
@@ -172,10 +174,10 @@ def by_name(format: str) -> OverrideFormat:
 
 
 def facts_of_run(tables: Tables) -> dict[str, str]:
-    """Return the facts about the machine on which all files of the run agree.
+    """Return the facts about a job's machine on which all of its files agree.
 
-    PyTorch's validators (facts that it compares before it uses a file) are included only if all files that have any
-    have the same set.
+    PyTorch's validators (facts that it compares before it uses a file) are included only if all files that state any
+    state the same set.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     return machine_of_files(zip(*(facts[x] for x in ("source_id", "name", "value")), strict=True))
@@ -185,10 +187,10 @@ def facts_of_run(tables: Tables) -> dict[str, str]:
 
 
 def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Group texts that may describe the same call. Different groups are certainly different calls.
+    """Group texts that may describe the same call. Texts in different groups are certainly different calls.
 
-    Two logs of one job may state a call in more or less detail. The text with the fewest unknown fields is the key of
-    its group.
+    Two logs of one job may describe a call in more or less detail. The text with the fewest unknown values is the key
+    of its group.
     """
     out: dict[str, list[str]] = {}
     by_shape: dict[str | None, list[Problem]] = {}
@@ -203,14 +205,14 @@ def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
-    """Add notes to rows that conflict with the calls of a run.
+    """Add notes to rows of an override file that do not suit the calls of a job.
 
     A note is added in any of four cases:
 
-    * One row applies to several different calls, or its solution is slower than the default for one of them.
+    * One row applies to several different calls, or its kernel is slower than the default for one of them.
     * A row states a smaller workspace than was measured.
-    * The solvers in a row of a MIOpen file are not known to exist in the target's build.
-    * The run launches CUDA graphs, and the row's library allocates memory at the first call of a shape.
+    * Nothing shows that the solvers in a row of a MIOpen file exist in the build that will read it.
+    * The job launches CUDA graphs, and the row's library allocates memory at the first call of a shape.
     """
     format = by_name(file.format)
     work = tables.workload[tables.workload["kind"].isin(format.kinds)]["problem"].drop_duplicates()
@@ -236,7 +238,7 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]:
-    """Yield a note about rows of libraries that allocate memory at the first call of a shape.
+    """Yield a note if rows make a library allocate memory at the first call of a shape, in a job that captures graphs.
 
     Such an allocation fails while a stream is captured into a graph.
     """
@@ -251,9 +253,9 @@ def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]
 
 
 def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:
-    """Return notes about a row that several different calls share, or whose solution is slower than the default.
+    """Return notes about a row that several different calls share, or whose kernel is slower than the default.
 
-    ``ratios`` has the solution's time divided by the default's time, by (problem, solution).
+    ``ratios`` has the kernel's time divided by the default's time, by (operator with sizes, kernel).
     """
     name = row.solution.text if row.solution else ""
     losing = [text for text, same in members.items() if any(ratios.get((x, name), 0) > 1 for x in same)]
@@ -275,9 +277,9 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
 
 
 def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], int]) -> Iterator[Note]:
-    """Yield a note if the row states too small a workspace.
+    """Yield a note if a row states less workspace than its kernel needs.
 
-    ``needed`` has the largest workspace (bytes) that was measured, by (problem, solution).
+    ``needed`` has the largest workspace (bytes) that was measured, by (operator with sizes, kernel).
     """
     if row.solution is not None and row.workspace_bytes is not None:
         most = int(max(needed.get((text, row.solution.text), 0) for text in texts))
@@ -288,9 +290,9 @@ def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], 
 
 
 def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
-    """Yield notes about rows of a MIOpen file whose solvers are unknown in the target's build.
+    """Yield notes about rows of a MIOpen file whose solvers may be missing in the build that will read the file.
 
-    A solver is known if a find-db, log or replay of that build names it.
+    A solver is known to exist if a find-db, log or replay of that build names it.
     """
     named = tables.measurements if tables.solvers is None else tables.solvers
     known = set(of_build(named, facts_of(tables), file.reading.key_facts)["solution"])
@@ -318,7 +320,7 @@ def _names(texts: Sequence[str]) -> str:
 
 
 def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool = False) -> Answer:
-    """Return the verdicts of ``lint`` on files, or on each row of the files if ``rows`` is True."""
+    """Return the output of ``lint``: its verdict on each file, or on each row of the files if ``rows`` is True."""
     code = CHECK_FAILED if not all(file.ok for file in judged) else int(bool(unread))
     errors = unread_lines(unread)
     if rows:
@@ -329,7 +331,7 @@ def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool 
 
 
 def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
-    """Return lines that say how many rows of the files the target's device can use.
+    """Return lines for the user: how many rows of the files this machine's device can use.
 
     Files that a library reads as one table are counted together. There are no lines for a single file, or if the device
     is unknown.
@@ -349,7 +351,7 @@ def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
 
 
 def lines(file: OverrideFile) -> list[str]:
-    """Return the verdict on a file, then one line per broken rule, with the first lines of the file that break it."""
+    """Return the verdict on one file, then one line per broken rule with the first line numbers that break it."""
     accepted = {True: "accepted", False: "not accepted", None: "accepted if the target is of the build that wrote it"}
     live = sum(len(lines) for row, lines in file.reading.alike if row.live)
     out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows are usable"]
@@ -362,10 +364,10 @@ def lines(file: OverrideFile) -> list[str]:
 
 
 def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], int, list[int]]]:
-    """Group notes that differ only in their line number, ordered by their first line.
+    """Group notes that differ only in their line number, so that a rule is printed once.
 
     Yields three values per group: (severity, rule, message, remedy), the number of notes, and the first line numbers.
-    Line 0 means the whole file.
+    Groups are ordered by their first line. Line 0 means the whole file.
     """
     in_order = sorted(noted, key=lambda note: note.line or 0)
     groups = in_groups(in_order, lambda note: (note.severity, note.rule, note.message, note.remedy))
@@ -375,20 +377,23 @@ def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], 
 
 
 def unread_lines(unread: Sequence[Unread]) -> list[str]:
-    """Return one line per file that could not be checked, then one line that says what lint checks."""
+    """Return an error line per file that could not be checked, then a line that lists what lint can check."""
     out = [f"error: {path}: {why}" for path, why in unread]
     return [*out, f"lint checks: {CHECKED} (if a file is one of these, name it with --as)"] if out else []
 
 
 def note_rows(judged: Sequence[OverrideFile], unread: Sequence[Unread] = ()) -> Rows:
-    """Return a table with one row per note, and one per file that could not be checked."""
+    """Return a table with one row per note of ``lint``, and one per file that could not be checked."""
     names = ("line", "severity", "rule", "message", "remedy")
     rows = [{"file": x.title, **{name: getattr(note, name) for name in names}} for x in judged for note in x.notes]
     return rows + [{"file": x.path, "severity": "error", "rule": "unread", "message": x.why} for x in unread]
 
 
 def row_rows(file: OverrideFile) -> Rows:
-    """Return a table with one row per row of the file: line, key, solution, and whether the library will use it."""
+    """Return a table with the verdict on each row of an override file.
+
+    Its columns are the line, the key, the kernel, and whether the library will use the row.
+    """
     return [
         {
             "file": file.title,

@@ -17,10 +17,10 @@ Has: TypeAlias = Callable[[Solution], bool]
 
 @dataclass(frozen=True)
 class LookUp:
-    """The result of looking up a call in an override file: the row for the call, or the reason for no row.
+    """The result of looking up a call in an override file: the row that the library would use, or why there is no row.
 
-    A library looks up a row by a key. If a call's log does not state all fields of the key, the result is ``unknown``
-    if some rows may match (their lines are in ``maybe``), else it is a miss.
+    A library looks up a row by a key. If a call's log does not state all values of the key, there are two cases. If
+    some rows may match, the result is ``unknown``, and ``maybe`` has their lines. Otherwise it is a miss.
     """
 
     key: str | None
@@ -31,7 +31,7 @@ class LookUp:
 
     @property
     def solution(self) -> Solution | None:
-        """The solution that the file chooses for the call, or None if the library makes its own choice."""
+        """The kernel that the file chooses for the call, or None if the library makes its own choice."""
         return None if self.row is None else self.row.solution
 
 
@@ -40,8 +40,8 @@ def look_up(
 ) -> LookUp:
     """Return the row of an override file that the library would use for a call, or the reason why it uses no row.
 
-    ``reading`` is the file as the library has read it. ``has`` tells whether the target's build can run a solution.
-    Without it, every solution is assumed to be available. ``key`` is the call's key, if a log states it.
+    ``reading`` is the file as the library has read it. ``has`` tells whether the library's build contains a kernel.
+    Without it, every kernel is assumed to be available. ``key`` is the call's key, if a log states it.
     """
     key = key or format.key(call, reading.key_facts)
     if key is None:
@@ -77,7 +77,7 @@ def _why_not(format: OverrideFormat, reading: Reading[Any], key: str, tries: Seq
 
 
 def _difference(key: str, other: str) -> str:
-    """Return the fields in which a row's key differs from the call's key, for example ``bf16 instead of f16``."""
+    """Describe how a row's key differs from the call's key, for example ``bf16 instead of f16``."""
     pairs = zip(key.split(","), other.split(","), strict=False)
     return ", ".join(f"{theirs} instead of {mine}" for mine, theirs in pairs if mine != theirs)
 

@@ -4,7 +4,7 @@
   mean something else.
 * For each key, the row with the shortest time is kept (in MIOpen for each key and solver).
 * The first file's row is kept if a format has no times, or if the times are for different work that the library's key
-  does not separate.
+  does not distinguish.
 * Disagreements are listed.
 """
 
@@ -33,9 +33,9 @@ _SHOWN = 8
 
 
 class Choice(NamedTuple):
-    """A row that one of the merged files offers for a key (the text by which the library looks up a call).
+    """One of the rows from which a merge chooses for a key (the text by which the library looks up a call).
 
-    ``rank`` is the time and the solution's text by which rows are compared.
+    ``rank`` is the time and the kernel's name, by which rows are compared.
     """
 
     rank: tuple[float, str]
@@ -52,7 +52,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Conflict:
-    """A key (the text by which a library looks up a call) for which the merged files name different solutions.
+    """A key (the text by which a library looks up a call) for which the merged files name different kernels.
 
     ``taken`` is the row that was written.
     """
@@ -63,7 +63,7 @@ class Conflict:
 
     @property
     def equal_work(self) -> bool:
-        """True if all times are for the same work. Only then could the fastest row be taken."""
+        """True if the times of all rows are for the same work, so that the fastest row can be chosen."""
         return {x.offer.work for x in self.others} <= {self.taken.offer.work}
 
 
@@ -91,7 +91,7 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
 
 
 def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Merged:
-    """Merge override files that are already in memory. Each is given as (path, name, bytes)."""
+    """Merge override files that are already in memory. Each file is a tuple (path, name, bytes)."""
     contents = deque(files)
     notes = [f"{path}: the file is empty" for path, _, data in contents if not _holds_text(data)]
     contents = deque(x for x in contents if _holds_text(x[2]))
@@ -132,7 +132,7 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
 
 
 def lines(found: Merged) -> list[str]:
-    """Return lines that say how many keys were merged, and which row was taken for each conflict."""
+    """Return lines for the user: how many keys were merged, and which row was kept for each conflict."""
     untimed = sum(conflict.taken.offer.time_us is None for conflict in found.conflicts)
     out = [
         (
@@ -154,7 +154,7 @@ def _holds_text(data: bytes) -> bool:
 
 
 def whole_lines(data: bytes) -> bytes:
-    """Return the file's text without byte order mark and carriage returns. A missing last line end is added."""
+    """Return a file's text with plain line ends: no byte order mark, no carriage returns, and a last line end."""
     clean = data.removeprefix(BOM_UTF8)
     clean = clean.replace(b"\r\n", b"\n") if b"\r" in clean else clean  # Searching for two bytes takes 20 times longer.
     return clean if clean.endswith(b"\n") else clean + b"\n"
@@ -163,7 +163,7 @@ def whole_lines(data: bytes) -> bytes:
 class _Winners:
     """An iterator over the rows that a merge keeps, sorted by key (the text by which the library looks up a call).
 
-    After the iteration, ``keys`` is the number of keys, and ``conflicts`` has the keys with different solutions.
+    After the iteration, ``keys`` is the number of keys, and ``conflicts`` has the keys with different kernels.
     """
 
     def __init__(self, merging: Merging, files: Sequence[tuple[str, Reading[Any]]]) -> None:
@@ -209,9 +209,9 @@ class _Winners:
 
 
 def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple[str, str]]) -> None:
-    """Check that a file's header does not contradict the headers of the files before it. Raises InputError if it does.
+    """Check that the files to merge are for the same device and build. Raises InputError if they are not.
 
-    The header states the device and the build. ``agreed`` remembers for each value which file stated it first.
+    A file's header states the device and the build. ``agreed`` remembers for each value which file stated it first.
     """
     for name, value in header:
         first, where = agreed.setdefault(name, (value, path))
@@ -227,15 +227,14 @@ def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple
 
 
 def with_own(files: Sequence[Emission], paths: Sequence[str], target: Facts) -> tuple[list[Emission], list[str]]:
-    """Add the rows of the user's own override files to the new files.
+    """Add the rows of the user's own override files to the new files, so that they are not lost.
 
     A library reads only one file, so a new file would otherwise replace the user's file. Returns the files, and notes
     that say what became of each own file.
 
     * Own rows whose keys are not in the new file are kept unchanged.
-    * If an own row and a new row have the same key, the new row is taken.
-    * No own row is kept if the target's library cannot read the own file (because of validators, revision, file name or
-      layout).
+    * If an own row and a new row have the same key, the new row is used.
+    * No own row is kept if the library cannot read the own file (because of validators, revision, file name or layout).
 
     Raises InputError if an own file cannot be read, or if rows of its format cannot be kept.
     """
@@ -277,9 +276,9 @@ def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat
 
 
 def _joined(file: Emission, own: OverrideFile, format: OverrideFormat) -> tuple[Emission, int]:
-    """Return the new file with the user's own rows added, and the number of added keys.
+    """Add the user's own rows to a new file, and return the file and the number of added keys.
 
-    Only own rows whose key (the text by which the library looks up a call) the new file lacks are added.
+    An own row is added only if the new file has no row for its key (the text by which the library looks up a call).
     """
     new = {row.key for row in format.reader(file.name, file.data, own.target).rows}
     kept = [row for row in own.rows if row.live and row.key not in new]

@@ -1,9 +1,9 @@
-"""Remove the rows of an aiter table that work only with one build of a library, and state what that costs.
+"""Remove the rows of an aiter table that work only with one build of a library, and report what that costs.
 
 ``hipblaslt,104377`` in a row is an index into hipBLASLt's list of kernels. The list changes from build to build: in
 another build the index is another kernel, or none. Rows for aiter's own kernels (asm, ck, flydsl, opus, triton …), for
 torch and for hipBLASLt's heuristic (−1) are valid wherever that version of aiter runs. If a key's fastest row has an
-index, its next best row is taken, if a file has one. All rows in the tuner's ``--profile_file`` are candidates
+index, its next best row is kept, if a file has one. All rows in the tuner's ``--profile_file`` are candidates
 (ROCm/aiter#5183).
 """
 
@@ -28,11 +28,11 @@ _LIBRARIES = ("hipblaslt", "rocblas")
 
 
 def portable(paths: Sequence[str], tables: Tables | None = None) -> Made:
-    """Keep only rows that name no library's index, and only the fastest such row for each key.
+    """Keep only rows of aiter tables that are valid in every build, and only the fastest such row for each key.
 
-    ``notes`` say how many rows are kept, what was left out, and how much time that costs. The cost is weighted by the
-    calls of the run in ``tables``. Raises InputError if the files cannot be merged, are no tables of aiter, or have
-    only rows with an index.
+    Rows that name a kernel by a library's index are removed. ``notes`` in the result say how many rows are kept, what
+    was left out, and how much time that costs. The cost is weighted by the calls of the job in ``tables``. Raises
+    InputError if the files cannot be merged, are no tables of aiter, or have only rows with an index.
     """
     contents = [(path, *content_of(path)) for path in paths]
     format = format_of(contents[0][1], contents[0][2])
@@ -66,7 +66,10 @@ def _is_bound(row: Row) -> bool:
 
 
 def _calls(format: OverrideFormat, file: Emission, rows: Mapping[str, Row], tables: Tables) -> Mapping[str, int]:
-    """Return how many of the run's calls use each row of an aiter table, by the row's key, if the logs count calls."""
+    """Return how many of the job's calls use each row of an aiter table. The keys are the keys of the rows.
+
+    The result is empty if the logs do not count calls.
+    """
     keys, out = {row.line: key for key, row in rows.items()}, Counter[str]()
     for use in coverage(format.inspect(file.name, file.data, facts_of_run(tables)), tables).uses:
         if use.line is not None:

@@ -29,9 +29,9 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Made:
-    """Files to write, with counts.
+    """Files that are ready to be written, with counts.
 
-    * ``count``: the number of rows, keys or problems in the files.
+    * ``count``: the number of rows, keys or operators in the files.
     * ``refused``: the number of rows that are left out, by reason.
     * ``held``: the overrides in the files, if the files were made from overrides.
     * ``notes``: remarks for the user.
@@ -45,10 +45,10 @@ class Made:
 
 
 def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
-    """Write overrides (a user's choices of solutions for calls) in a library's format, and return the files.
+    """Make override files in a library's format from overrides (choices of kernels for calls).
 
-    Only overrides that can be written and that the target's library will use are in the files. Overrides may be valid
-    alone but not together. Then only the first override for each key is written.
+    Only overrides that can be written and that the library will use are in the files. Overrides may be valid alone but
+    not together. Then only the first override for each key is written.
     """
     valid, refused = readable(writer, overrides, target)
     firsts = {id(x) for x in {writer.key(x.problem, target): x for x in reversed(valid)}.values()}
@@ -67,11 +67,10 @@ def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
 def readable(
     writer: Writer, overrides: Sequence[Override], target: Facts
 ) -> tuple[list[Override], dict[str, list[Override]]]:
-    """Return the overrides that the target's library will use, and the refused overrides by reason.
+    """Return the overrides that the library will use, and the refused overrides by reason.
 
-    An override is a user's choice of a solution for a call. Each is written alone and read back, so that a refused
-    override does not spoil the others. If only the fallback of an override is refused, the override is kept without the
-    fallback.
+    An override is a choice of a kernel for a call. Each is written alone and read back, so that a refused override does
+    not spoil the others. If only the fallback of an override is refused, the override is kept without the fallback.
     """
     held: list[Override] = []
     refused: dict[str, list[Override]] = {}
@@ -88,9 +87,9 @@ def readable(
 
 
 def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[Emission, ...]:
-    """Write all these overrides (choices of solutions for calls) in a library's format, and return the files.
+    """Write all these overrides (choices of kernels for calls) in a library's format, and return the files.
 
-    Raises EmissionError if the target's library would not use one of their rows.
+    Raises EmissionError if the library would not use one of the rows.
     """
     files = tuple(writer.write(overrides, target)) if overrides else ()
     for _, reading in _readings(writer, files, target):
@@ -99,10 +98,10 @@ def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tu
 
 
 def _why_not(writer: Writer, override: Override, target: Facts) -> str:
-    """Return why an override (a choice of a solution for a call) is of no use to the target's library.
+    """Return why an override (a choice of a kernel for a call) would have no effect, or an empty text if it has.
 
-    The text is empty if it can be used. Reasons are that the override cannot be written, that the library ignores its
-    row, or that it does not find the row for the call.
+    Possible reasons: the override cannot be written, the library ignores its row, or the library does not find the row
+    for the call.
     """
     nouns = (override.problem, override.solution, *([override.fallback.solution] if override.fallback else []))
     wrong = next(filter(None, map(fault, nouns)), None)  # The store may have been written by another program.
@@ -122,9 +121,9 @@ def _why_not(writer: Writer, override: Override, target: Facts) -> str:
 def _readings(
     writer: Writer, files: Sequence[Emission], target: Facts
 ) -> Iterator[tuple[OverrideFormat, Reading[object]]]:
-    """Yield each file as the target's library reads it.
+    """Yield each written file as the library reads it.
 
-    A list for a tuner is skipped, because no library reads it.
+    A list of work for a tuner is skipped, because no library reads it.
     """
     format = format_of(writer)
     if format is not None:
@@ -138,7 +137,7 @@ def _all_live(reading: Reading[object]) -> None:
 
 
 def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> list[Emission]:
-    """Write files into a folder, with scripts executable, and remember them as files that logparse has written.
+    """Write files into a folder, make scripts executable, and remember the files as written by logparse.
 
     Either all files are written or none (``logparse.output.files``). If there is nothing to write, no folder is made.
     Raises InputError, and writes nothing, if a file would replace one of the files in ``read``. The names go to
@@ -153,12 +152,12 @@ def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> lis
 
 
 def placed(files: Iterable[Emission], folder: Path) -> list[Emission]:
-    """Return the files with their paths in a folder. Nothing is written yet."""
+    """Return the files with their future paths in a folder. Nothing is written yet."""
     return [replace(file, path=folder / file.name) for file in files]
 
 
 def write_placed(files: Sequence[Emission], out: Path) -> None:
-    """Write files, which have their paths already, into the folder ``out`` and its subfolders.
+    """Write files, which already have their paths, into the folder ``out`` and its subfolders.
 
     They are written in this order and as one change. Raises OSError, and leaves all old files as they are, if one file
     cannot be written or is outside ``out``.
@@ -172,7 +171,7 @@ def write_placed(files: Sequence[Emission], out: Path) -> None:
 
 
 def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = ()) -> Answer:
-    """Write the files into the folder ``out`` and return ``lines`` followed by a list of the files.
+    """Write the files into the folder ``out``, and return ``lines`` followed by a list of the files.
 
     The exit code is 1 if the files are empty. ``read`` are files that must not be replaced. If several copies of a file
     are written, only one of them is listed with the commands that use it.
@@ -185,7 +184,7 @@ def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = (
 
 
 def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
-    """Yield a line per written file, followed by the commands that make the library read it.
+    """Yield a line per written file, followed by the shell commands that make the library read it.
 
     The commands are left out if ``apply.sh`` contains them.
     """
@@ -195,7 +194,7 @@ def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
 
 
 def left_out_lines(reasons: Mapping[str, int], form: str) -> list[str]:
-    """Return lines with the most frequent reasons why something was left out.
+    """Return lines for the user with the most frequent reasons why something was left out.
 
     ``form`` is the format of a line with ``{count}`` and ``{reason}``.
     """

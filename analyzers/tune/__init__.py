@@ -1,1 +1,1 @@
-"""``logparse tune -- COMMAND…``: find out what can be changed in a job, apply it, and measure what the job gains."""
+"""The command ``logparse tune -- COMMAND…``: find changes that make a job faster, make them, and measure the gain."""

@@ -1,9 +1,9 @@
-"""Time the job with and without the changes, in turns, without profiler and logs. Only its steps are timed.
+"""Measure what changes gain: run the job with and without them, in turns, and time only its steps.
 
-The two jobs take turns so that disturbances change both alike (a device that gets warmer, a host that others use). If
-the job can run twice at once, a turn is a few steps (``side_by_side.py``). Otherwise a turn is a whole run. The runs
-are not stored: the times are read from the files that the job wrote. A step is called a unit here, because it may also
-be a request.
+No profiler runs and no logs are written, because both slow the job. The two jobs take turns so that disturbances affect
+both alike (a device that gets warmer, a host that others use). If the job can run twice at once, a turn is a few steps
+(``side_by_side.py``). Otherwise a turn is a whole run. The runs are not stored: the times are read from the files that
+the job wrote. A step is called a unit here, because it may also be a request.
 """
 
 from __future__ import annotations
@@ -26,27 +26,26 @@ from logparse.capture.run import Say
 from logparse.libraries.own import job_units
 
 PAIRS, MOST_PAIRS = 3, 4
-"""Usual and largest number of pairs of runs.
+"""Usual and largest number of pairs of runs. The two runs of a pair are made at the same time.
 
-The two runs of a pair, without and with the changes, run at the same time.
-
-A fourth pair is run only if three pairs decide nothing. Two pairs are usually too few, because their interval is 3.6
-times as wide as the interval of three.
+One run of a pair is without the changes, the other with them. A fourth pair is run only if three pairs do not show
+whether the job got faster. Two pairs are usually too few, because their confidence interval is 3.6 times as wide as
+that from three pairs.
 """
 RUNS = 3
-"""Number of runs of each job, with and without the changes, if two cannot run at the same time.
+"""How often the job is run without and with the changes, if both cannot run at the same time.
 
-Three is the fewest runs whose means have a usable spread. If more than ``PAIRS`` pairs are allowed, at most two runs
-per pair are made.
+At least three runs are needed to estimate how much runs differ. If more than ``PAIRS`` pairs are allowed, at most two
+runs per pair are made.
 """
 _EARLY = 0.99
-"""Confidence of the interval that ends the measurement before the largest number of pairs."""
+"""Confidence (0 to 1) with which the result must be clear before the measurement ends early."""
 _MOST_S = 300.0
-"""Seconds after which two pairs are enough, unless the user asked for more."""
+"""After this many seconds, two pairs of runs are enough, unless the user asked for more pairs."""
 AT_MOST_S = 120.0
-"""Longest run of a job that is run again only to time it, s.
+"""A job that takes longer than this (s) is not run a second time only to time it.
 
-A longer job needs no second run, because it has many steps and the spread of their times is enough.
+It has so many steps that the spread of their times is enough.
 """
 
 
@@ -62,15 +61,15 @@ def by_turns(
 ) -> Times | SideBySide | None:
     """Run the job with and without the changes several times, and return the times of its steps.
 
-    Returns None if a run fails, times nothing, or has not applied its changes.
+    Returns None if a run fails, times nothing, or was made without the changes.
 
-    * ``before``, ``after``: the commands with their environments.
+    * ``before``, ``after``: the commands without and with the changes, each with its environment.
     * ``unit``: the callable whose calls are the steps, as the user gave it with ``--unit``.
     * ``most``: the largest number of pairs of runs.
     * ``counts``: how often each kind of step runs. It is used to decide whether more pairs follow.
-    * ``proves``: a function that tells, from the files in a folder, why a run did not apply its changes.
+    * ``proves``: a function that reads the files in a folder and tells why a run was made without the changes.
 
-    Raises KeyboardInterrupt, and InputError as ``Starts`` does.
+    Raises KeyboardInterrupt, and InputError if the user's command before a start fails (``Starts``).
     """
     starts = starts or Starts()
     most_s = _MOST_S if most <= MOST_PAIRS else math.inf
@@ -97,8 +96,8 @@ def _side_by_side(
 ) -> SideBySide:
     """Run pairs of jobs at the same time, with and without the changes, until the result is clear. Return their times.
 
-    Raises AloneError if the first pairs cannot be run, or if they time no kind of step often enough. Raises the errors
-    of ``pair``, too.
+    Raises AloneError if the job cannot run twice at once, or if no kind of step was timed often enough. Raises the
+    errors of ``pair``, too.
     """
     if starts.before_each:
         raise AloneError("`--before-each` may remove what a run at the same time needs")
@@ -133,9 +132,9 @@ def one_by_one(
     starts: Starts | None = None,
     proves: Proves = always,
 ) -> Times | None:
-    """Run the job with and without the changes, one run after the other, and return the times of their steps.
+    """Run the job with and without the changes, one run after the other, and return the times of its steps.
 
-    Returns None if a run fails, times nothing, or has not applied its changes.
+    Returns None if a run fails, times nothing, or was made without the changes.
     """
     starts = starts or Starts()
     say(f"timing the job with and without the changes in turns, without logs and profiler, each {_at_most(RUNS, most)}")
@@ -162,10 +161,10 @@ def _at_most(least: int, most: int) -> str:
 def alone(
     job_as_it_is: Side, folder: Path, unit: str, say: Say, starts: Starts | None = None, proves: Proves = always
 ) -> Units | None:
-    """Run a command once in its environment, without logs and profiler, and return the times of its steps.
+    """Run a job once without logs and profiler, and return the times of its steps.
 
-    The command writes them into ``folder``. Returns None if the command fails, times nothing, or has not applied its
-    changes. Raises KeyboardInterrupt, and InputError as ``Starts`` does.
+    The job writes the times into ``folder``. Returns None if the job fails, times nothing, or was made without its
+    changes. Raises KeyboardInterrupt, and InputError if the user's command before a start fails (``Starts``).
     """
     command, environ = job_as_it_is
     marks = folder / FOLDER
@@ -184,9 +183,9 @@ def alone(
 
 
 def units_in(folder: Path) -> Units | None:
-    """Read how many steps the processes of a job did and how long they took, from the files in ``folder``.
+    """Read how many steps a job did and how long they took, from the files that its processes wrote into ``folder``.
 
-    Returns None if they counted none. A file that is incomplete (the process was killed while it wrote) is left out.
+    Returns None if no process counted steps. An incomplete file is left out (the process was killed while it wrote).
     """
     rows = []
     for path in sorted(folder.glob("units_*.json")):

@@ -46,26 +46,27 @@ from logparse.text import one_of, printable
 
 MOST_STARTS = 8
 _FRUITLESS = 2
-"""The job is not started any more after this many starts in a row without a new result."""
+"""After this many starts in a row without a new result, the job is not started again."""
 _GRACE_S, _LEAVE_S, _LOOK_S = 1.0, 15.0, 0.1
-"""Three times, s.
+"""Three times in seconds that control how a job is ended after a trial.
 
-The first is the time in which the job may end by itself once its trial is over. The second is the time in which it must
-end once it got a signal. The third is the time between two checks.
+* ``_GRACE_S``: how long the job may take to end by itself.
+* ``_LEAVE_S``: how long it may take to end after a signal.
+* ``_LOOK_S``: the time between two checks.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """The changes to try in a running job, and how to try them.
+    """The user's request to try changes in a running job.
 
     * ``actions``: the names of the changes.
     * ``seconds``: largest number of seconds of trials in each start.
     * ``floor``: smallest gain that matters, 0.03 for 3 %.
     * ``unit``: the callable whose calls are the steps, as the user gave it with ``--unit``.
-    * ``rows``: the TunableOp files that the action ``tunableop_rows`` reads.
+    * ``rows``: the TunableOp files that the change ``tunableop_rows`` reads.
     * ``expected``: number of steps that the job makes, if an earlier run counted them (0: unknown).
-    * ``patience_s``: number of seconds after which no start is made for changes that are undecided.
+    * ``patience_s``: after this many seconds, the job is not started again for changes whose effect is still unclear.
     """
 
     actions: tuple[str, ...]
@@ -84,7 +85,7 @@ class Answer:
     * ``tried``: the result of each change, the best first.
     * ``word``: the user's word for a step.
     * ``starts``: how often the job was started.
-    * ``records``: the records of all processes.
+    * ``records``: the records that the job's processes wrote.
     * ``notes``: texts for the user.
     * ``code``: the exit code of a job that ended by itself before anything was known, 130 after Ctrl-C, else 0.
     """
@@ -98,9 +99,9 @@ class Answer:
 
 
 def trial(actions: Sequence[str], **more: object) -> Trial:
-    """Check the names of the changes that the user wants to try, and return the request.
+    """Make a request (``Trial``) from the names of the changes that the user wants to try.
 
-    Raises UsageError if a change cannot be switched in a running process.
+    Raises UsageError if a change cannot be switched on and off in a running process.
     """
     at_start = {x.strip("`"): why for x, why in AT_START}
     for name in actions:
@@ -117,7 +118,10 @@ def trial(actions: Sequence[str], **more: object) -> Trial:
 def try_in_the_job(
     command: Sequence[str], environ: Mapping[str, str], asked: Trial, starts: Starts, say: Say
 ) -> Answer:
-    """Try changes in the running job, which is started as often as needed. Raises InputError as ``Starts`` does."""
+    """Try changes in a running job, which is started as often as needed, and return what was found out.
+
+    Raises InputError if the user's command before a start fails (``Starts``).
+    """
     records: list[Record] = []
     names, notes, made, fruitless, code = list(asked.actions), dict[str, None](), 0, 0, 0
     patient_until = time.monotonic() + asked.patience_s
@@ -154,14 +158,17 @@ def try_in_the_job(
 
 
 def write(found: Answer, folder: Path) -> None:
-    """Write the records of the trials into a folder, from which they are ingested."""
+    """Write the records of the trials into a folder, from which ``ingest`` reads them."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, each in enumerate(found.records):
         write_file(folder / f"try_{number}.json", dump(each), within=folder)
 
 
 def _wanted(tried: Sequence[Tried], patient: bool) -> list[str]:
-    """Return the names of the changes that the next start tries. Undecided ones are left out if not ``patient``."""
+    """Return the names of the changes that the next start of the job should try.
+
+    Changes that are still undecided are only included if ``patient`` is True.
+    """
     if found := [x.name for x in tried if x.outcome == "not tried"]:
         return found
     found = [x.name for x in tried if x.outcome == "faster once"]
@@ -173,7 +180,7 @@ def _wanted(tried: Sequence[Tried], patient: bool) -> list[str]:
 
 
 def _compatible(names: Iterable[str]) -> list[str]:
-    """Return the changes that can be applied together. Of two that exclude each other, the earlier one is kept."""
+    """Return the changes that can be made together. If two exclude each other, the earlier one is kept."""
     known = {x.name: x for x in ACTIONS}
     kept: list[str] = []
     for name in names:
@@ -187,7 +194,7 @@ def _compatible(names: Iterable[str]) -> list[str]:
 
 
 def read(folder: Path) -> list[Record]:
-    """Read the records that the processes of a job wrote, sorted by rank. An incomplete record is left out."""
+    """Read what the processes of a job wrote about the trials, sorted by rank. An incomplete file is left out."""
     found = []
     for path in sorted(folder.glob("try_*.json")):
         with contextlib.suppress(OSError, ValueError):
@@ -197,7 +204,7 @@ def read(folder: Path) -> list[Record]:
 
 @dataclass(frozen=True)
 class _Start:
-    """The result of one start of the job: what its processes wrote, how it ended, and notes for the user."""
+    """The result of starting the job once to try changes: its processes' records, its end, and notes for the user."""
 
     records: tuple[Record, ...]
     code: int
@@ -259,7 +266,7 @@ def _how(returncode: int) -> str:
 
 
 def _with_end(found: Record, how: str) -> Record:
-    """If the job's process was killed, mark the change that was switched on at that moment as broken.
+    """Mark a change as broken if the process was killed while the change was switched on.
 
     The record is returned unchanged if the process was not killed.
     """
@@ -271,7 +278,7 @@ def _with_end(found: Record, how: str) -> Record:
 
 
 def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path, asked: Trial, say: Say) -> bool:
-    """Wait until the job ends or its trial is over, then end the job. Return True if we ended it."""
+    """Wait until the job ends by itself or its trial is over, then end the job. Return True if we ended it."""
     told: set[tuple[str, int]] = set()
     while child.poll() is None:
         records = read(folder)
@@ -295,10 +302,10 @@ def _processes(folder: Path) -> Iterator[int]:
 
 
 def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[str, int], str]]:
-    """Yield lines for the user about the change that is tried at present, and its effect so far.
+    """Yield lines for the user about the change that is being tried, with its effect so far.
 
-    Each line comes with the name of the change and its number of pairs. Control pairs move the interval between two
-    lines of the same number, so only one such line is shown.
+    Each line comes with the name of the change and its number of pairs of blocks. The same number gives the same key,
+    so that the caller shows only one line for it, although control pairs (without a change) still move the interval.
     """
     for first in records[:1]:
         for seen in first.seen:

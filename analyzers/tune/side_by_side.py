@@ -1,9 +1,9 @@
 """Run the job with and without the changes at the same time: one does a few steps while the other waits.
 
-A turn takes a fraction of a second. So both jobs run under the same load from other jobs on the machine, which is not
-so if whole runs follow each other. The second job starts once the first has done its first steps and waits. So each job
-starts up alone on the device. Some jobs cannot run twice at once (``AloneError``). Then the first run continues without
-turns.
+A turn takes a fraction of a second. So both jobs run under the same load from other jobs on the machine. If whole runs
+followed each other, the load could differ. The second job starts when the first has done its first steps and waits. So
+each job starts up alone on the device. Some jobs cannot run twice at once (``AloneError``). Then the first run
+continues without turns.
 """
 
 from __future__ import annotations
@@ -32,35 +32,39 @@ Side: TypeAlias = tuple[Sequence[str], Mapping[str, str]]
 _TURN_S = 0.15
 """Shortest time of the steps that are timed in one turn, s.
 
-The number of steps follows from the times of the first steps. One more step comes before the timed steps. That step is
-not timed, because the device was idle before it.
+The number of steps in a turn is computed from this time and the times of the first steps. One more step comes before
+the timed steps. It is not timed, because the device was idle before it.
 """
 _MOST_TURNS = 120
 _READY_S, _SLOW_S = 120.0, 60.0
-"""Longest wait until a job is ready, and longest time of one turn, s."""
+"""How long to wait until a job has done its first steps, and how long one turn may take, s."""
 _MEMORY = 0.45
-"""Largest part of the device's memory in use (0 to 1) with which a second job of the same size still fits."""
+"""Largest part of the device's memory (0 to 1) that a job may use if it is to run twice at the same time."""
 _PORT = re.compile(r"--?(master[-_]port|rdzv[-_]endpoint|port|p)(=|$)")
 
 
 Proves: TypeAlias = Callable[[Path], str]
-"""A function that tells why a job has not applied its changes, from files that an applied change leaves in a folder.
+"""Type of a function that checks whether a job made its changes, and returns the reason if it did not.
 
-It returns an empty text if the job has applied them.
+A job that makes a change leaves a file in a folder, and the function gets this folder. It returns an empty text if the
+job made the changes.
 """
 
 
 def always(marks: Path) -> str:
-    """Return an empty text. It is used for the job without changes, which has nothing to prove."""
+    """Return an empty text ("nothing is missing"), whatever the folder contains.
+
+    The function is used for the job without changes, which has nothing to prove.
+    """
     return ""
 
 
 class NotAppliedError(Exception):
-    """Raised if the job ran without its changes. The text names the change that left no sign, and the reason."""
+    """Raised if the job ran without its changes. The text names the change and the reason."""
 
 
 class AloneError(Exception):
-    """Raised if the job cannot run twice at the same time. The text is the reason, as a clause about "it"."""
+    """Raised if the job cannot run twice at the same time. The text is the reason, for example a fixed port."""
 
 
 def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
@@ -73,7 +77,7 @@ def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
 def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, proves: Proves = always) -> Pair:
     """Run the job with and without the changes at the same time, in turns, and return the times of the turns.
 
-    Raises AloneError if the job cannot run twice at once, NotAppliedError if nothing shows that ``after`` applied its
+    Raises AloneError if the job cannot run twice at once, NotAppliedError if nothing shows that ``after`` made its
     changes, and KeyboardInterrupt at a signal.
     """
     if fixed_port(*before):
@@ -125,7 +129,7 @@ def _turns(sides: Sequence[_Side]) -> Pair:
 
 
 class _Side:
-    """One of the two jobs that take turns. Its processes write their times into the folder."""
+    """One of the two jobs that run in turns. Its processes write the times of their steps into a folder."""
 
     def __init__(self, side: Side, folder: Path, unit: str, together: job.Together, streams: Mapping[int, int]) -> None:
         self.marks = folder / FOLDER
@@ -135,10 +139,10 @@ class _Side:
         self._child: subprocess.Popen[bytes] | None = None
 
     def ready(self, most_memory: float) -> Turn:
-        """Start the job and return the times of its first steps.
+        """Start the job, wait until it has done its first steps, and return their times.
 
-        Raises AloneError if it is not ready in time, has worker processes, or if more than ``most_memory`` (0 to 1) of
-        the device's memory is then in use.
+        Raises AloneError if the job is not ready in time, if it has worker processes, or if more than ``most_memory``
+        (0 to 1) of the device's memory is then in use.
         """
         command, environ = self._side
         with contextlib.suppress(OSError):
@@ -155,7 +159,7 @@ class _Side:
         return _mean(found)
 
     def turn(self, number: int, units: int) -> Turn | None:
-        """Let the job do ``units`` steps, and return their times. Return None if it has ended or took too long."""
+        """Let the job do ``units`` steps, and return their times. None: the job has ended or took too long."""
         path = self._folder / f"{number}.go"
         path.with_suffix(".part").write_text(str(units))
         path.with_suffix(".part").rename(path)
@@ -172,7 +176,7 @@ class _Side:
         (self._folder / "free").touch()
 
     def _awaited(self, number: int, seconds: float) -> list[dict[str, Any]] | None:
-        """Wait for the reports of all ranks on a turn, and return them.
+        """Wait until all ranks of the job have reported their times for a turn, and return the reports.
 
         Returns None if the job has ended, or if the ranks took too long.
         """

@@ -22,14 +22,17 @@ from logparse.errors import InputError
 from logparse.text import printable
 
 _FEWER = 0.9
-"""A run that did fewer steps than this part of the first run's steps did other work."""
+"""If a run does fewer steps than this part (0 to 1) of the first run's steps, the user is warned.
+
+The run probably did not do the same work.
+"""
 
 
 @dataclass
 class Starts:
-    """The conditions for each start of a job: its standard input, and a shell command that runs before it.
+    """Starts a job several times under equal conditions: equal standard input, and a shell command before it.
 
-    ``before_each`` is the command. It is empty for none.
+    ``before_each`` is the command. It is empty if nothing runs before.
     """
 
     stdin: KeptInput = field(default_factory=KeptInput)
@@ -37,7 +40,10 @@ class Starts:
     _told: set[str] = field(default_factory=set)
 
     def prepare(self, environ: Mapping[str, str]) -> None:
-        """Run the user's command before a start. Its output goes to standard error. Raises InputError if it fails."""
+        """Run the user's command that must run before each start of the job. Raises InputError if the command fails.
+
+        Its output goes to standard error.
+        """
         if not self.before_each:
             return
         command = ["sh", "-c", self.before_each]
@@ -49,9 +55,9 @@ class Starts:
             )
 
     def timed(self, command: Sequence[str], environ: Mapping[str, str], folder: Path, unit: str, say: Say) -> job.Ended:
-        """Run a job to its end without logs and profiler.
+        """Run a job to its end without logs and profiler, and let it time its steps.
 
-        Its processes write the times of their steps into ``folder``.
+        The job's processes write the times into ``folder``.
         """
         self.prepare(environ)
         made = timing(folder, unit, environ)
@@ -63,7 +69,7 @@ class Starts:
         return ended
 
     def fewer(self, first: Units, now: Units | None) -> str:
-        """Return a warning if a run did fewer steps than the first run, otherwise an empty text."""
+        """Return a warning if a run of the job did fewer steps than the first run, otherwise an empty text."""
         made = now.count if now else 0
         if made >= _FEWER * first.count:
             return ""

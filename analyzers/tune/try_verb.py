@@ -1,4 +1,4 @@
-"""Output of ``logparse try``: one line for each change that was tried in the running job, and one table."""
+"""Make the output of ``logparse try``: one line and one table row for each change that was tried in the running job."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MEASURED = "measured in your job"
 
 
 def answer(found: Tries) -> Answer:
-    """Convert the results of the trials to the output of ``logparse try``."""
+    """Convert the results of changes that were tried in a running job to the output of ``logparse try``."""
     rows = [row(x, found.word) for x in found.tried]
     return Answer([*lines(found)], rows, "try", code=found.code, aside=True)
 
 
 def lines(found: Tries) -> Iterator[str]:
-    """Yield the lines of the output: first the advice, then one line for each change, then the notes."""
+    """Yield the lines that the user sees: first the advice, then one line for each change, then the notes."""
     best = next((x for x in found.tried if x.outcome == "measured"), None)
     if best is not None:
         yield f"try: {best.name}: {times(best, found.word)}, {MEASURED}"
@@ -32,7 +32,10 @@ def lines(found: Tries) -> Iterator[str]:
 
 
 def times(x: Tried, word: str) -> str:
-    """Return the times as text, such as ``28.5 → 20.5 ms a step [19.1 ms, 21.9 ms]``. Empty if no time is known."""
+    """Return the time of a step without and with the change, such as ``28.5 → 20.5 ms a step [19.1 ms, 21.9 ms]``.
+
+    The text is empty if no time is known.
+    """
     then = x.then_us
     if then is None:
         return ""
@@ -67,7 +70,7 @@ def _processes(number: int) -> str:
 
 
 def row(x: Tried, word: str) -> dict[str, object]:
-    """Return the results of one change as a row of the table. Times in µs per step."""
+    """Return the results of one change as a row of the table. Times are in µs per step."""
     ratio, then = x.ratio, x.then_us
     return {
         "action": x.name,

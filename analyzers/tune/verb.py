@@ -1,7 +1,7 @@
-"""The stages of ``logparse tune``: capture, replay, recommend, run again, verify. Each is the verb of that name.
+"""The five stages of ``logparse tune``: capture, replay, recommend, run again, verify.
 
-If the tuning is interrupted, the store keeps the results of the finished stages. The user can then call each further
-stage by itself.
+Most of them are also commands of their own. If the tuning is interrupted, the results of the finished stages stay on
+disk. The user can then call each further stage by itself.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ from logparse.store import Store, command_line
 from logparse.text import counted, fitted, signed
 
 _MOST_TRIED, _TRIAL_S, _PATIENCE_S = 4, 30.0, 45.0
-"""Limits of the trials in the running job.
+"""Limits for trying changes in the running job.
 
-They are: the largest number of changes, the seconds of trials in each start of the job, and the seconds after which the
-job is no longer started for a change that is still undecided.
+* ``_MOST_TRIED``: the largest number of changes.
+* ``_TRIAL_S``: the seconds of trials in each start of the job.
+* ``_PATIENCE_S``: after this many seconds, the job is not started again for a change whose effect is still unclear.
 """
 
 
@@ -60,7 +61,7 @@ class Tuning:
     """Options of ``logparse tune``.
 
     * ``trace``: what to trace.
-    * ``budget_s``: seconds that the replay may take.
+    * ``budget_s``: seconds that the replay may take (it runs the job's GPU calls alone to time them).
     * ``out``: folder for the generated files.
     * ``pairs``: largest number of pairs of runs with and without the changes.
     * ``before_each``: a shell command before every start of the job.
@@ -76,10 +77,10 @@ class Tuning:
 def tune(
     command: Sequence[str], store: Store, tuning: Tuning, say: Say, environ: Mapping[str, str] = os.environ
 ) -> int:
-    """Tune a job and return the exit code. Raises InputError, MeasuringError.
+    """Find changes that make a job faster, make them, measure the gain, and return the exit code.
 
-    The code is the job's exit code, 130 if Ctrl-C ended a stage, or ``NOT_APPLIED`` if nothing shows that the job
-    applied the changes.
+    The exit code is the job's own exit code, 130 if Ctrl-C ended a stage, or ``NOT_APPLIED`` if nothing shows that the
+    job made the changes. Raises InputError and MeasuringError.
     """
     run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     with suppress(OSError):  # If the folder cannot be made, the first write into it reports the error.
@@ -105,11 +106,11 @@ def tune(
 
 @dataclass(frozen=True)
 class _Again:
-    """The run of the job with the changes applied.
+    """The second run of the job, with the changes.
 
     * ``command``, ``environ``: how the job is run.
     * ``seconds``: time of one run, including the time to read its logs.
-    * ``asked``: the changes that the run must apply.
+    * ``asked``: the changes that the run must make.
     * ``missing``: sentences about changes that left no sign in the run.
     """
 
@@ -120,12 +121,12 @@ class _Again:
     missing: tuple[str, ...] = ()
 
     def proves(self, folder: Path) -> str:
-        """Return why the files in a folder do not show that a run applied the changes. Empty if they show it."""
+        """Return why the files in a folder do not show that a run made the changes. Empty if they show it."""
         return "; ".join(marks.missing(self.asked, marks.read_marks(folder), self.command))
 
 
 class _EndedError(Exception):
-    """Raised to end the tuning after a stage, because no further stage makes sense."""
+    """Raised to end the tuning after a stage, because the following stages would make no sense."""
 
     def __init__(self, code: int = 0) -> None:
         super().__init__(code)
@@ -134,7 +135,7 @@ class _EndedError(Exception):
 
 @dataclass(frozen=True)
 class _Job:
-    """A job that is tuned, with one method for each stage. A stage may end the tuning (``_EndedError``).
+    """A job that is being tuned, with one method for each stage. A stage may end the tuning (``_EndedError``).
 
     * ``run``: the label of the run without changes.
     * ``first``: how that run is captured.
@@ -155,7 +156,7 @@ class _Job:
 
     @property
     def goes_on(self) -> str:
-        """A sentence that names the commands with which the user can continue after an interruption."""
+        """A sentence that tells the user with which commands to continue after an interruption."""
         url = self.store.url
         if self.run in set(self.store.sources()["run"]):
             on, rank = (command_line(url, verb, "--run", self.run) for verb in ("replay", "recommend"))
@@ -164,10 +165,10 @@ class _Job:
         return f"nothing is stored yet; `{logs}` reads the logs that the job wrote so far"
 
     def captured(self) -> _Job:
-        """Run the job unchanged with logs and a profiler, and store the results.
+        """Run the job unchanged with logs and a profiler, and store what it wrote.
 
-        A job that is too short for steady times is run once more. Then the tuning of the second run is returned, else
-        this one.
+        If the job is too short for steady step times, it is run once more. Then the tuning of the second run is
+        returned, else this one.
         """
         self.say("1/5 capture: run the job unchanged, with its libraries' logs and a profiler over a few steps")
         begun = time.monotonic()
@@ -191,7 +192,7 @@ class _Job:
         return job
 
     def captured_again(self, first: Units, read: list[Ingested]) -> tuple[_Job, list[Ingested]]:
-        """Run the job once more and trace the middle of its steps, because it was too short for steady times.
+        """Run a short job once more, and trace the middle of its steps, because its step times never became steady.
 
         The second run and its files replace the first. The first run stays if the second run fails or does fewer steps.
         """
@@ -220,9 +221,9 @@ class _Job:
         return capture(command, how, lambda: self.store, self.say, run=run, environ=environ, stdin=stdin, asked=asked)
 
     def timed_alone(self) -> None:
-        """Time the steps of a run without logs, because logs slow the host.
+        """Run the job once more without logs and profiler, and time its steps.
 
-        Some jobs then run at half of their speed.
+        Logs slow the host, and some jobs run at half of their speed with them.
         """
         self.say("    run the job once more without logs and profiler, to time its units of work")
         folder = self.first.folder / "alone"
@@ -233,7 +234,7 @@ class _Job:
             ingest([str(folder)], self.store, run=self.run)
 
     def compare_units(self, now: Units | None) -> None:
-        """Print a warning if a run did fewer steps than the first run."""
+        """Warn the user if a run of the job did fewer steps than the first run."""
         first = units(tables_of(self.store, self.run))
         if first is not None and (line := self.starts.fewer(first, now)):
             self.say(f"warning: {line}")
@@ -250,7 +251,7 @@ class _Job:
             raise KeyboardInterrupt
 
     def recommended(self) -> tuple[Recommendation, list[str], list[Path]]:
-        """Recommend changes, and write the files for them.
+        """Find out which changes to recommend, and write the files for them.
 
         Returns the recommendation, the changes that need no change of the program, and the files that ``apply.sh``
         applies.
@@ -271,7 +272,7 @@ class _Job:
         return found, actions, files
 
     def tried(self, found: Recommendation) -> bool:
-        """Try the best changes in the running job. Return True if the store got new results."""
+        """Try the most promising changes in the running job. Return True if new results were stored."""
         names = candidates(found)
         unit = self.tuning.trace.unit if self.tuning.trace else ""
         found_units = units(tables_of(self.store, self.run))
@@ -314,7 +315,7 @@ class _Job:
         return replace(ran, missing=tuple(marks.missing(asked, found, self.command)))
 
     def not_applied(self, found: Recommendation, again: _Again) -> NoReturn:
-        """End the tuning, because the second run was without the changes and proves nothing."""
+        """End the tuning, because the second run was made without the changes and so shows nothing about them."""
         for line in again.missing:
             self.say(f"    {line}")
         made = module(found.actions, step_us=found.step_us, hidden=hidden(found), in_job=found.in_job)
@@ -339,9 +340,9 @@ class _Job:
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
-        """Keep the applied changes or undo them. Then judge the remaining changes for the job as it is after that.
+        """Keep the changes that were made, or undo them. Then judge the remaining changes for the job as it is now.
 
-        ``of_files`` is True if override files were applied, too.
+        ``of_files`` is True if override files were used, too.
         """
         applied = [x for x in found.actions if x.action.name in proof.actions]
         changed = {y.of for x in applied for y in x.parts}
@@ -373,7 +374,7 @@ class _Job:
         self._ended(rest, [f"tune: {first}: {outcome}", *more], made, not proof.refuted)
 
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
-        """Print the result, the changes that are left to the user, and how to apply them."""
+        """Print the result of the tuning, the changes that are left to the user, and how to make them."""
         apply = [command_line(None, "run", "--with", str(self.tuning.out), "--", "JOB")] * kept
         listed = {x.name for x in verdict(left).todo}
         if made is not None and any(x.action.kind == "program" and x.action.name in listed for x in left.actions):
@@ -383,7 +384,7 @@ class _Job:
 
 
 def candidates(found: Recommendation) -> list[str]:
-    """Return the changes that are worth a trial in the running job. Changes that save most GPU time come first.
+    """Return the names of the changes that are worth a trial in the running job, the largest saving of GPU time first.
 
     Changes with small savings are included, because a step that waits for its host may gain more than its kernels save.
     """
@@ -392,10 +393,10 @@ def candidates(found: Recommendation) -> list[str]:
 
 
 def in_job_lines(found: Recommendation) -> list[str]:
-    """Return lines about the changes that were measured in the running job.
+    """Return lines for the user about the changes that were tried in the running job.
 
-    The first line has the best change, the second the changes that are not faster. If none was faster, no line is
-    returned.
+    The first line names the best change, the second the changes that are not faster. If none was faster, there are no
+    lines.
     """
     best = next((x for x in found.tried if x.outcome == "measured"), None)
     if best is None:
@@ -407,7 +408,10 @@ def in_job_lines(found: Recommendation) -> list[str]:
 
 @contextmanager
 def _output_in(path: Path) -> Iterator[None]:
-    """Redirect the output of this process and its children to a file, because libraries print long warnings."""
+    """Context manager that redirects the output of this process and its children to a file.
+
+    It is used because libraries print long warnings.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -426,10 +430,10 @@ def _output_in(path: Path) -> Iterator[None]:
 
 
 def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
-    """Yield a line that names changes whose calls were altered by a change that is kept.
+    """Yield a line that names changes whose effect beside the kept changes is unknown.
 
-    They were timed without the kept change, so their effect beside it is unknown. A change that excludes one in
-    ``there`` is left out.
+    They concern the same calls as a kept change (``there``) and were timed without it. If a change in ``gone`` and a
+    kept change exclude each other, the former is left out.
     """
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:
@@ -438,7 +442,7 @@ def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> I
 
 
 def _without_kernels(read: Sequence[Ingested]) -> str:
-    """Explain why no GPU kernel was traced, as far as the job's files show it."""
+    """Explain to the user why no GPU kernel was traced, as far as the job's files show it."""
     windows = [Path(x.path) for x in read if Path(x.path).match(TRACES) and CAPTURES not in x.path]
     processes = {path.name.split("_")[1] for path in windows}
     if processes:
