@@ -1,7 +1,7 @@
-"""Analyzers: each file of this folder finds one kind of problem in a run, for example a GPU that waits for the host.
+"""Analyzers: each file of this folder finds one kind of trouble in a job, for example a GPU that waits for the host.
 
 ``finding.py`` defines the type of an analyzer. ``ANALYZERS`` contains all analyzers, in the order in which their
-findings about the whole run are shown.
+findings about the whole job are shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _analyzers() -> tuple[Analyzer, ...]:
-    """Import all analyzers of this folder. They are imported on first use, because the imports take half a second."""
+    """Import all analyzers of this folder. It is done on first use, because the imports take half a second."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("*.py"))
     members = [import_module(f"{__name__}.{name}").ANALYZER for name in names if name not in ("__init__", "finding")]
     return tuple(sorted(members, key=lambda member: (member.place, member.name)))

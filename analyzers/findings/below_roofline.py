@@ -34,9 +34,9 @@ ADVICE = (
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding per matrix product or convolution that takes far longer than seems possible.
+    """Return one finding per matrix product or convolution that takes far longer than the GPU should need.
 
-    A problem is left out if a second solution was tried for it.
+    It is left out if several kernels were timed for it, because measured times are then better than this estimate.
     """
     rows = efficiencies(tables.kernels, tables.calls, tables.facts)
     rows = rows[rows["far"]]

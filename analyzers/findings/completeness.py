@@ -1,11 +1,11 @@
-"""Find gaps in a run's logs, and errors that the libraries reported.
+"""Find gaps in a job's logs, and errors that the libraries reported in them.
 
 Gaps are lines that a setting disabled, files that were cut off, ranks that are missing, and counts that may contain a
 call twice.
 
-All findings are about the run. They cost nothing to compute, so ``status`` shows them. ``recommend`` puts them first,
-because a ranking made from half a log is wrong. The queries are SQL over a store's views or over DataFrames. ``status``
-runs them without pandas, because importing pandas would take longer than the whole answer.
+All findings are about the whole job. They are found quickly, so ``status`` shows them. ``recommend`` puts them first,
+because a ranking made from half a log is wrong. The queries are SQL over the stored tables or over DataFrames.
+``status`` runs them without pandas, because importing pandas would take longer than the whole answer.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 NAME = "completeness"
 Rows: TypeAlias = list[tuple[Any, ...]]
 CATEGORIES = ("trace", "hints", "info", "api", "bench", "profile", "extended_profile")
-"""Categories of hipBLASLt's log lines that show how a log was made (which settings were on)."""
+"""Categories of hipBLASLt's log lines from which it can be seen which log settings were on."""
 SHARED_BUFFER = ("bench", "trace", "api")
-"""Categories of hipBLASLt's log lines that share one buffer but have a lock each, so that lines may get mixed up."""
+"""Categories of hipBLASLt's log lines that may get mixed up: they share a buffer, but each has a lock of its own."""
 BY_LEVEL = ("trace", "hints", "info", "api")
-"""Categories of hipBLASLt's log lines that HIPBLASLT_LOG_LEVEL can switch on, as well as HIPBLASLT_LOG_MASK.
+"""Categories of hipBLASLt's log lines that HIPBLASLT_LOG_LEVEL can switch on. HIPBLASLT_LOG_MASK can do so, too.
 
 The level also switches on the category of errors.
 """
@@ -45,18 +45,18 @@ BEYOND_LEVEL = ("bench", "profile", "extended_profile")
 If HIPBLASLT_LOG_LEVEL is set, it disables them.
 """
 _IF_KNOWN = ("miopen_warning", "tunableop", "info")
-"""Categories of messages that are reported only if logparse knows what the message means."""
+"""Categories of messages that are reported only if logparse can explain the message."""
 _NAMED, _LONGEST = 3, 200
 """How many files of a longer list are named, and how many characters of a library's error are shown."""
 FEW = 0.5
-"""A process is reported if it has fewer calls than this fraction of the median of all processes.
+"""A process is reported if it has fewer calls than this fraction (0 to 1) of the median of all processes.
 
 It may have been killed or have started late.
 """
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding per error or gap in the run's logs.
+    """Return one finding per error or gap in the job's logs.
 
     Gaps are:
 
@@ -71,7 +71,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def missing(store: Store) -> list[str]:
-    """Return the gaps and errors of the latest run of a store, one line of text each."""
+    """Return the gaps and errors in the logs of the last job that was read, one line of text each."""
     runs = store.runs()
     if not runs:
         return []
@@ -88,7 +88,7 @@ _READ: Mapping[str, str] = {
     "facts": "run text, name text, value text",
     "process_messages": "source_id text, run text, category text, function text, text text, count int",
 }
-"""The views that are read, with the columns of each."""
+"""The SQL views that this module reads, with the columns of each."""
 _OF_LOG = f"""
     with paths as (
         select source_id, any_value(path) as path, sum(reject_lines) as rejects from sources group by source_id),
@@ -137,9 +137,9 @@ _RANKS = """
 
 
 def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
-    """Run all queries and return their remarks as lines of text.
+    """Return all remarks about gaps and errors in the logs of a job, as lines of text.
 
-    ``con`` is a connection with the views of ``_READ``.
+    ``con`` is a database connection with the views of ``_READ``.
     """
 
     def of(*checks: tuple[str, Callable[[Rows], Iterator[str]]]) -> list[str]:

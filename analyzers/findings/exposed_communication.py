@@ -6,8 +6,9 @@ message (``libraries/torch_profiler/operands.py``). The rate is message size / t
 algorithm bandwidth (its ``doc/PERFORMANCE.md``).
 
 A collective's kernel begins when its own rank is ready, and ends after the last rank is ready. So its time contains the
-wait for the slowest rank. The trace of a single rank cannot tell the wait from the transfer, so no saving is stated. If
-there are traces of several ranks, the finding names the rank for which the others wait (``analyzers/job/ranks.py``).
+wait for the slowest rank. The trace of a single rank cannot distinguish the wait from the transfer, so no saving is
+stated. If there are traces of several ranks, the finding names the rank for which the others wait
+(``analyzers/job/ranks.py``).
 """
 
 from __future__ import annotations
@@ -51,16 +52,19 @@ CHANGES: Mapping[str, str] = {
     REDUCED: "check for a slow rank; DDP: bucket_cap_mb",
     ADVICE: "check for a slow rank; else fewer ranks",
 }
-"""Maps each advice to a few words about what to change."""
+"""A few words about what to change, for each long advice text."""
 _GATHERS, _REDUCES = (re.compile(x, re.IGNORECASE) for x in ("all_?gather|reduce_?scatter", "all_?reduce"))
 _SHOWN = 3
 _FEW = 0.02
-"""A wait for another rank is mentioned from this fraction of a step on (0 to 1)."""
+"""A wait for another rank is mentioned only if it takes at least this fraction of a step (0 to 1)."""
 
 
 @dataclass(frozen=True)
 class _Collective:
-    """All calls of one collective with the same message. None stands for a value that the trace does not record."""
+    """All calls of one collective (for example an all-reduce) with the same message.
+
+    None means that the trace does not record the value.
+    """
 
     name: str
     us: float
@@ -77,7 +81,10 @@ class _Collective:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding if collectives run alone for at least the fraction ``min_gain`` of the traces' time."""
+    """Return one finding if the GPU often only communicates.
+
+    Only communication must run for at least the fraction ``min_gain`` of the traces' time.
+    """
     time = gpu_time(tables)
     if time is None or not time.alone_us or not time.window_us or time.exposed_us is None:
         return []
@@ -115,11 +122,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _advice(found: Sequence[_Collective], in_training: bool) -> str:
-    """Return the advice that fits the collectives with the most time.
+    """Return the advice for the kind of communication that takes the most time.
 
-    A trace names its collectives, but not the library that calls them, so the library is inferred. FSDP gathers sharded
-    parameters and scatters their gradients. DistributedDataParallel reduces gradients to all replicas. A run without
-    gradients uses neither, so it gets general advice.
+    A trace names its collectives, but not the PyTorch module that calls them, so the module is guessed. FSDP gathers
+    sharded parameters and scatters their gradients. DistributedDataParallel reduces gradients to all replicas. A job
+    without gradients uses neither, so it gets general advice.
     """
     gathers, reduces = (sum(x.us for x in found if words.search(x.name)) for words in (_GATHERS, _REDUCES))
     if not in_training or not gathers + reduces:
@@ -128,7 +135,7 @@ def _advice(found: Sequence[_Collective], in_training: bool) -> str:
 
 
 def _waiting(found: Ranks | None) -> str:
-    """Return a sentence that names the rank for which the others wait, and why that rank is late."""
+    """Return a sentence that names the rank for which the other ranks wait, and why that rank is late."""
     if found is None or not found.matched:
         return "These times contain the wait for the slowest rank"
     late, longest = found.slowest, max(found.ranks, key=lambda x: x.waiting_us)

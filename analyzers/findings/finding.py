@@ -1,4 +1,4 @@
-"""The type of an analyzer: a function that takes the tables of a run and returns what is wrong with the run.
+"""The type of an analyzer: a function that gets the tables of a job and returns what makes the job slow.
 
 An analyzer never reads files, never prints and never changes its input. Its result does not depend on the order of
 rows. For empty tables it returns no findings.
@@ -15,13 +15,13 @@ from logparse.model import Finding
 
 @dataclass(frozen=True)
 class Analyzer:
-    """A function that finds one kind of problem in a run, with its description.
+    """A function that finds one kind of trouble in a job, with its description.
 
     All analyzers are in ``analyzers.findings.ANALYZERS``.
 
     * ``about`` (what the analyzer looks for) and ``worth`` (what its findings gain) are Markdown texts. They become the
       analyzer's row in ``docs/findings.md``.
-    * ``place`` orders the findings about the whole run. Analyzers with the same place are ordered by name.
+    * ``place`` orders the findings about the whole job. Analyzers with the same place are ordered by name.
     """
 
     name: str

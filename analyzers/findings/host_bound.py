@@ -64,15 +64,15 @@ The causes come from ``logparse/libraries/torch_profiler/gaps.py``.
 """
 _WAITS = "waits for the host"
 _WORTH = 0.01
-"""Idle time is reported from this fraction of the trace's time on (0 to 1)."""
+"""Idle time is reported if it is at least this fraction of the trace's time (0 to 1)."""
 _FEW = 0.05
-"""A cause of idle time is shown if it explains at least this fraction of the idle time (0 to 1)."""
+"""A cause of idle time is mentioned if it explains at least this fraction of the idle time (0 to 1)."""
 
 
 def of_data(remark: Finding) -> Finding:
-    """Return the finding, reworded for a job that waits for data and not for kernel launches.
+    """Reword the finding for a GPU that waits for data from the loader, not for kernel launches.
 
-    A simulation of the step shows which of the two it is.
+    A simulation of the step shows for which of the two it waits.
     """
     message = remark.message.replace(_WAITS, "waits for data")
     remedy = Advise("feed the GPU with data sooner", "the loader: workers, work per sample")
@@ -82,8 +82,8 @@ def of_data(remark: Finding) -> Finding:
 def changes(time: GpuTime) -> str:
     """Return in a few words what to change, for example "the loader: workers, work per sample".
 
-    The change depends on the cause of most of the idle time. If a single gap is most of that time, the gap is named
-    instead.
+    The text depends on the cause of most of the idle time. If a single gap is most of that time, the text describes the
+    gap instead.
     """
     single = time.gaps.single if time.gaps else None
     if single is not None and _at_most_us(time) is None:
@@ -94,7 +94,7 @@ def changes(time: GpuTime) -> str:
 def _at_most_us(time: GpuTime) -> float | None:
     """Return the most idle time that could be saved, µs, or None if it is too little to report.
 
-    A single long gap is subtracted if no second gap resembles it, because it may not happen again.
+    A single long gap is subtracted if no second gap is at least half as long, because it may not happen again.
     """
     single = time.gaps.single if time.gaps else None
     if single is None or time.idle_us is None:
@@ -104,7 +104,7 @@ def _at_most_us(time: GpuTime) -> float | None:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding if the GPU waits for the host. Returns none if no trace shows how long its steps take."""
+    """Return one finding if the GPU waits for the host. No trace with the time of steps means no finding."""
     time = gpu_time(tables)
     share = time.busy_share if time else None
     launches = sum(x.kernels for x in time.parts) if time else 0  # 0 for a trace whose kernels no row counts.
@@ -131,7 +131,7 @@ def _advice(time: GpuTime, graphs: bool) -> str:
 
 
 def why_idle(time: GpuTime) -> str:
-    """Return sentences that state when the GPU was idle and where its longest gap is. Empty if that is unknown."""
+    """Return sentences for the user about when the GPU was idle, and where its longest gap is. Empty if unknown."""
     gaps, per = time.gaps, time.steps or 1.0
     if gaps is None or not gaps.longest:
         return ""

@@ -1,4 +1,4 @@
-"""Find convolutions in NCHW whose kernels work in NHWC, so that the library transposes their tensors in every call.
+"""Find convolutions in NCHW for which the library transposes the tensors in every call, because its kernels need NHWC.
 
 The transposes are MIOpen's and CK's ``batched_transpose``, cuDNN's ``nchwToNhwcKernel`` and ``nhwcToNchwKernel``. They
 run inside the operator, around the main kernel. The trace shows their time, which a model in channels_last would save.
@@ -23,9 +23,9 @@ _LEAST_SHARE = 0.01
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding if transposes take at least the fraction ``min_gain`` of the convolutions' time.
+    """Return one finding if transposes take at least the fraction ``min_gain`` of all convolutions' time.
 
-    They must also take 1 % of the GPU time of the traces, because a layout is chosen for the whole model.
+    They must also take 1 % of the GPU time of the traces, because the layout can only be changed for the whole model.
     """
     rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
     # Sorted, so that sums do not depend on the order of rows.
@@ -63,7 +63,7 @@ def _of(part_us: float, whole_us: float) -> str:
 
 
 def _in_nchw(text: str) -> str | None:
-    """Return the direction (F, B or W) of a convolution whose tensors are in NCHW. Returns None for other operators."""
+    """Return the direction (F, B or W) of a convolution whose tensors are in NCHW. None for all other operators."""
     problem = problem_from_text(text) if text.startswith("conv ") else None
     if isinstance(problem, ConvProblem) and problem.in_layout in ("NCHW", "NCDHW"):
         return problem.direction

@@ -49,10 +49,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 @dataclass(frozen=True)
 class _Timed:
-    """Times of a matrix product and the kernels after it, separate and fused into one call, µs. A replay measured them.
+    """Measured times (µs) of a matrix product: with separate kernels after it, and with all fused into one call.
 
-    ``now_us`` is the time of the separate kernels, and ``then_us`` the time of the fused call. ``most_us`` is its
-    longest sample.
+    ``now_us`` is the time of the separate kernels, and ``then_us`` the time of the fused call. ``most_us`` is the
+    longest sample of the fused call.
     """
 
     solution: str
@@ -69,9 +69,9 @@ class _Timed:
 
 
 def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
-    """Return the times that a replay measured for the separate kernels and for the fused call.
+    """Return the measured times of a matrix product with separate kernels and of the fused call.
 
-    Returns None if either time is missing.
+    Returns None if a replay measured only one of them, or neither.
     """
     before = samples.get((one.fused.text, one.as_run))
     after = samples.get((one.fused.text, one.in_library))
@@ -81,9 +81,9 @@ def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
 
 
 def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
-    """Return a function that estimates how many of the run's calls of a product are followed by given kernels.
+    """Return a function that estimates how many of the job's calls of a product have given kernels after them.
 
-    It multiplies the run's calls of the product by the fraction of the traced calls that are followed by these kernels.
+    It multiplies the job's calls of the product by the fraction of the traced calls that have these kernels after them.
     It returns None if the calls are not counted.
     """
     run = calls_by_problem(tables.workload).dropna()

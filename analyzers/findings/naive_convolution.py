@@ -1,8 +1,8 @@
-"""Find convolutions that run MIOpen's naive solver, which computes one output per thread.
+"""Find convolutions that run MIOpen's naive solver, a slow kernel that computes one output per thread.
 
 The naive solver takes 10 to 500 times longer than other solvers. MIOpen runs it if no other solver applies, or if the
 solvers that apply need more workspace than they are given. For example, the GEMM solver of a large 3-D convolution
-needs tens of GiB. MIOpen then writes a warning and picks the naive solver (ROCm/rocm-libraries
+needs tens of GiB. MIOpen then writes a warning and chooses the naive solver (ROCm/rocm-libraries
 ``projects/miopen/src/conv/solver_finders.cpp``: ``EvaluateInvokers``, ``IsEnoughWorkspace``).
 
 A convolution is taken as naive in these cases:
@@ -47,13 +47,13 @@ _KERNEL = re.compile(r"naive_conv_")
 _SOLVER = re.compile(r"miopen:ConvDirectNaiveConv")
 _HELPER = re.compile(rf"{TRANSPOSE.pattern}|SubTensorOp", re.IGNORECASE)
 _LEAST_FLOPS = 1e9
-"""Convolutions with fewer floating-point operations than this are not reported.
+"""Convolutions with fewer floating-point operations than this are not reported, although they run the naive solver.
 
-For them the naive solver may be the fastest, as it is in MIOpen's own databases for thousands of problems.
+For them it may really be the fastest, as in MIOpen's own databases for thousands of convolutions.
 """
 _TYPE_BYTES = {"FP64": 8, "FP32": 4, "FP16": 2, "BF16": 2, "INT8": 1, "FP8": 1, "BF8": 1}
 _LARGE = 1 << 30
-"""A device may not have this much free memory (bytes) for a workspace."""
+"""A workspace of this size (bytes) is called large, because a device may not have that much free memory."""
 SEARCH = (
     "Let MIOpen search for a faster solver (tune_miopen.sh), then ingest what it wrote. With MIOPEN_LOG_LEVEL=5, "
     "MIOpen's log names the solvers that it skipped for lack of workspace."
@@ -61,10 +61,10 @@ SEARCH = (
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding per convolution whose naive solver takes ``slow_factor`` times the expected time.
+    """Return one finding per convolution that runs MIOpen's slow naive solver although it should take much less time.
 
-    Convolutions of less than 1 GFLOP are left out. If the expected time or the present time is unknown, the convolution
-    is reported without a saving.
+    It must take ``slow_factor`` times the expected time. Convolutions of less than 1 GFLOP are left out. If the
+    expected time or the present time is unknown, the convolution is reported without a saving.
     """
     rows = _naive(tables)
     if not len(rows):
@@ -117,7 +117,7 @@ def _traced(tables: Tables) -> pd.DataFrame:
 def _logged(tables: Tables) -> pd.DataFrame:
     """Return the convolutions for which the library mostly chose the naive solver, according to the logs.
 
-    The time of the naive solver comes from a measured file of the run.
+    The time of the naive solver comes from a file of the job with measured times.
     """
     made = picks(tables)
     total = made.groupby("problem")["count"].transform("sum")
@@ -131,10 +131,10 @@ def _logged(tables: Tables) -> pd.DataFrame:
 
 
 def _recorded(tables: Tables) -> pd.DataFrame:
-    """Return the convolutions whose fastest solver in the run's user find-dbs is the naive one.
+    """Return the convolutions whose fastest solver in MIOpen's stored search results is the naive one.
 
-    A user find-db is the file in which MIOpen's search stores its results. So the job's next call of such a convolution
-    takes the naive solver.
+    MIOpen stores its search results in a file, the user find-db. So the job's next call of such a convolution runs the
+    naive solver.
     """
     known = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "find_db")]
     users = set(known.loc[known["value"] == "user", "source_id"])
@@ -149,7 +149,7 @@ def _recorded(tables: Tables) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Time:
-    """The time that a call would take with a better solver (µs), and a text that says where this time comes from."""
+    """The time (µs) that a convolution would take with a better kernel, and a text about where this time comes from."""
 
     us: float
     how: str
@@ -157,7 +157,7 @@ class _Time:
 
 @dataclass(frozen=True)
 class _Other:
-    """The time of another solver (µs) for a convolution of the run."""
+    """The time (µs) of a kernel other than the naive one, for a convolution of the job."""
 
     problem: ConvProblem
     source: str
@@ -166,9 +166,9 @@ class _Other:
 
 
 def _others(tables: Tables) -> list[_Other]:
-    """Return the times of solvers other than the naive one, from the run's files.
+    """Return the times of kernels other than MIOpen's naive one, from the job's files.
 
-    The find-dbs that come with MIOpen are left out, because they have too many problems.
+    The find-dbs that come with MIOpen are left out, because they have too many convolutions.
     """
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     system = tables.facts[(tables.facts["name"] == "find_db") & (tables.facts["value"] == "system")]
@@ -195,9 +195,9 @@ _OF_IMAGE = ("n", "d", "h", "w", "out_d", "out_h", "out_w")
 
 
 def _kind(problem: ConvProblem) -> tuple[object, ...]:
-    """Return all fields of a convolution except the sizes of its image and batch.
+    """Return all properties of a convolution except the sizes of its image and batch.
 
-    Convolutions with equal results are comparable.
+    Two convolutions can be compared if this function returns the same for both.
     """
     return tuple(
         x for name, x in vars(problem).items() if name in problem.__dataclass_fields__ and name not in _OF_IMAGE
@@ -243,7 +243,7 @@ def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
 
 
 def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
-    """Map each convolution to the solvers that MIOpen did not use in this run because their workspace was too small.
+    """Map each convolution to the solvers (kernels) that MIOpen did not use because they got too little workspace.
 
     Each solver is a pair of its name and the workspace that it needs, bytes.
     """
@@ -258,7 +258,7 @@ def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
 
 
 def gemm_workspace(problem: ConvProblem) -> int | None:
-    """Return the workspace that MIOpen's GEMM solver needs for a convolution, bytes. None if a size is unknown.
+    """Return the workspace (bytes) that MIOpen's GEMM solver needs for a convolution. None if a size is unknown.
 
     It is the same for all directions (forward, backward data, backward weights). For one image of the batch, the
     workspace contains a copy of the inputs of every filter position: (c / groups) · filter · output sizes · groups ·
@@ -318,9 +318,10 @@ def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
 
 
 def _remedy(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Remedy:
-    """Return what the user can do: a search for a faster solver, unless no search can help.
+    """Return what the user can do about a convolution that runs the slow naive solver.
 
-    No search helps if a tensor has too many elements for 32 bits, or if there is too little memory for a workspace.
+    Usually it is a search for a faster one. No search helps if a tensor has too many elements for 32 bits, or if there
+    is too little memory for a workspace.
     """
     if (problem.largest_tensor or 0) > MOST_ELEMENTS and (problem.n or 0) > 1:
         return Advise("split the batch", "the program")

@@ -3,10 +3,10 @@
 The other passes are forward (F) and backward data (B). All three do the same floating-point work. So the best known
 time of W is compared with the slower of the best F and the best B of the layer in the same file, its sibling. W is slow
 if it takes more than ``slow_factor`` times as long and more than ``slow_floor_ms``. The estimated gain is the
-difference. If a file has no sibling, nothing is claimed.
+difference. If a file has neither F nor B of the layer, nothing is claimed.
 
 If measured times of comparable layers are known, the finding also states the time of their W. In a trace of the job,
-the time of a pass is the mean time of all kernels of a call, whatever solution they belong to.
+the time of a pass is the mean time of all kernels of a call, whatever kernels they are.
 
 A *user* find-db (the result of MIOpen's search) of the same device may have a faster solver than the find-db that comes
 with MIOpen. Its time then replaces the estimate, because MIOpen reads the user find-db first and does not merge the two
@@ -71,9 +71,10 @@ TUNE_CUDNN = (
 
 
 def traced_passes(tables: Tables) -> pd.DataFrame:
-    """Return the convolutions of the run's traces, with the mean time of a call. Returns no rows without a trace.
+    """Return the three passes of each convolution layer with their mean times in the job's traces.
 
-    ``solution`` is the kernel that took most of the time. A trace shows no times of other solutions.
+    ``solution`` is the kernel that took most of the time. A trace shows no times of other kernels. Returns no rows
+    without a trace.
     """
     rows = traced_calls(tables.kernels, tables.calls)
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
@@ -83,7 +84,7 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
 
 
 def totals(rows: pd.DataFrame) -> dict[str, float]:
-    """Return sums over the backward-weight convolutions of one file. Times are in µs.
+    """Return sums over the weight gradients of convolutions in one file. Times are in µs.
 
     ``rows`` come from ``backward_weights``. Each convolution is one row, with its best known time.
     """
@@ -104,15 +105,15 @@ def _sum(values: pd.Series) -> float:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return a line of totals per file, then one finding per slow backward-weight convolution (W).
+    """Return findings about slow weight gradients of convolutions (W): totals per file, then one per convolution.
 
-    * The totals of another run's file cover only convolutions that this run calls.
-    * If several files of one device have a convolution, one file is used: a file of this run before others, then the
+    * The totals for a file of another job include only convolutions that this job calls.
+    * If several files of one device have a convolution, one file is used: a file of this job before others, then the
       file with the smallest loss.
-    * The loss of a call is multiplied by the calls only if the device on which they ran is known.
-    * That device is unknown if no target is given and the run's files are of several devices. If the run's files state
-      no device, the files of all runs are taken. It is also unknown for a file that states no device, if another states
-      one.
+    * The loss of a call is multiplied by the number of calls only if it is known on which device they ran.
+    * That device is unknown if no target is given and the job's files are of several devices. If the job's files state
+      no device, all files are considered.
+    * The device is also unknown for a file that states no device, if another file states one.
     """
     found = [x for x in (passes(tables), traced_passes(tables)) if len(x)]
     if not found:
@@ -145,9 +146,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Return the rows that may be from the target's device, with the columns ``loss``, ``device`` and ``foreign``.
+    """Return the rows that may be from the right device, with the columns ``loss``, ``device`` and ``foreign``.
 
-    ``foreign`` is True if the row's file belongs to another run.
+    The right device is the one for which results are made, or the one of the job's calls. ``foreign`` is True if the
+    row's file belongs to another job.
     """
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     w = not_elsewhere(w, tables, settings)
@@ -159,9 +161,9 @@ def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapp
 
 
 def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """Return a line of totals for each file that needs one.
+    """Return one finding with totals for each file with a slow weight gradient, and for each find-db of MIOpen.
 
-    That is each file with a slow backward-weight convolution and each find-db. Other logs get no line.
+    Other files get no totals.
     """
     names = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
     called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))
@@ -197,7 +199,7 @@ def _in_words(total: Mapping[str, float], which: str) -> str:
 
 
 def _to_report(w: pd.DataFrame) -> pd.DataFrame:
-    """Return the slow backward-weight convolutions, one row per device and convolution."""
+    """Return the slow weight gradients of convolutions, one row per device and convolution."""
     once = w.drop(columns=["problem", "solution"]).sort_values(["foreign", "loss", "best_us", "source_id"])
     once = once.drop_duplicates(["device", "problem_hash"])
     reported = once[once["slow"]].join(w[["problem", "solution"]])
@@ -205,9 +207,9 @@ def _to_report(w: pd.DataFrame) -> pd.DataFrame:
 
 
 def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Facts]) -> dict[tuple[str, str], str]:
-    """Find slow convolutions for which another solver is faster on another device in the store.
+    """Find slow weight gradients for which a faster kernel is known on another device.
 
-    Maps (file, convolution) to a text about the faster solver, for example "on gfx942 with 304 CUs ConvHip… takes 80
+    Maps (file, convolution) to a text about the faster kernel, for example "on gfx942 with 304 CUs ConvHip… takes 80
     µs".
     """
     others = every.loc[every["problem"].isin(set(reported["problem"])), ["problem", "source_id", "solution", "best_us"]]
@@ -227,7 +229,7 @@ def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, 
 
 
 def _device(facts: Mapping[str, Facts], source: str) -> str:
-    """Return the architecture and the number of CUs of a file's device, as a text like ``gfx942 304``.
+    """Return a file's device as architecture and number of CUs, for example ``gfx942 304``.
 
     If the device is unknown, the name of the file itself is returned.
     """
@@ -240,7 +242,7 @@ def _device(facts: Mapping[str, Facts], source: str) -> str:
 
 
 def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[str, str]:
-    """Map each backward-weight convolution to a text with the time that comparable ones take on the device.
+    """Map each weight gradient of a convolution to a text with the time that comparable ones take on the device.
 
     A convolution is left out if that time is unknown.
     """
@@ -255,10 +257,10 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
 def _slow(
     row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], typical: str | None, elsewhere: str | None
 ) -> Finding:
-    """Return a finding about one slow backward-weight convolution (W).
+    """Return a finding about one slow weight gradient of a convolution (W).
 
     The saving is its time minus the time of the slower of the layer's other passes (F and B). ``typical`` is a text
-    with the time of comparable W, and ``elsewhere`` a text about a faster solver on another device.
+    with the time of comparable W, and ``elsewhere`` a text about a faster kernel on another device.
     """
     text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
     which = "B" if row["b_us"] == sibling else "F"
@@ -287,7 +289,7 @@ def _slow(
 
 
 def _with_known_issue(found: Finding, known: Facts) -> Finding:
-    """Return the finding, with a known issue of the run's MIOpen version added to its advice if it applies."""
+    """If the job's MIOpen version is known to be slow for this convolution, add that to the finding's advice."""
     problem = found.problem
     concerned = isinstance(problem, ConvProblem) and problem.in_type in ("FP16", "FP32")
     if not concerned or known.get("miopen_version") != "3.3.0" or arch(known) not in (None, "gfx942"):
@@ -301,10 +303,10 @@ def _with_known_issue(found: Finding, known: Facts) -> Finding:
 def replaced_solvers(
     w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts], calls: Mapping[str, int]
 ) -> list[Finding]:
-    """Return the convolutions that are slow in MIOpen's own find-db and faster in a user find-db of the same device.
+    """Return the weight gradients that are slow in MIOpen's own find-db, but faster in a find-db of the user.
 
-    A user find-db is the file in which MIOpen's search stores its results. There is one finding per convolution. ``w``
-    has the rows of ``passes.backward_weights`` of the files in question.
+    A user find-db is the file in which MIOpen's search stores its results. Both must be of the same device. There is
+    one finding per convolution. ``w`` has the rows of ``passes.backward_weights`` for the files in question.
     """
     kinds = w["source_id"].map({source: known.get("find_db") for source, known in facts.items()})
     if not (kinds == "user").any():
@@ -333,9 +335,9 @@ def replaced_solvers(
 def _not_run(
     slow: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]
 ) -> set[tuple[str, str]]:
-    """Return (file, convolution) of rows with a slow solver that the job does not actually run.
+    """Return (file, convolution) of rows with a slow kernel that the job does not actually run.
 
-    For such a row the job's logs name another solver, and a file has a time of that solver which is not slow: at most
+    For such a row the job's logs name another kernel, and a file shows that this kernel is not slow: it takes at most
     ``slow_factor`` times the slower of the layer's passes F and B. Files that are known to be from another device are
     ignored.
     """
@@ -356,9 +358,9 @@ def _not_run(
 
 
 def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
-    """Return the fields of the fastest solvers in a user find-db, which are needed to write an override file.
+    """Return additional values of the fastest kernels in a user find-db that are needed to write an override file.
 
-    A user find-db is the file in which MIOpen's search stores its results.
+    A user find-db is the file in which MIOpen's search stores its results. The keys are (file, convolution).
     """
     rows = tables.measurements
     rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["source_id_user"]))]

@@ -1,11 +1,11 @@
-"""Find calls that take longer than the best solutions of comparable problems on the same device. An estimate.
+"""Find GEMMs and convolutions that take longer than similar ones with their best kernels on the same device.
 
-* Seen: the time of a call is above a bound. 95 % of problems that run their best solution are below this bound, which
-  comes from measured best times of comparable problems (``evidence/expected.py``). The call's time comes from a trace's
-  kernels, or is a file's only time of the problem (a default, a verbose log, a bench line).
-* Not claimed: that a faster solution exists. The user is advised to search, never given an override. Once a second
-  solution of the problem has been timed, ``suboptimal-pick`` compares the two times.
-* Not judged: a problem without measured times of its type, operation and device.
+* Seen: the time of a call is above a bound. 95 % of GEMMs and convolutions that run their best kernel are below this
+  bound, which comes from the best measured times of comparable ones (``evidence/expected.py``). The call's time comes
+  from a trace's kernels, or is a file's only time (a default, a verbose log, a bench line).
+* Not claimed: that a faster kernel exists. The user is advised to search, and never given an override. As soon as a
+  second kernel has been timed, ``suboptimal-pick`` compares the two times instead.
+* Not judged: GEMMs and convolutions without measured times of their type, operation and device.
 
 How often a finding is right was measured with groups of sizes left out: of 2,476 flagged defaults of rocBLAS on an
 MI300X, 93 % gain 10 % or more (docs/expected.md).
@@ -33,7 +33,7 @@ RIGHT = {
     "gemm": "an estimate: 93 % of GEMMs that it flags in published times of an MI300X gain 10 % or more",
     "conv": "an estimate: at most 5 % of convolutions that run their best solution take longer than that",
 }
-"""Maps a kind of operator to a sentence that says how often a finding is right.
+"""Sentences that tell the user how often such a finding is right, for GEMMs and for convolutions.
 
 ``benchmarks/expected.py`` measures the numbers.
 """
@@ -51,7 +51,7 @@ SEARCH = {
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding per call that takes longer than comparable problems let expect."""
+    """Return one finding per GEMM or convolution that takes longer than similar ones make expect."""
     out = []
     facts = facts_of(tables)
     for device, (rows, found) in expectations(tables, settings).items():
@@ -103,7 +103,7 @@ def _finding(
 
 
 def in_words(problem: Problem, near: Sequence[Neighbour], device: str) -> str:
-    """Describe comparable problems in one line, with their times scaled to the size of this problem.
+    """Describe similar GEMMs or convolutions in one line, with their times converted to the size of this one.
 
     Example: ``8 comparable products take 38 to 47 µs, scaled to its size, on an MI300X``.
     """
@@ -113,7 +113,7 @@ def in_words(problem: Problem, near: Sequence[Neighbour], device: str) -> str:
 
 
 def span(least_us: float, most_us: float) -> str:
-    """Return two times (given in µs) as a range, for example ``38 to 47 µs``. A common unit is written once."""
+    """Return two times (in µs) as a range, for example ``38 to 47 µs``. A common unit is written once."""
     least, most = duration(least_us), duration(most_us)
     if least == most:
         return most

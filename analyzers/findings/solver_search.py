@@ -1,7 +1,7 @@
-"""Find time that a library spent searching for its fastest solver within the job's traces.
+"""Find time that a library spent searching for its fastest kernel while the job was traced.
 
 Such searches are MIOpen's Find, cuDNN's benchmark mode and TunableOp's tuning. The first call of each shape runs all
-solvers, also slow ones. The time of the search is not part of the call or of the step
+kernels, also slow ones. The time of the search is not part of the call or of the step
 (``logparse/libraries/torch_profiler/searches.py``). Every start of the job searches again unless the result is kept. No
 saving is stated, because the search is not part of a step.
 """
@@ -21,7 +21,7 @@ _SHOWN = 3
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding if the run's traces show that a library searched for its fastest solver."""
+    """Return one finding if the job's traces show that a library searched for its fastest kernel."""
     found = searches(tables)
     if not found:
         return []

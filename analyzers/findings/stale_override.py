@@ -1,6 +1,6 @@
-"""Find override files that were made for another machine or another library build than the run's logs show.
+"""Find override files that were made for another machine or another library build than the job uses.
 
-* Seen: a TunableOp results file, a hipBLASLt tuning file or a MIOpen user db states where it was made. The run's logs
+* Seen: a TunableOp results file, a hipBLASLt tuning file or a MIOpen user db states where it was made. The job's logs
   state another value of the same fact, for example another hipBLASLt version.
 * Cost: TunableOp drops the whole file if one of its validators (lines that state versions) differs. hipBLASLt drops it
   if the git revision differs. MIOpen looks for a file named by architecture, CU count and version. So nothing is loaded
@@ -34,18 +34,18 @@ EFFECT: Mapping[str, str] = {
     ),
     **dict.fromkeys(MIOPEN, "MIOpen looks for a file named by arch, CU count and version, and does not find it"),
 }
-"""Maps a file format to a sentence about what the library does with a file made for another machine or build."""
+"""A sentence for each file format: what the library does with a file made for another machine or build."""
 NAMES = (
     *("arch", "cu_count", "backend", "hipblaslt_version", "hipblaslt_revision", "rocblas_version", "miopen_version"),
     *("pytorch_version", "hip_version", "rocm_version", "cuda_version", "cublaslt_version"),
 )
-"""Names of the facts that are compared."""
+"""Names of the facts (versions and devices) in which an override file must agree with the job's logs."""
 
 
 def override_sources(tables: Tables) -> pd.DataFrame:
-    """Return the run's files that a library reads as overrides, as columns ``source_id, path, format``.
+    """Return the job's files that a library reads as overrides, as columns ``source_id, path, format``.
 
-    MIOpen's system databases are left out, because they come with the library.
+    The databases that come with MIOpen are left out.
     """
     own = tables.sources[(tables.sources["run"] == tables.run) & tables.sources["format"].isin(EFFECT)]
     kinds = tables.facts[tables.facts["name"].isin(["find_db", "perf_db"]) & (tables.facts["value"] == "user")]
@@ -54,7 +54,7 @@ def override_sources(tables: Tables) -> pd.DataFrame:
 
 
 def stated_by_logs(tables: Tables) -> dict[str, set[str]]:
-    """Map each fact (for example ``arch``) to the values that the job's own logs state.
+    """Return what the job's own logs state about the machine: each fact (for example ``arch``) with its values.
 
     Databases and replays are not logs of the job.
     """

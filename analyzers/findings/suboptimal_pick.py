@@ -1,8 +1,8 @@
-"""Find calls for which the library chose a slower solution than the best known one.
+"""Find calls for which the library chose a slower kernel than the best known one.
 
-The loss of a call is (time of the chosen solution) − (time of the best solution in the same file). Losses are also
-reported as a distribution, because a mean hides that a few problems have nearly all of the loss. If the chosen solution
-has no time of its own, the finding states ``unmeasured`` and claims no saving.
+The loss of a call is (time of the chosen kernel) − (time of the best kernel in the same file). Losses are also reported
+as a distribution, because a mean hides that a few GEMMs or convolutions have nearly all of the loss. If the chosen
+kernel has no time of its own, the finding states ``unmeasured`` and claims no saving.
 """
 
 from __future__ import annotations
@@ -44,14 +44,17 @@ BAD_REGRET = 0.10
 
 
 def regret(rows: pd.DataFrame) -> dict[str, float]:
-    """Return statistics of how much slower the library's choices are than the best known solutions.
+    """Return statistics of how much slower the library's chosen kernels are than the best known ones.
 
     ``rows`` are rows of ``picks_vs_best`` that have the time of the choice (``pick_us``). Without rows the result is
     empty.
 
-    * ``median``, ``p90``, ``largest``: statistics of pick_us / best_us − 1, in which each problem is counted once.
-    * ``share_above_10_percent``: the fraction of the time (calls × pick_us) in problems that lose more than 10 %. If no
-      log counts calls, each problem is counted as one call.
+    * ``median``, ``p90``, ``largest``: statistics of pick_us / best_us − 1, in which each GEMM or convolution is
+      counted
+      once.
+    * ``share_above_10_percent``: the fraction of the time (calls × pick_us) in GEMMs and convolutions that lose more
+      than
+      10 %. If no log counts calls, each is counted as one call.
     """
     if not len(rows):
         return {}
@@ -68,7 +71,7 @@ def regret(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding about the distribution of the losses, then one finding for each choice that loses time."""
+    """Return one finding about how the losses are distributed, then one for each chosen kernel that loses time."""
     rows = picks_vs_best(tables, settings)
     facts, workspaces = facts_of(tables), given_workspaces(tables)
     findings = [_distribution(rows)] if len(rows) else []
@@ -114,9 +117,9 @@ def _distribution(rows: pd.DataFrame) -> Finding:
 
 
 def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal | None) -> Remedy:
-    """Return what the user can do to make the library run the better solution.
+    """Return what the user can do to make the library run the better kernel.
 
-    It is an override row if one can be written, else a search, a replay, a setting or a change of the program.
+    The answer is an override row if one can be written, else a search, a replay, a setting or a change of the program.
     """
     if isinstance(decided, Override):
         return UseRows(decided)
@@ -134,7 +137,7 @@ def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal
 def _pick(
     row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given], settings: Settings
 ) -> Finding | None:
-    """Return a finding about a call for which the library did not choose the best known solution.
+    """Return a finding about a call for which the library did not choose the best known kernel.
 
     Returns None if the loss is within noise, or if no log names the choice and the default has no time.
     """
@@ -210,10 +213,10 @@ def _message(known: comparison.Comparison) -> str:
 
 
 def _doubt(row: Mapping[str, object]) -> str:
-    """Return the reasons to doubt a measured time, in brackets. The text is empty without such reasons.
+    """Return reasons to doubt that a measured time belongs to the job's call, in square brackets.
 
-    There are reasons if the time was measured for another description of the problem, which may or may not be the same
-    call.
+    The text is empty without reasons. There are reasons if the measured GEMM or convolution is described differently
+    from the job's, so that it may be another one.
     """
     words = []
     if row["level"] == "shape":

@@ -27,7 +27,7 @@ _LEAST = 0.05
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding if separate softmax kernels take at least the fraction ``_LEAST`` of the kernels' time."""
+    """Return one finding if softmax kernels outside attention take at least the fraction ``_LEAST`` of kernel time."""
     time = gpu_time(tables)
     part = next((x for x in time.parts if x.name == SOFTMAX), None) if time else None
     if time is None or part is None or part.us < _LEAST * time.kernels_us:
