@@ -1,1 +1,1 @@
-"""Compare two runs, or two files."""
+"""Compare two executions of a job (runs), and check what changes and override files gained."""

@@ -1,21 +1,21 @@
-"""Judge whether an action (a change to the job, such as TF32) made the whole job as much faster as was promised.
+"""Judge whether a change to a job (an action, such as TF32) made it as much faster as was promised.
 
-Two runs are compared: one without the action and one with it. A run consists of units of work (steps, requests), which
-may be of several kinds (``analyzers/evidence/units.py``), for example training steps and validation steps. Only kinds
-that both runs traced are compared. Both runs are weighted by the first run's numbers of each kind, so that a different
-mix of kinds does not look like a gain. Two times are judged:
+Two runs of the job are compared: one without the change and one with it. A run consists of steps or requests, which may
+be of several kinds (``analyzers/evidence/units.py``), for example training steps and validation steps. Only kinds that
+both runs traced are compared. Both runs are weighted by the first run's numbers of each kind, so that a different mix
+of kinds does not look like a gain. Two times are judged:
 
-* the time of the kernels that compute, against the sum that ``recommend`` promised for the first run;
-* the wall time of a unit without a profiler (``unit_time.py``).
+* the time of the kernels that compute, against the sum that ``recommend`` promised for the first run
+* the wall time of a step without a profiler (``unit_time.py``)
 
 Neither promise includes collectives, because their time depends on when the other ranks arrive.
 
 Two runs at different times meet different conditions on the machine. For example, a step took 48.1 ms, and two minutes
-later 30.6 ms with an action. When both runs took turns, the action gained only 2 % (ddp of
-``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``). So if the wall time of two such runs changed by more than the
-simulation of a step predicts, the change proves nothing about the actions.
+later 30.6 ms with a change. When both runs took turns, the change gained only 2 % (ddp of
+``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``). So if the wall time of two such runs differs by more than the
+simulation of a step predicts, the difference proves nothing about the change.
 
-If the wall time alone decides nothing, the kernels may decide. If the host launches as many kernels as before, a step
+If the wall time alone does not decide, the kernels may decide. If the host launches as many kernels as before, a step
 gains nothing in two cases:
 
 * By simulation, the step would hardly be shorter even if kernels took no time.
@@ -53,12 +53,12 @@ Verdict: TypeAlias = Literal[
     "time unknown",
 ]
 SHARE = 0.5
-"""Kinds of steps or requests that both runs did must have at least this fraction (0 to 1) of the first run's time.
+"""Smallest fraction (0 to 1) of the first run's time in kinds of steps or requests that both runs did.
 
 Below it, the runs did not do the same work.
 """
 _ALIKE = 0.1
-"""The largest relative difference (0 to 1) between the ranks' numbers of steps. Beyond it, ranks do different work."""
+"""Largest relative difference (0 to 1) between the ranks' numbers of steps with which they do the same work."""
 _SHOWN = 3
 
 
@@ -66,7 +66,7 @@ _SHOWN = 3
 class Group:
     """GPU time of all operators of one kind (for example convolutions), µs.
 
-    It is given before the action, as promised with the action, and as measured after it.
+    Three times are given: before the change, promised with the change, and measured with the change.
     """
 
     name: str
@@ -77,23 +77,23 @@ class Group:
 
 @dataclass(frozen=True)
 class ActionProof:
-    """The comparison of a run without the actions and a run with them. Times are of an average unit of work, µs.
+    """The comparison of a run without changes and a run with them. Times are of an average step, µs.
 
-    A ``unit`` is what both runs repeat: a step, a request, … or the whole run.
+    The attribute ``unit`` is the word for what both runs repeat: a step, a request, … or the whole run.
 
     * ``before_us``, ``promised_us``, ``after_us``: time of the kernels that compute. It is 0 if a run has no trace.
       ``low_us`` and ``high_us`` are the interval of ``promised_us``.
-    * ``wall``: the unit's wall time without a profiler, or None if it is unknown.
-    * ``share``: the fraction (0 to 1) of the first run's time that belongs to kinds of units that both runs did.
+    * ``wall``: the wall time of a step without a profiler, or None if it is unknown.
+    * ``share``: the fraction (0 to 1) of the first run's time that belongs to kinds of steps that both runs did.
     * ``collectives_us``: time before and after in which the GPU only communicates.
-    * ``step``: the unit with the actions, simulated from the traces of the first run. None if it could not be
+    * ``step``: the step with the changes, simulated from the traces of the first run. None if it could not be
       simulated.
-    * ``launched``: number of kernels that the host launches in a unit, before and after.
+    * ``launched``: number of kernels that the host launches in a step, before and after.
     * ``host_us``: additional time that the host is expected to need for the changed calls. Negative if it needs less.
     * ``same``: True if both runs launched the same kernels, about as often.
     * ``doubts``: reasons why the two runs cannot be compared. ``notes``: other facts for the reader.
-    * ``unproven``: the reason why the second run may not have applied the actions. If there is one, a gain proves
-      nothing about the actions.
+    * ``unproven``: the reason why the second run may have run without the changes. If there is one, a gain proves
+      nothing about the changes.
     """
 
     before: str
@@ -119,9 +119,9 @@ class ActionProof:
 
     @property
     def named(self) -> str:
-        """The names of the applied actions, for example ``tf32 and channels_last``.
+        """The names of the changes that were made, for example ``tf32 and channels_last``.
 
-        If no action was applied, only override files were, so the text is ``override files``.
+        The text is ``override files`` if only override files were used.
         """
         return " and ".join(self.actions) or "override files"
 
@@ -131,7 +131,7 @@ class ActionProof:
 
     @property
     def noise_us(self) -> float:
-        """The largest difference of GPU time between two runs of an unchanged job, µs (in 95 % of cases)."""
+        """How much the GPU time may differ between two runs of an unchanged job, µs (in 95 % of cases)."""
         return self.before_us - step_interval(*[self.before_us] * 4)[0]
 
     @property
@@ -158,11 +158,12 @@ class ActionProof:
 
     @property
     def _host_saves_us(self) -> float:
-        """The time that the host may save in a unit of work (for example a step), µs.
+        """The time that the host may save in a step or request, µs.
 
-        It is the saving that a replay measured, or the saving by launching fewer kernels, if that is larger. The cost
-        of a launch comes from the simulation. Without one, a launch is assumed to take twice the unit's time per
-        kernel, because fills of memory are launched together with kernels and are not counted.
+        The host's saving was measured by a replay, or is computed from the smaller number of kernel launches. The
+        larger of the two is returned. The cost of a launch comes from the simulation. Without a simulation, a launch is
+        assumed to take twice the step's time per kernel, because fills of memory are launched together with kernels and
+        are not counted.
         """
         before, after = self.launched
         each = self.step.launch_us if self.step else 2 * self._unit_us / before if before else 0.0
@@ -170,10 +171,10 @@ class ActionProof:
 
     @property
     def little(self) -> str:
-        """A sentence that says why the actions can have had no effect worth having. Empty if they may have had one.
+        """A sentence that explains why the changes had no effect worth having. Empty if they may have had one.
 
-        They had no effect if the kernels take as long as before, the wall time decides nothing, and no collective may
-        have changed.
+        They had no such effect if the kernels take as long as before, the wall time does not decide, and no
+        communication may have changed.
         """
         least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us + self._host_saves_us
         communicates = any(self.collectives_us) and not self.same
@@ -186,7 +187,7 @@ class ActionProof:
 
     @property
     def limit(self) -> str:
-        """A sentence that says why faster kernels cannot make a step or request shorter. Empty if they can.
+        """A sentence that explains why faster kernels cannot make a step or request shorter. Empty if they can.
 
         They cannot if the step waits for something else (the host or communication), which has not become shorter. For
         example: "the host is the limit: if kernels took no time, a step would take 30 ms, not 31 ms (simulated)".
@@ -219,10 +220,10 @@ class ActionProof:
 
     @property
     def unexplained(self) -> tuple[Group, ...]:
-        """The operators that cause a gain far larger than was promised. Empty if the gain is not that large.
+        """The kinds of operators that explain why the gain is far larger than promised. Empty if it is not.
 
-        The gain is too large if it exceeds the upper end of the promised interval by more than this end exceeds the
-        promise.
+        A gain is called far larger if it is beyond the promised interval by more than the interval reaches beyond the
+        promised time.
         """
         if self.low_us - self.after_us <= self.promised_us - self.low_us:
             return ()
@@ -233,7 +234,7 @@ class ActionProof:
     def verdict(self) -> Verdict:
         """The verdict that the user is shown, for example ``verified``.
 
-        If nothing shows that the actions were applied, a gain becomes ``time unknown``, because the job may have been
+        If nothing shows that the changes were made, a gain becomes ``time unknown``, because the job may have been
         compared with itself.
         """
         found = self._shown
@@ -269,7 +270,7 @@ class ActionProof:
 
     @property
     def refuted(self) -> bool:
-        """True if the runs show that the applied actions make nothing faster."""
+        """True if the two runs show that the changes make nothing faster."""
         return self.verdict in ("took effect, not faster", "had no effect")
 
 
@@ -280,10 +281,11 @@ def verify_actions(
     files: ActionResult | None = None,
     times: Times | SideBySide | None = None,
 ) -> ActionProof:
-    """Judge the named actions and the override ``files``, all of which the run ``after`` applied.
+    """Compare a run without and a run with changes, and judge whether the changes gained what was promised.
 
+    ``names`` are the changes and ``files`` the effect of override files. The run ``after`` was made with all of them.
     The tables of both runs come from ``tables_of``. ``times`` are further runs that took turns. If they are given, the
-    wall time comes from them. Raises InputError if no replay of the run ``before`` timed a named action.
+    wall time comes from them. Raises InputError if no replay of the run ``before`` timed a named change.
     """
     settings = Settings()
     known = [x.action.name for x in results(before, ACTIONS, settings)]
@@ -333,10 +335,10 @@ def verify_actions(
 
 
 def _change(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: float) -> tuple[float, float, float]:
-    """Return how much the promised changes add to a job's GPU time ``now_us``, with an interval, µs.
+    """Return how much promised changes alter a job's GPU time ``now_us``, with an interval, µs.
 
-    Gains are negative. If override files and an action change the same call, only one gain is added, because the action
-    may leave nothing for the files to gain.
+    Gains are negative. If override files and another change concern the same call, only one gain is added, because the
+    other change may leave nothing for the files to gain.
     """
     ends = ([us - x.now_us for us in (x.then_us, *x.ends_us)] for x in chosen)
     change, low, high = (sum(x) for x in zip((0.0, 0.0, 0.0), *ends, strict=True))
@@ -349,9 +351,9 @@ def _change(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: 
 
 
 class _Both:
-    """The two runs, reduced to the kinds of steps or requests that both did.
+    """Two runs of a job, reduced to the kinds of steps or requests that both did.
 
-    It has their tables, the number of such units in the sums (``per``), and the kinds.
+    It has their tables, the number of steps that the sums cover (``per``), and the kinds.
     """
 
     def __init__(self, before: Tables, after: Tables, settings: Settings) -> None:
@@ -375,10 +377,10 @@ class _Both:
         self.unit = word_of(before) if all(traced) or all(marked) else "run"
 
     def _share(self, own: Mapping[str, float]) -> float:
-        """Return the fraction (0 to 1) of the first run's time that belongs to kinds of steps that both runs did.
+        """Return the fraction (0 to 1) of the first run's time in kinds of steps that both runs did.
 
-        ``own`` has the number of steps of each kind. A kind without a known time is given the mean time of the other
-        kinds.
+        ``own`` has the number of steps of each kind. If the time of a kind is unknown, the mean time of the other kinds
+        is used.
         """
         each = {x.name: x.mean_us for x in self.units[0].kinds if x.mean_us is not None} if self.units[0] else {}
         usual = sum(each.values()) / len(each) if each else 1.0
@@ -388,7 +390,7 @@ class _Both:
 
     @property
     def timed(self) -> Times:
-        """The steps or requests of the two runs, with their times.
+        """How often the two runs did each kind of step or request, and how long a step took.
 
         The libraries' logs slow a run. So if only one run has times without logs, the times with logs are used for
         both.
@@ -400,9 +402,9 @@ class _Both:
         return a, b
 
     def wall(self, times: Times | SideBySide) -> UnitTime | None:
-        """Return the wall time of a step or request before and after.
+        """Return the wall time of a step or request before and after the change.
 
-        Returns None if kinds of steps without a known wall time have most of the kernels' time.
+        Returns None if most of the kernels' time is in kinds of steps without a known wall time.
         """
         if isinstance(times, SideBySide):
             found = times.unit_time(self.counts)
@@ -483,9 +485,9 @@ class _Both:
             yield from _unlike_ranks(run)
 
     def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
-        """Yield a sentence for each action that was applied in the wrong run: not in the second, or also in the first.
+        """Yield a sentence for each change that was not made in the second run, or that was also made in the first.
 
-        A job reports each action that it applies.
+        A job reports each change that it makes.
         """
         marks = [_marked(x) for x in self.runs]
         for name in names:
@@ -497,9 +499,9 @@ class _Both:
             yield f"{self.after.run} did not report that it ran apply.sh, so it ran without the override files"
 
     def unproven(self, names: Sequence[str]) -> str:
-        """Return a sentence that says why the second run may not have applied the actions. Empty if there is no doubt.
+        """Return a sentence that explains why the second run may have run without the changes. Empty without a doubt.
 
-        There is doubt if no process of the second run reported one of the actions although it was asked to, and both
+        There is a doubt if no process of the second run reported one of the changes although it was asked to, and both
         runs used the same kernels.
         """
         lost = [x for x in names if x not in _marked(self.runs[1])]
@@ -525,13 +527,13 @@ class _Both:
 
 
 def _values(tables: Tables, name: str) -> Mapping[str, str]:
-    """Map each source (input file) of the run to the value that it states for the fact ``name``."""
+    """Return what each file of the run states for the fact ``name``. The keys are the ids of the files."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == name)]
     return {str(source): str(value) for source, value in zip(rows["source_id"], rows["value"], strict=True)}
 
 
 def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
-    """Return the names of the actions that the run's processes reported as applied, or whose settings were in force.
+    """Return the names of the changes that the run's processes reported as made, or whose settings were in force.
 
     For another ``kind`` of report, return the names in these reports.
     """
@@ -541,7 +543,7 @@ def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
 
 
 def _ranks(tables: Tables) -> Mapping[str, set[str]]:
-    """Return two sets of ranks: those whose steps or requests were recorded, and those whose trace was recorded."""
+    """Return the ranks whose steps or requests were counted (``units``), and the ranks that were traced (``trace``)."""
     of = _values(tables, "rank")
     return {
         what: {of[x] for x in _values(tables, name) if x in of} for what, name in (("units", UNIT), ("trace", KINDS))
@@ -549,7 +551,7 @@ def _ranks(tables: Tables) -> Mapping[str, set[str]]:
 
 
 def _unlike_ranks(tables: Tables) -> Iterator[str]:
-    """Yield a sentence if the ranks of one run do different work, because their average then means nothing."""
+    """Yield a sentence if the ranks of one run do different work. Their average then means nothing."""
     of = _values(tables, "rank")
     found = units_by_source(tables.facts[tables.facts["run"] == tables.run])
     ranks = [x for source, x in found.items() if source in of and not x.alone]
@@ -573,9 +575,9 @@ def by_group(tables: Tables) -> dict[str, float]:
 
 
 def answer(found: ActionProof) -> Answer:
-    """Return the answer to the question whether the actions did what was promised.
+    """Return the output of ``verify`` for changes to a job: did they gain what was promised?
 
-    Its table has a row for each kind of operator, the largest change first.
+    Its table has a row for each kind of operator, the largest gain or loss first.
     """
     table = [
         {
@@ -601,7 +603,7 @@ def headline(found: ActionProof) -> str:
 
 
 def lines(found: ActionProof) -> list[str]:
-    """Return at most 12 lines: the verdict, the promised gain, the measured gain, and what became slower."""
+    """Return at most 12 lines for the user: verdict, promised gain, measured gain, and what became slower."""
     out = []
     if found.before_us and found.after_us and found.share:
         promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
@@ -643,9 +645,9 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
-    """Yield sentences about the wall time.
+    """Yield sentences for the user about the wall time of a step.
 
-    They state the simulated gain, and why the measured times prove nothing or cannot become shorter.
+    They give the simulated gain, and explain why the measured times prove nothing or cannot become shorter.
     """
     step = found.step
     if step is not None:

@@ -39,9 +39,9 @@ Candidate = dict[str, object]
 
 
 def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | None = None) -> Made:
-    """Return the kernels of a run, those with the most GPU time first, each with the override row that may choose it.
+    """Return the kernels that take most of a job's GPU time, each with the override row that may replace it.
 
-    ``n`` limits the number of kernels. Raises InputError if the run has no trace, or if a file cannot be read.
+    ``n`` limits the number of kernels. Raises InputError if the job has no trace, or if a file cannot be read.
     """
     rows = kernels_of_run(tables)
     if not len(rows):
@@ -74,9 +74,9 @@ def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | Non
 
 
 def _served(texts: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Candidate]:
-    """Map each problem (an operator with its sizes) of a trace to the override row that the library uses for it.
+    """Map each operator (with sizes) in a trace to the row of the override files that the library uses for it.
 
-    Logs and traces may name the same problem by different texts.
+    Logs and traces may name the same operator by different texts.
     """
     of: dict[str, Candidate] = {
         x.problem: {"file": x.file, "line": x.line, "solution": x.intended, "engaged": _ENGAGED.get(x.effect)}

@@ -1,7 +1,8 @@
-"""Compare two runs, operator by operator.
+"""Compare two runs of a job, operator by operator.
 
-A problem is an operator with its sizes, for example one GEMM. The comparison shows which problems became slower or
-faster by more than noise, which are new or have vanished, and for which the library now chooses another solution.
+A problem in this module is an operator with its sizes, for example one GEMM. The comparison shows which problems became
+slower or faster by more than noise, which are new or have vanished, and for which the library now chooses another
+kernel.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ COLUMNS = (
     "delta_us",
 )
 CHANGED = f"state in {STATES[:5]}"
-"""SQL condition for problems in which something is known to have changed."""
+"""SQL condition for operators (with sizes) that differ between the two runs."""
 
 
 class _Sum(NamedTuple):
-    """Totals of all problems in one state, for example ``slower``.
+    """Totals of all operators (with sizes) in one state, for example of all that became ``slower``.
 
-    Fields: the number of problems, the number with times of both runs, the number with a known ``delta_us``, and the
-    sum of ``delta_us`` (µs).
+    The values are the number of operators, how many of them have times in both runs, how many have a known
+    ``delta_us``, and the sum of ``delta_us`` (µs).
     """
 
     problems: int
@@ -58,14 +59,14 @@ class _Sum(NamedTuple):
 
 @dataclass(frozen=True)
 class Diff:
-    """The comparison of runs A and B: one row per problem (an operator with its sizes), the most costly change first.
+    """The comparison of runs A and B: one row per operator with its sizes, the most costly change first.
 
-    The rows are in the table ``compared`` of ``con``, and ``table`` selects from it.
+    The rows are in the table ``compared`` of the database ``con``. The method ``table`` returns them.
 
     * ``ratio``: (time of one call in B) / (time of one call in A).
     * ``noise``: relative standard error of the ratio, missing if unknown.
     * ``delta_us``: cost of the change per run of B, µs. Negative if the change saves time. Missing if no log counts the
-      calls. Also missing for a problem of one run only, because a problem that vanished is no saving.
+      calls. Also missing for an operator of one run only, because an operator that vanished is no saving.
     """
 
     a: str
@@ -73,15 +74,15 @@ class Diff:
     fail_on: float
     con: duckdb.DuckDBPyConnection
     devices: tuple[str, str] | None = None
-    """The two devices, if the runs are known to be from different ones."""
+    """The two devices, if it is known that the runs were made on different ones."""
     floor_us: float = 0.0
-    """If the time of a call changes by at most this many µs, it is taken as unchanged."""
+    """If the time of a call changes by at most this many µs, it is treated as unchanged."""
     builds: tuple[str, ...] = ()
-    """Libraries whose builds differ between the two runs, so that the same solution index may mean another kernel."""
+    """Libraries whose builds differ between the two runs, so that the same kernel number may mean another kernel."""
     formats: tuple[Mapping[str, tuple[int, int]], Mapping[str, tuple[int, int]]] = ({}, {})
-    """The formats of the files of each run (as ``RunTimes.formats``)."""
+    """For each run, the formats of its files with their numbers of call lines and measurement lines."""
     processes: tuple[int, int] = (0, 0)
-    """The number of processes of each run (as ``RunTimes.processes``)."""
+    """The number of processes in run A and in run B. 0 means that no log names its process."""
 
     @property
     def lacks(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -95,40 +96,44 @@ class Diff:
         return self.con.execute(_CALLS).fetchall()
 
     def alone(self, state: Literal["new", "vanished"]) -> tuple[int, float]:
-        """Return how many problems of only one run have a known time per run, and the sum of their times, µs."""
+        """Return how many operators exist in only one run and have a known time, and their time per run in µs.
+
+        ``state`` is ``new`` (only in B) or ``vanished`` (only in A).
+        """
         ((known, us),) = self.con.execute(_ALONE, [state]).fetchall()
         return int(known), float(us)
 
     @property
     def ok(self) -> bool:
-        """True if no problem became slower by more than ``fail_on``. False if no problem has a time in both runs."""
+        """True if no operator became slower by more than ``fail_on``. False if nothing could be compared."""
         return self.compared > 0 and not self.count("slower")
 
     @property
     def compared(self) -> int:
-        """The number of problems that have a time in both runs."""
+        """The number of operators (with sizes) that have a time in both runs."""
         return sum(x.compared for x in self._sums.values())
 
     def count(self, *states: State) -> int:
         return sum(self._sums[state].problems for state in states if state in self._sums)
 
     def cost(self, *states: State) -> tuple[int, float]:
-        """Return how many problems in the given states have a known cost, and the sum of their costs.
+        """Return how much the changes in the given states cost, as the number of operators and their cost in µs.
 
-        The cost is ``delta_us`` (µs).
+        The states are, for example, ``slower`` and ``faster``. Only operators with a known cost (``delta_us``) are
+        included.
         """
         sums = [self._sums[state] for state in states if state in self._sums]
         return sum(x.known for x in sums), math.fsum(x.delta_us for x in sums)
 
     @cached_property
     def flips(self) -> tuple[int, int, float | None]:
-        """How often the library's choice differs between the two runs, and how much that matters.
+        """How often the library chose different kernels in the two runs, and how much that matters.
 
         Three values are returned:
 
-        * The number of problems for which the two runs chose different solutions.
-        * The number of problems for which both runs show the choice.
-        * The median of |ratio − 1| over the problems with different choices, or None without times.
+        * The number of operators (with sizes) for which the two runs chose different kernels.
+        * The number of operators for which both runs show the choice.
+        * The median of |ratio − 1| over the operators with different choices, or None without times.
 
         The first two numbers show how well two tuning runs of the same job agree.
         """
@@ -137,10 +142,10 @@ class Diff:
 
     @cached_property
     def several(self) -> int:
-        """The number of problems that one of the runs computed by several solutions.
+        """The number of operators (with sizes) for which one of the runs used several kernels.
 
-        One choice per run does not describe such problems completely. Only problems whose choice is known in both runs
-        are counted.
+        For such an operator, one choice per run does not describe everything. Only operators whose choice is known in
+        both runs are counted.
         """
         ((count,),) = self.con.execute(_SEVERAL).fetchall()
         return int(count)
@@ -150,7 +155,7 @@ class Diff:
         return {state: _Sum(*sums) for state, *sums in self.con.execute(_SUMS).fetchall()}
 
     def table(self, where: str = "true", n: int | None = None) -> pa.Table:
-        """Return the rows for which the SQL condition ``where`` holds: all, or the first ``n``.
+        """Return the rows of the comparison for which an SQL condition (``where``) holds: all, or the first ``n``.
 
         The columns are ``COLUMNS``.
         """
@@ -178,10 +183,11 @@ _BY_PROBLEM = f"""
                'a_us': a_us, 'b_us': b_us, 'ran_a': ran_a, 'ran_b': ran_b, 'noise': noise}}
            ) filter (basis is not null and (a_us is not null or b_us is not null)) as t
     from ({_BY_BASIS}) group by problem"""
-"""SQL that chooses which times of a problem are compared.
+"""SQL that selects for each operator (with sizes) the two times that are compared.
 
-Times come from several kinds of evidence, for example a trace or a benchmark. The kind nearest to the real job that
-both runs have is taken. If only one run has the problem, the nearest kind of this run is taken.
+A run may have several times of an operator, for example from a trace and from a benchmark. Both times must be of one
+kind. Of the kinds that both runs have, the one nearest to the real job is used. If only one run has the operator, the
+nearest kind of this run is used.
 """
 _COMPARED = f"""
     with timed as (
@@ -203,9 +209,9 @@ _COMPARED = f"""
            if(in_a and in_b, coalesce(calls_b, calls_a) * (b_us - a_us), null) as delta_us,
            if(in_a and in_b, null, coalesce(calls_b, calls_a) * coalesce(b_us, a_us)) as alone_us, solutions
     from rows"""
-"""SQL that compares the problems of the two runs.
+"""SQL that compares the operators of the two runs.
 
-If no log names the library's choice, the solution that was timed is taken as the choice.
+If no log names the library's choice, the kernel that was timed is taken as the choice.
 """
 _SUMS = "select state, count(*), count(ratio), count(delta_us), ifnull(fsum(delta_us), 0) from compared group by all"
 _ALONE = "select count(alone_us), ifnull(fsum(alone_us), 0) from compared where state = $1"
@@ -223,14 +229,14 @@ _ORDERED = f"""
 
 
 def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, floor_us: float = 0.0) -> Diff:
-    """Compare run ``a`` with run ``b``.
+    """Compare run ``a`` with run ``b``, and return which operators became slower or faster.
 
-    A problem (an operator with its sizes) is slower if (time of a call in B) / (time of a call in A) is above 1 +
-    ``fail_on``. It is faster if the ratio is below 1 / (1 + ``fail_on``). If the standard error of the ratio is known,
-    the change must also exceed three standard errors. In any case it must exceed ``floor_us`` (µs).
+    An operator with its sizes is slower if (time of a call in B) / (time of a call in A) is above 1 + ``fail_on``. It
+    is faster if the ratio is below 1 / (1 + ``fail_on``). If the standard error of the ratio is known, the change must
+    also exceed three standard errors. In any case it must exceed ``floor_us`` (µs).
 
-    Both times come from the same kind of evidence, for example both from traces (``timings.RANK``). The kind nearest to
-    the real job that both runs have is used. If only one run has the problem, the nearest kind of this run is used.
+    Both times are of the same kind, for example both from traces (``timings.RANK``). Of the kinds that both runs have,
+    the one nearest to the real job is used. If only one run has the operator, the nearest kind of this run is used.
     """
     one, two = (x if isinstance(x, RunTimes) else times_of(x) for x in (a, b))
     con = shared_database().cursor()
@@ -258,7 +264,7 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
 
 
 class _Single(NamedTuple):
-    """A problem (an operator with its sizes) that only one run has, and the kind of evidence of its time."""
+    """An operator (with sizes) that only one run has, and the kind of file from which its time comes."""
 
     text: str
     problem: Problem
@@ -266,15 +272,15 @@ class _Single(NamedTuple):
 
 
 def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Map problems that only B has to problems that only A has, if both texts mean the same problem.
+    """Map operators that only run B has to operators that only run A has, if two texts mean the same operator.
 
     Two texts mean the same in two cases:
 
-    * They are linked: they agree in all fields that both logs state.
-    * Files of one library have both under the same key, because the key has no place for the fields in which they
+    * They agree in all values that both logs state.
+    * Files of one library have both under the same key, because the key does not contain the values in which they
       differ (for hipBLASLt the scale types).
 
-    A problem of B is mapped only if exactly one problem of A is possible.
+    An operator of B is mapped only if exactly one operator of A is possible.
     """
     of_one = "from compared where state in ('new', 'vanished')"
     rows = con.execute(f"select state, problem, basis {of_one} limit {_LINKED + 1}").fetchall()
@@ -292,9 +298,9 @@ def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
 
 def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
-    """Mark new and vanished problems as ``unknown`` if the other run may have them under another text.
+    """Change new and vanished operators to ``unknown`` if the other run may have them under another text.
 
-    For example, one log may leave out a field that the other states. Then it is unknown whether the problem is new.
+    For example, one log may leave out a value that the other states. Then it is unknown whether the operator is new.
     """
     states = dict(con.execute("select problem, state from compared").fetchall())
     if len(states) > _PARSED or not {"new", "vanished"} & {*states.values()}:
@@ -309,10 +315,10 @@ def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _library_key(single: _Single) -> tuple[str, str] | None:
-    """Return the key under which a library's override file would list this problem (an operator with its sizes).
+    """Return the key under which a library's override file would list this operator (with sizes).
 
-    The key comes with the name of the source of the problem's time. Returns None if the source is no override file, or
-    if the problem has no key.
+    The key comes with the kind of file from which the operator's time was read. Returns None if that is no override
+    file, or if the operator has no key.
     """
     key = _KEYS[single.basis](single.problem, {}) if single.basis in _KEYS else None
     return None if key is None or single.basis is None else (single.basis, key)
@@ -325,9 +331,9 @@ _KEYS = {
     if format.name == override.name
     for origin in format.origins
 }
-"""Maps a source of times to the function that makes the keys of a library's override files.
+"""Functions that make the keys of override files, by the kind of file from which a time was read.
 
-It contains only sources that are themselves override files of the library.
+It contains only kinds of files that are override files.
 """
 
 
@@ -337,10 +343,10 @@ def _only_pairs(
     key: Callable[[_Single], Hashable],
     same: Callable[[Problem, Problem], bool],
 ) -> dict[str, str]:
-    """Map the text of each problem in run B to the text of the same problem in run A, if there is only one candidate.
+    """Pair operators of run B and run A that are the same, if there is only one candidate for each.
 
-    Two problems are the same if they have the same ``key`` (not None) and ``same`` returns True. A pair is left out if
-    one of its texts also matches another text.
+    The result maps texts of B to texts of A. Two operators are the same if they have the same ``key`` (not None) and
+    ``same`` returns True. A pair is left out if one of its texts also matches another text.
     """
     ours = in_groups(mine, key)
     ours.pop(None, None)

@@ -1,4 +1,4 @@
-"""Format the changes between two runs as lines of text and a table."""
+"""Format the comparison of two runs as lines of text and as a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KINDS = {"gemm": "GEMM", "conv": "convolution"}
 
 
 def diff_lines(found: Diff, worth: Worth | None = None) -> list[str]:
-    """Return the text of a comparison of two runs.
+    """Return the lines of text that the user sees when two runs are compared.
 
     The first lines state which kinds of files one run lacks and how the numbers of calls differ.
     """
@@ -72,7 +72,7 @@ _WORDS: Mapping[State, str] = {"changed": "with another pick", "unknown": "not c
 
 
 def _sources(found: Diff) -> list[str]:
-    """Return a line for each run that lacks a file format of the other run."""
+    """Return a line for each run that lacks a kind of file that the other run has."""
     out = []
     of_both = zip((found.a, found.b), (found.b, found.a), found.lacks, found.formats[::-1], strict=True)
     for run, other, lacking, held in of_both:
@@ -97,7 +97,10 @@ def _calls(found: Diff) -> list[str]:
 
 
 def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
-    """Return a line like ``only in B: 3 problems, 1.2 ms per run``. Unknown times or calls are mentioned."""
+    """Return a line about operators that only one run has, like ``only in B: 3 problems, 1.2 ms per run``.
+
+    Unknown times or calls are mentioned.
+    """
     count, (known, us) = found.count(state), found.alone(state)
     out = f"only in {found.b if state == 'new' else found.a}: {counted(count, 'problem')}"
     if not known:
@@ -110,13 +113,12 @@ def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
 
 @dataclass(frozen=True)
 class Worth:
-    """The saving by the solutions that changed between run A and run B, from times that were measured alone.
+    """How much time the kernels save that changed between run A and run B.
 
-    Both times of a change come from one run and one environment.
+    The times come from measurements of single calls. Both times of a change come from one run and one environment.
 
-    * ``saves``: maps a problem (an operator with its sizes) to its saving in µs per run of A. Negative if the new
-      solution is slower.
-    * ``changed``: the number of all problems with another solution, also of problems without a known saving.
+    * ``saves``: maps an operator (with sizes) to its saving in µs per run of A. Negative if the new kernel is slower.
+    * ``changed``: the number of all operators with another kernel, also those without a known saving.
     """
 
     saves: Mapping[str, float]
@@ -134,9 +136,9 @@ class Worth:
 
 
 def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
-    """Return how much time the changed solutions save.
+    """Return how much time the kernels save that changed between the two runs.
 
-    A saving is known if both the old and the new solution were timed in run A or in run B.
+    A saving is known if both the old and the new kernel were timed in run A or in run B.
     """
     rows = {x["problem"]: x for x in found.table("pick_a <> pick_b and state <> 'unknown'").to_pylist()}
     saves: dict[str, float] = {}
@@ -151,10 +153,10 @@ def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
 
 
 def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Table:
-    """Return the changes for which the SQL condition ``where`` holds, the most costly first, at most ``n``.
+    """Return a table of the differences between two runs, the most costly first, at most ``n`` rows.
 
-    ``problem`` is a short name, and ``text`` the full text of the operator and its sizes. ``change`` is the ratio minus
-    1.
+    ``where`` is an SQL condition that selects rows. ``problem`` is a short name, and ``text`` the full text of the
+    operator and its sizes. ``change`` is the ratio minus 1.
     """
     rows = found.table(where, n)
     texts, ratios = rows["problem"], rows["ratio"].to_pylist()
@@ -168,7 +170,7 @@ def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Ta
 
 
 def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: Worth | None = None) -> Answer:
-    """Return the answer of ``diff``: the changes between two runs, and what to do with each row of old override files.
+    """Return the output of ``diff``: the changes between two runs, and what to do with each row of old override files.
 
     A terminal shows ``n`` changes, or a few without ``n``. Other outputs contain ``n`` changes, or all.
     """
@@ -181,9 +183,9 @@ def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: W
 
 
 def _brief(rows: pa.Table, worth: Worth | None) -> Rows:
-    """Return the rows in the form for a terminal.
+    """Shorten the rows of a comparison for a terminal.
 
-    The change is in percent. The new choice is shown without its library if the library did not change.
+    The change is in percent. The new kernel is shown without its library's name if the library did not change.
     """
     out = []
     for row in rows.to_pylist():
@@ -197,7 +199,7 @@ def _brief(rows: pa.Table, worth: Worth | None) -> Rows:
 
 
 def _alone_rows(found: Diff, state: Literal["new", "vanished"], n: int | None) -> list[str | Rows]:
-    """Return the first problems that only one run has, as a title and a table."""
+    """Return the first operators that only one run has, as a title and a table."""
     side = "b" if state == "new" else "a"
     rows = found.table(f"state = '{state}'", n or _ALONE_ROWS).to_pylist()
     shown = [
@@ -222,7 +224,7 @@ def compare(
     floor_us: float = 0.0,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> tuple[Diff, list[PlannedRow], Worth]:
-    """Compare the run that ``a`` names with the run that ``b`` names, and plan what to do with old override files.
+    """Compare the two runs that the user named, and plan what to do with old override files.
 
     ``begins`` is called with a name before each of the ``STAGES`` stages begins.
     """

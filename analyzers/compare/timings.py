@@ -1,15 +1,15 @@
-"""The time of one call of each problem (an operator with its sizes) in a run, by kind of evidence.
+"""Find the time of one call of each operator (with sizes) in a run, separately for each kind of source.
 
-A kind of evidence is, for example, a trace, a replay or a tuning file. Times of two kinds are never compared. A trace
-contains the times of the job's own calls. A measured file contains times of several solutions. From it the time of one
-solution is used:
+A kind of source is, for example, a trace, a replay or a tuning file. Times of two kinds are never compared. A trace
+contains the times of the job's own calls. A measured file contains times of several kernels. From it the time of one
+kernel is used:
 
-* the library's choice, if a log names it;
-* else, in a replay, the default;
-* else the fastest solution, because a tuner or a find-db makes the library use it.
+* the library's choice, if a log names it
+* otherwise, in a replay, the default
+* otherwise the fastest kernel, because a tuner or a find-db makes the library use it
 
-The module is SQL over the views of a store, or over tables with the same columns. So the hundreds of thousands of
-problems do not become Python objects.
+The module is SQL over stored tables or DataFrames. So the hundreds of thousands of operators do not become Python
+objects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from logparse.target import machine_of_files
 
 NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
 RANK = f"coalesce(list_position({list(NEAREST)}, basis), {len(NEAREST) + 1})"
-"""SQL for the rank of a kind of evidence. Rank 1 is nearest to the real job. Kinds that are not listed come last."""
+"""SQL for how near a kind of source (such as a trace) is to the real job. 1 is nearest. Unlisted kinds come last."""
 
 COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
 
@@ -39,16 +39,17 @@ COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
 class RunTimes:
     """The calls of a run and their times.
 
-    A problem is an operator with its sizes. ``rows`` has several rows per problem, in no order, with the columns
-    ``problem, named, calls, pick, solutions`` and ``COLUMNS``.
+    ``rows`` has several rows per operator (with sizes), in no order, with the columns ``problem, named, calls, pick,
+    solutions`` and ``COLUMNS``.
 
-    * One row has the problem's number of ``calls``, its ``pick`` (the solution that the logs name most often) and the
-      number of ``solutions`` that ran.
-    * Another row for each kind of evidence (``basis``) has ``solution``, ``time_us`` and ``noise``. ``noise`` is the
-      relative standard error of the time, null if it is unknown.
-    * ``named`` is True if the run calls the problem or measures it. A replay does not make it True, because a replay
+    * One row has the operator's number of ``calls``, its ``pick`` (the kernel that the logs name most often) and the
+      number of ``solutions`` (kernels) that ran.
+    * Another row for each kind of source (``basis``, for example a trace) has ``solution``, ``time_us`` and ``noise``.
+      ``noise`` is the relative standard error of the time, null if it is unknown.
+    * ``named`` is True if the run calls the operator or measures it. A replay does not make it True, because a replay
       also times variants that the job never calls.
-    * ``calls`` is the number in the whole run. If only traces have the problem, their calls are scaled to the number of
+    * ``calls`` is the number in the whole run. If only traces have the operator, their calls are scaled to the number
+      of
       steps of the run.
 
     ``machine`` has facts about the run's machine.
@@ -58,10 +59,9 @@ class RunTimes:
     rows: pa.Table
     machine: Mapping[str, str]
     formats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """The formats of the run's files, each with the number of lines that are calls and of lines that are measurements.
-    """
+    """The formats of the run's files, each with its number of lines with calls and of lines with measurements."""
     processes: int = 0
-    """The number of processes whose calls are logged. It is 0 if no log states its process."""
+    """The number of processes whose calls are logged. 0 means that no log names its process."""
 
 
 _RAN = "driver"
@@ -72,9 +72,9 @@ _SOLUTIONS = f"""
             union all select origin, problem, solution from measurements where origin in {(*PICKED, _RAN)})
         group by problem, category)
     group by problem"""
-"""SQL for the number of solutions per problem that ran, in one log or in a tool's runs.
+"""SQL for how many kernels each operator (with sizes) ran with, in one log or in a tool's runs.
 
-Solutions that only a search tried are not counted.
+Kernels that only a search tried are not counted.
 """
 _CALLED = """
     select problem, true as named, cast(round(sum(calls * if(traced, each, 1))) as bigint) as calls from (
@@ -105,7 +105,7 @@ _ROWS = f"""
                    'noise': nullif({_NOISE}, 'nan')}}) as f
         from measurements left join picks using (problem) left join defaults using (source_id)
         where status = 'ok' and time_us > 0 and isfinite(time_us) group by problem, basis)"""
-"""SQL of ``RunTimes.rows``. A time that is no evidence only shows that its problem was measured."""
+"""SQL of ``RunTimes.rows``. If a time may not be used, its row only shows that the operator was measured."""
 _STAGES = {
     "picks": main_picks_sql(origins=PICKED),
     "solutions_run": _SOLUTIONS,
@@ -113,9 +113,9 @@ _STAGES = {
     "launched": launches_sql(),
     "called": _CALLED,
 }
-"""Small tables that ``_ROWS`` reads.
+"""SQL for small tables that ``_ROWS`` reads.
 
-They are no common table expressions, because DuckDB would plan these again wherever they are named.
+They are made before, because DuckDB would plan a common table expression again wherever it is named.
 """
 _FORMATS = """
     select unnest(string_split(format, '+')) as name, cast(sum(call_lines) as bigint),
@@ -123,13 +123,13 @@ _FORMATS = """
     from sources where format <> 'foreign' group by name order by name"""
 _PROCESSES = "select count(distinct pid) from calls where by_tool is distinct from true"
 _BATCH = 1 << 16
-"""The number of rows in a batch. DuckDB reads each batch in one thread, and its default is a million rows."""
+"""The number of rows in a batch of data for DuckDB, which reads each batch in one thread. Its default is a million."""
 
 
 def times_of_run(store: Store, run: str | None = None) -> RunTimes:
-    """Return the calls of a run in a store and their times. By default the latest run is read.
+    """Return the calls of a stored run and their times. By default the latest run is read.
 
-    Raises StoreError if the store has no such run.
+    Raises StoreError if there is no such run.
     """
     run = store.latest_run(run)
     with store.reading(" ".join([*_STAGES.values(), _ROWS, _FORMATS]), run) as con:
@@ -171,7 +171,7 @@ def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
 
 
 def timings(tables: Tables) -> pd.DataFrame:
-    """Return a table with one time for each problem (operator with sizes) and kind of evidence of the run.
+    """Return a table with one time for each operator (with sizes) and kind of source, such as a trace.
 
     Its columns are ``COLUMNS``.
     """
@@ -180,15 +180,15 @@ def timings(tables: Tables) -> pd.DataFrame:
 
 
 def main_pick(tables: Tables) -> dict[str, str]:
-    """Map each problem (an operator with its sizes) to the solution that the run's logs name most often."""
+    """Map each operator (with sizes) to the kernel that the run's logs name most often for it."""
     rows = times_of(tables).rows.select(["problem", "pick"]).drop_null()
     return dict(zip(rows["problem"].to_pylist(), rows["pick"].to_pylist(), strict=True))
 
 
 def kernels_of(tables: Tables) -> dict[str, str]:
-    """Map each problem (an operator with its sizes) to the kernels that its calls launched in the traces.
+    """Map each operator (with sizes) to the names of the kernels that its calls launched in the traces.
 
-    The names of the kernels are joined into one text.
+    The names are joined into one text.
     """
     rows = timings(tables).query("basis == @TRACE")
     return dict(zip(rows["problem"], rows["solution"], strict=True))

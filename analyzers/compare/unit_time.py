@@ -1,10 +1,9 @@
-"""Tell whether a step or request became faster, by its wall time without a profiler.
+"""Find out whether a step or request of a job became faster, by its wall time without a profiler.
 
-A unit of work is what a job repeats: a step or a request. Units may be of several kinds, which are compared kind by
-kind. Both runs are given the same number of units of each kind. The result is the difference of two runs with a 95 %
-interval.
+Steps may be of several kinds, which are compared kind by kind. Both runs are given the same number of steps of each
+kind. The result is the difference of two runs with a 95 % interval.
 
-Two runs of a job may exist at the same time and take turns: each does a few units while the other waits. Other load on
+Two runs of a job may exist at the same time and take turns: each does a few steps while the other waits. Other load on
 the machine comes and goes within seconds and makes a host slower by up to 1.8 times. So each turn is compared with the
 turn of the other run next to it:
 
@@ -18,7 +17,7 @@ interval is Student's t interval over pairs. Pairs may be added until they decid
 With 95 % it would be 8 to 10 of 100 cases (simulated, starts 2.5 % apart).
 
 If several runs took place one after another, the interval comes from the means of the runs. For one long run, it comes
-from the means of consecutive blocks of units, because the times of neighbouring units are correlated (batch means;
+from the means of consecutive blocks of steps, because the times of neighbouring steps are correlated (batch means;
 Schmeiser, Operations Research 30, 1982: ten blocks are about enough). The sum of the two runs' variances has Welch's
 degrees of freedom (Biometrika 34, 1947).
 """
@@ -42,14 +41,14 @@ _BLOCKS = 10
 _LEAST = 3
 """The smallest number of times, or of runs, from which a variance is estimated."""
 LEAST_TURNS = 6
-"""A kind of step is compared only if each run of a pair did it in at least this many turns."""
+"""Smallest number of turns in which both runs of a pair must do a kind of step before it is compared."""
 _QUARTILE, _PARTS = 0.25, 3
 Turn: TypeAlias = Mapping[str, float]
-"""The mean time (µs) of the steps that a run did in one turn, by kind of step."""
+"""The mean times (µs) of the steps that a run did in one turn (a few steps), by kind of step."""
 Times: TypeAlias = tuple[Sequence[Units], Sequence[Units]]
-"""The steps of one or several runs before a change, and of one or several runs after it."""
+"""Times of a job's steps from one or several runs before a change, and from one or several runs after it."""
 Pair: TypeAlias = tuple[Sequence[Turn], Sequence[Turn]]
-"""The turns of two runs that took turns, before and after a change."""
+"""The step times of two runs, before and after a change, that took turns on the machine."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +83,16 @@ class UnitTime:
 
     @property
     def undecided(self) -> bool:
-        """True if the interval contains both no gain and a gain worth having (``WORTH``), so that neither is shown."""
+        """True if the times do not show whether the change gains something.
+
+        The interval of the gain then contains both no gain and a gain worth having (``WORTH``).
+        """
         return self.low_us <= 0 and self.high_us > WORTH * self.before_us
 
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Pairs of runs that existed at the same time and took turns."""
+    """Step times from pairs of runs, before and after a change, that took turns on the machine."""
 
     pairs: tuple[Pair, ...]
 
@@ -126,7 +128,7 @@ class SideBySide:
 
 
 def _turns(pair: Pair, kind: str) -> Floats:
-    """Return the time of a kind of step in each turn of the two runs, as an array of shape turns × 2.
+    """Return how long a kind of step took in each turn of the two runs, as an array of shape turns × 2, µs.
 
     A value is NaN if the run did no such step in the turn.
     """
@@ -135,7 +137,7 @@ def _turns(pair: Pair, kind: str) -> Floats:
 
 
 def _sides(turns: Floats, least: int) -> tuple[float, float]:
-    """Return the times of a step in the two runs, µs.
+    """Return how long a step takes in each of two runs that took turns, µs.
 
     ``turns`` has a row per turn and a column per run. If fewer than ``least`` rows have times of both runs, the
     quartiles of the two columns are returned, and turns are not compared with each other. That happens in a job that
@@ -203,7 +205,7 @@ def _of_runs(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
 
 
 def _of_units(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
-    """Return the mean time of a step of the last run.
+    """Return the mean time of a step in the last run, and its variance.
 
     Earlier runs are ignored, because they are too few for ``_of_runs``.
     """

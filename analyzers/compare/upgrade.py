@@ -23,7 +23,7 @@ Decision = Literal["keep", "re-measure", "drop"]
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """One row of an old override file, what to do with it, and the reason."""
+    """One row of an old override file with a decision: keep it, measure it again or drop it, and why."""
 
     file: str
     line: int
@@ -34,14 +34,14 @@ class PlannedRow:
 
 
 def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_ON) -> list[PlannedRow]:
-    """Decide for each row of old override files what to do with it on the machine of run ``b``.
+    """Decide what to do with each row of old override files on a new machine or build: keep, measure again or drop.
 
-    The files were read without a target machine.
+    The run ``b`` was made on the new machine. The files were read without a target machine.
 
     * If run ``b`` itself measured the gain of a row, the gain decides. A row with a gain below ``floor`` is dropped.
-    * A row that names its solution by an index must be measured again after a change of the library's build, because
+    * A row that names its kernel by an index must be measured again after a change of the library's build, because
       the index may mean another kernel there.
-    * On the same device, a row that names its solution (a MIOpen solver) is kept, because the name means the same
+    * On the same device, a row that names its kernel (a MIOpen solver) is kept, because the name means the same
       solver in every build.
     """
     facts = facts_of_run(b)

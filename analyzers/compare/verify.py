@@ -1,10 +1,10 @@
-"""Verify override files row by row: compare a run before them with a run after them.
+"""Verify override files row by row: compare a run without them with a run that uses them.
 
-Three things are checked for each problem (an operator with its sizes) for which a file has a row:
+Three things are checked for each operator (with sizes) for which a file has a row:
 
-* whether the job now runs the solution of the row, as a log or else the kernels of a trace show;
-* whether the time of a call changed;
-* what the change gained, in comparison with the promised saving.
+* whether the job now runs the kernel of the row, as a log or else the kernels of a trace show
+* whether the time of a call changed
+* what the change gained, in comparison with the promised saving
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ from logparse.text import COLUMNS, LINES, counted, duration, fitted, gained, pri
 
 _WIDE = 60
 LONG = 1000
-"""The largest number of lines in an answer that shows all results."""
+"""The largest number of lines that ``verify --verbose`` prints."""
 Effect = Literal["applied", "as before", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
-"""The effect of an override row, as the two runs show it.
+"""The effect of a row of an override file, as the two runs show it.
 
-``as before``: the intended solution ran in both runs, so nothing shows that the library read the row.
+``as before``: the kernel of the row ran in both runs, so nothing shows that the library read the row.
 """
 Move = Literal["faster", "slower", "same", "unknown"]
 K = TypeVar("K")
 V = TypeVar("V")
 
 SIGNS = tuple(sign for format in OVERRIDE_FORMATS for sign in format.signs)
-"""Texts by which a library reports that it ignored an override, each with its meaning."""
+"""Messages by which libraries report that they ignored an override, each with its meaning."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The effect of a row of an override file on one problem (an operator with its sizes).
+    """The effect of a row of an override file on one operator (with sizes).
 
-    Times are per call and come from one kind of evidence (``basis``), for example traces. ``gained_us`` and
-    ``promised_us`` are for all calls of the second run. They have no value if a time or the number of calls is unknown.
+    Times are per call and come from one kind of source (``basis``), for example traces. ``gained_us`` and
+    ``promised_us`` are for all calls of the second run. They are None if a time or the number of calls is unknown.
     """
 
     problem: str
@@ -84,9 +84,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of verifying override files with two runs.
+    """The result of checking what override files changed between two runs.
 
-    * ``outcomes``: the result for each problem with a row. ``idle``: the rows that no call used.
+    * ``outcomes``: the result for each operator with a row. ``idle``: the rows that no call used.
     * ``signs``: what the logs report about ignored overrides.
     * ``failures``: the reasons why the verification failed. Empty if it did not fail.
     * ``run_us``: all GPU time of the traces of the two runs, µs. None if the runs did not do the same work.
@@ -106,12 +106,12 @@ class Verification:
 
     @property
     def gained_us(self) -> float:
-        """The time that the second run gained by the rows, µs. Problems with an unknown gain are left out."""
+        """The time that the second run gained by the rows, µs. Operators with an unknown gain are left out."""
         return sum(x.gained_us for x in self.outcomes if x.gained_us is not None)
 
     @property
     def promised_us(self) -> float | None:
-        """The saving that was promised for the problems with a known gain, µs. None if nothing was promised."""
+        """The saving that was promised for the operators with a known gain, µs. None if nothing was promised."""
         known = [x.promised_us for x in self.outcomes if x.promised_us is not None and x.gained_us is not None]
         return sum(known) if known else None
 
@@ -124,9 +124,9 @@ def verify_at(
     fail_on: float = FAIL_ON,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Verification:
-    """Read the runs that ``before`` and ``after`` name, and check what the rows of override files changed.
+    """Read the two runs that the user named, and check what the rows of override files changed.
 
-    The promised savings come from the last ``recommend`` in the store of ``before``. ``begins`` is called with a name
+    The promised savings come from the last ``recommend`` for the run ``before``. ``begins`` is called with a name
     before each of the ``STAGES`` stages begins.
     """
     begins(f"reading {before}")
@@ -151,13 +151,13 @@ def verify(
 ) -> Verification:
     """Check what the rows of override ``files`` changed between the run ``before`` and the run ``after``.
 
-    The files were read for the machine of ``after``. ``promised`` maps a problem (an operator with its sizes) to the
-    saving that was expected, µs per call. The verification fails if:
+    The files were read for the machine of ``after``. ``promised`` maps an operator (with sizes) to the saving that was
+    expected, µs per call. The verification fails in these cases:
 
-    * a file is refused;
-    * a problem that the job calls does not run the solution of its row, as logs or traces show;
-    * a problem became slower by more than ``fail_on`` and noise allow;
-    * no row took effect at all.
+    * A file is refused.
+    * An operator that the job calls does not run the kernel of its row, as logs or traces show.
+    * An operator became slower by more than ``fail_on`` and noise allow.
+    * No row took effect at all.
     """
     evidence = Evidence.of(before, after, fail_on)
     outcomes = []
@@ -206,7 +206,7 @@ def run_us(before: Tables, after: Tables) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Ran:
-    """The solutions and kernels that a run used, and its numbers of calls, by problem (an operator with its sizes).
+    """The kernels that a run used for each operator (with sizes), and how often it called the operator.
 
     If no log counts the calls, their number is unknown (None).
     """
@@ -227,7 +227,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The solutions that ran in both runs, and how the time of each problem changed (the rows of a ``Diff``)."""
+    """The kernels that ran in both runs, and how the time of each operator changed (the rows of a ``Diff``)."""
 
     before: Ran
     after: Ran
@@ -264,10 +264,10 @@ def _effect(intended: Solution, texts: Sequence[str], evidence: Evidence) -> Eff
 
 
 def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
-    """Tell whether two names mean the same solution.
+    """Tell whether two names of kernels mean the same kernel.
 
     They do if they are equal. They also do if one is an index of rocBLAS (version 5 and later) that calls the other, a
-    solution of hipBLASLt.
+    kernel of hipBLASLt.
     """
     if one.text == other.text:
         return True
@@ -279,9 +279,9 @@ def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
 def _outcome(
     text: str, same: Sequence[str], intended: Solution, evidence: Evidence, promised: Mapping[str, float]
 ) -> Outcome:
-    """Return the effect of an override row on the problem ``text`` (an operator with its sizes).
+    """Return the effect of an override row on the operator ``text``.
 
-    Logs may name the problem by any text of ``same``. ``intended`` is the solution in the row.
+    Logs may name the operator by any text of ``same``. ``intended`` is the kernel in the row.
     """
     timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
     time: Mapping[Hashable, Any] = (
@@ -308,9 +308,9 @@ def _outcome(
 
 
 def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
-    """Correct the effect of an override row if the library's own log says whether it found the row.
+    """Correct the effect of an override row if the library's own log reports whether it found the row.
 
-    Such a log may name kernels, but it names no solutions.
+    Such a log may name GPU kernels, but not the entry of the override file.
     """
     if report.found is None:
         return one if one.effect != "not applied" else replace(one, why=report.why)
@@ -364,9 +364,9 @@ def _failures(
 
 
 def promises(findings: pd.DataFrame) -> dict[str, float]:
-    """Return the saving per call that ``recommend`` promised for each problem (an operator with its sizes), µs.
+    """Return the saving per call that ``recommend`` promised for each operator (with sizes), µs.
 
-    If there are several promises, it is the largest. ``findings`` is the view of that name in the store.
+    If there are several promises, it is the largest. ``findings`` is the SQL view with that name.
     """
     rows = findings[findings["per_call_us"].notna() & findings["problem"].notna()]
     each = rows["per_call_us"].astype("float64").groupby(rows["problem"]).max()
@@ -377,7 +377,7 @@ def promises(findings: pd.DataFrame) -> dict[str, float]:
 
 
 def answer(found: Verification, verbose: bool = False) -> Answer:
-    """Return the answer to the question whether the overrides took effect, in a few lines.
+    """Return the output of ``verify`` for override files: did the library use the rows, and what did they gain?
 
     ``verbose`` shows all lines.
     """
@@ -410,7 +410,7 @@ def headline(found: Verification) -> str:
 
 
 def lines(found: Verification, most: int = LINES) -> list[str]:
-    """Return at most ``most`` lines: the verdict, the reasons if it failed, and the result for each problem."""
+    """Return at most ``most`` lines: the verdict, the reasons if it failed, and the result for each operator."""
     out = [f"verify: {headline(found)}"]
     if found.run_us is not None:
         a, b = found.run_us
@@ -432,7 +432,7 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
 
 
 def _problems(shown: Sequence[Outcome]) -> list[str]:
-    """Return one line per problem: the row's effect, the time of a call before and after, and the gain in a run."""
+    """Return one line per operator: what its row did, the time of a call before and after, and the gain in a run."""
     table = []
     for x in shown:
         times = f"{duration(x.before_us)} → {duration(x.after_us)} a call" if x.gained_us is not None else ""
