@@ -1,10 +1,10 @@
-"""Confirm that the fastest solution is really faster than the library's choice, in fresh processes.
+"""Confirm that the fastest kernel is really faster than the library's choice, in fresh processes.
 
-The fastest of many solutions was partly lucky (the winner's curse), and the library's choice (the pick) was timed at
-another moment. So both run again, in blocks of ABBA and BAAB order by turns, with fresh inputs in each block. Only the
-ratio of the two times of a block is used. Slow drift cancels in that ratio, and the cost of running first in a block
-affects both solutions alike. A block in which the clock changed is measured again.
-``analyzers/evidence/confirmations.py`` judges the pairs.
+The fastest of many kernels was partly lucky (the winner's curse), and the library's choice (the pick) was timed at
+another moment. So both run again, in blocks that alternate between the orders ABBA and BAAB, with fresh inputs in each
+block. Only the ratio of the two times of a block is used. Slow drift cancels in that ratio, and the cost of running
+first in a block affects both kernels alike. A block in which the clock changed is measured again.
+``analyzers/evidence/confirmations.py`` judges the pairs of times.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from analyzers.evidence.confirmations import Pairs
 S = TypeVar("S")
 
 DOUBTFUL = 4
-"""Number of blocks after which a measurement is ended if the solution gained too little in every block."""
+"""If the fastest kernel gained too little in each of the first blocks, the measurement ends after this many blocks."""
 
 
 def interleave(
@@ -29,7 +29,7 @@ def interleave(
     floor: float = 0.03,
     held: Callable[[Callable[[], list[float]]], list[float]] = lambda block: block(),
 ) -> Pairs:
-    """Time two solutions in turns (ABBA, then BAAB, and so on), and return one pair of times per block.
+    """Time two kernels in turns (ABBA, then BAAB, and so on), and return one pair of times per block.
 
     A block is one such group of four samples. ``sample(solution, block)`` returns a time, µs, on that block's inputs.
     ``held`` runs a whole block, and runs it again if the clock changed meanwhile. If the winner gains less than
@@ -50,5 +50,8 @@ def interleave(
 
 
 def refuted(pairs: Pairs, floor: float) -> bool:
-    """Return True if the winner was faster by less than ``floor`` (0.03 for 3 %) in every block of measurements."""
+    """Return True if the supposedly faster kernel gained less than ``floor`` in every block of measurements.
+
+    A ``floor`` of 0.03 means 3 %.
+    """
     return all(a <= b * (1 + floor) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True))

@@ -1,8 +1,8 @@
-"""The devices on which a replay measures. Each device starts its own worker processes.
+"""The GPUs on which a replay measures. Each GPU starts its own worker processes.
 
-A local device starts its workers itself. A device of a Ray cluster is an actor that reserves one GPU on any node and
-starts the same workers there. A library that crashes ends its worker process but not the actor, so the reservation is
-kept. The scheduler uses both kinds alike.
+A local GPU starts its workers itself. A GPU of a Ray cluster is an actor that reserves one GPU on any node and starts
+the same workers there. A library that crashes ends its worker process but not the actor, so the reservation is kept.
+The scheduler uses both kinds alike.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _THREADS = 4  # Threads of an actor: calls arrive while ``listen`` waits.
 
 @dataclass(frozen=True)
 class LocalDevice:
-    """A GPU (or the CPU) of this machine."""
+    """A GPU (or the CPU) of this machine that starts worker processes."""
 
     place: Place
 
@@ -43,7 +43,7 @@ class LocalDevice:
 def opened_devices(
     engine: str, place: Place, devices: Sequence[str]
 ) -> Iterator[tuple[Sequence[Device], Sequence[str]]]:
-    """Yield the devices to measure on, of this machine or of a Ray cluster, and remarks about them.
+    """Context manager: the GPUs to measure on, of this machine or of a Ray cluster, and remarks about them.
 
     Without ``devices``, all GPUs are used, or one CPU if there is no GPU. On Ray, only the number and the kind of the
     names are used. Raises InputError for an unknown engine, if Ray is not installed, if no cluster answers, and in the
@@ -91,7 +91,7 @@ def local_devices(devices: Sequence[str]) -> tuple[str, ...]:
 def visible_devices() -> tuple[str, ...]:
     """Return the names of all GPUs that torch sees (``cuda:0`` …), or the CPU if it sees no GPU.
 
-    No device context is started in this process.
+    This process does not start a context on any GPU.
     """
     try:
         import torch
@@ -101,10 +101,10 @@ def visible_devices() -> tuple[str, ...]:
 
 
 class RayDevice:
-    """A GPU (or a CPU core) of a Ray cluster.
+    """A GPU (or a CPU core) of a Ray cluster that starts worker processes.
 
-    An actor sees only its own GPU, so the GPU's name is always ``cuda:0``. ``place.device`` includes the node's address
-    as soon as a worker was opened.
+    An actor sees only its own GPU, so the GPU's name is always ``cuda:0``. When a worker has been opened,
+    ``place.device`` also contains the node's address.
     """
 
     def __init__(self, ray: Any, place: Place) -> None:
@@ -144,7 +144,7 @@ class _Host:
         self._changing = threading.Lock()  # This lock guards the worker, because calls arrive on several threads.
 
     def there(self) -> None:
-        """Do nothing. The call returns only when the actor was scheduled and its device is reserved."""
+        """Do nothing. The caller waits for the result, which comes only when Ray has reserved the actor's GPU."""
 
     def open(self, backends: Sequence[str], place: Place, method: Method) -> str:
         """Start a worker process, and return the name of its device with the node's address."""
@@ -186,7 +186,7 @@ class _Host:
 
 
 class _Remote(Handle):
-    """A worker on a device of a Ray cluster. A thread forwards the worker's messages through a local pipe."""
+    """The connection to a worker process in a Ray cluster. A thread forwards its messages through a local pipe."""
 
     def __init__(self, ray: Any, device: RayDevice, host: Any, how: tuple[Sequence[str], Place, Method]) -> None:
         reading, self._writing = Pipe()

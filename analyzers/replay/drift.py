@@ -19,22 +19,25 @@ _QUERY = "clocks.sm,utilization.gpu,temperature.gpu,clocks_event_reasons.active"
 _BUSY_PERCENT = 5.0
 _READINGS, _EVERY_S, _STALE_S = 8, 0.1, 1.0
 _LEAST_S, _MOST_S = 0.5, 5.0
-"""Seconds for which an idle device is kept busy, and seconds within which its clock must become steady.
+"""How long an idle GPU is at least kept busy, and how long its clock may take to become steady, s.
 
-If the clock keeps changing, a sample is also repeated for at most the second number of seconds.
+If the clock keeps changing, a sample is repeated for at most the second number of seconds.
 """
 _LEAST_TRIES = 3
 _AGREEING, _MOVED = 0.02, 0.05
 _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
-"""Clock event reasons (NVML) that mean throttling: hardware slowdown, thermal (software, hardware), power brake."""
+"""Bits of NVML's clock event reasons that mean throttling.
+
+They are hardware slowdown, thermal slowdown (by software or hardware), and power brake.
+"""
 
 
 class UnsettledError(Exception):
-    """Raised if the clock of the device did not become steady, so that times are not comparable."""
+    """Raised if the clock of the GPU did not become steady, so that times cannot be compared."""
 
 
 class SteadyClock:
-    """Takes samples only while the clock of the device is steady.
+    """Takes samples only while the clock of the GPU is steady.
 
     ``reading`` runs a reference computation and returns its time, µs. ``now`` returns the present time, s. The
     reference runs during the measurement, because a GPU at its power limit settles at a lower clock than an idle GPU,
@@ -47,10 +50,10 @@ class SteadyClock:
         self._reference_us = math.nan
 
     def settle(self) -> None:
-        """Run the reference computation until its last times agree, so that the clock is steady.
+        """Keep the GPU busy with a reference computation until its clock is steady, so that the last times agree.
 
-        The device must be busy because an idle clock is steady too, but much too low. Raises UnsettledError if the
-        times do not agree within 5 s.
+        The GPU must be busy because an idle clock is steady too, but much too low. Raises UnsettledError if the times
+        do not agree within 5 s.
         """
         started = self._now()
         last = [self._reading()]
@@ -66,9 +69,9 @@ class SteadyClock:
         )
 
     def ready(self) -> None:
-        """Make sure that the clock is steady.
+        """Make sure that the clock is steady. Raises UnsettledError if it does not become steady.
 
-        Nothing is done if that was checked in the last second. Raises UnsettledError.
+        Nothing is done if that was checked in the last second.
         """
         if self._now() - self._checked_s > _STALE_S:
             self.settle()
@@ -97,7 +100,10 @@ class SteadyClock:
 
 
 def idle_facts(device: str) -> Mapping[str, str]:
-    """Return the clock, load and number of other processes of a device (``cuda:0``, ``cpu``), as far as known."""
+    """Return the clock and the load of a device (``cuda:0``, ``cpu``), and how many other processes use it.
+
+    Facts that are unknown are left out.
+    """
     if device == "cpu":
         with contextlib.suppress(OSError):
             return {"load": f"{os.getloadavg()[0]:.2f}"}
@@ -108,11 +114,12 @@ def idle_facts(device: str) -> Mapping[str, str]:
 
 
 def _physical(seen: str, *variables: str) -> str:
-    """Return the machine's own number or UUID of the GPU that a process sees under the number ``seen``.
+    """Return the machine's own number or UUID of the GPU that this process sees under the number ``seen``.
 
-    The first of ``variables`` that is set lists the devices. Returns "none" if the list is too short. Sources: CUDA C++
-    Programming Guide, "CUDA Environment Variables"; ROCm documentation, "GPU isolation techniques" (ROCR's list is
-    applied first, and HIP's numbers refer to the devices of ROCR's list).
+    Environment variables such as ``CUDA_VISIBLE_DEVICES`` renumber the GPUs. The first of ``variables`` that is set
+    lists the GPUs. Returns "none" if the list is too short. Sources: CUDA C++ Programming Guide, "CUDA Environment
+    Variables"; ROCm documentation, "GPU isolation techniques" (ROCR's list is applied first, and HIP's numbers refer to
+    the devices of ROCR's list).
     """
     listed = next((value for name in variables if (value := os.environ.get(name)) is not None), None)
     if listed is None or not seen.isdecimal():

@@ -1,15 +1,15 @@
-"""Find measured problems that are similar to a given problem, with the times of their solutions. Pure.
+"""Find measured GEMMs or convolutions that are similar to a given one, with the times of their kernels. Pure.
 
-Only problems of one operation are compared. Their distance is measured in base-2 logarithms of numbers that matter to a
-kernel:
+Only calls of the same operation are compared. Their distance is measured in base-2 logarithms of numbers that matter to
+a kernel:
 
 * GEMM: its sizes
 * convolution: batch, channels per group, output pixels, window, stride and groups
 
-A factor of two weighs 0.5 for a size. It weighs 1 for groups, for the product of the window's sizes and for the product
-of strides, because these numbers decide which solutions exist. So a 2D window that doubles in both directions adds 2. A
-convolution is also compared by the power of two that divides channels and pixels, because the fast kernels load 16
-bytes at a time.
+A size that differs by a factor of two adds 0.5 to the distance. The factor adds 1 for groups, for the product of the
+window's sizes and for the product of strides, because these numbers decide which kernels exist. So a 2D window that
+doubles in both directions adds 2. A convolution is also compared by the power of two that divides channels and pixels,
+because the fast kernels load 16 bytes at a time.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from dataclasses import dataclass, replace
 from logparse.model import ConvProblem, GemmProblem, Measurement, Problem, solution_from_text
 
 OTHER_TYPE, OTHER_LAYOUT = 4.0, 2.0
-"""How much a different type, or a different layout or transposition, adds to the distance of two problems.
+"""How much another type, and another layout or transposition, add to the distance of two GEMMs or convolutions.
 
-For comparison: a size that differs 16-fold adds 2. A problem is a GEMM or a convolution.
+For comparison: a size that differs 16-fold adds 2.
 """
 KEPT = 32
-"""Number of similar, already measured GEMMs or convolutions that are sent to a worker as examples."""
+"""Number of similar, already measured GEMMs or convolutions that a worker process gets as examples."""
 FASTEST = 200
-"""Number of solutions that are sent to a worker for each similar GEMM or convolution, the fastest first."""
+"""Number of kernels that a worker process gets for each similar GEMM or convolution, the fastest first."""
 _SIZE, _WINDOW = 0.5, 2.0
 
 
@@ -37,7 +37,7 @@ _SIZE, _WINDOW = 0.5, 2.0
 class Coordinates:
     """The sizes and types of a GEMM or convolution, in a form in which similar ones can be found.
 
-    Only two with the same ``operation`` are compared. ``at`` holds weighted logarithms of the sizes.
+    Only two with the same ``operation`` are compared. ``at`` contains weighted logarithms of the sizes.
     """
 
     operation: str
@@ -47,7 +47,7 @@ class Coordinates:
 
 
 def coordinates(problem: Problem) -> Coordinates | None:
-    """Return the sizes and types of a problem in a form in which similar problems can be found.
+    """Return the sizes and types of a GEMM or convolution in a form in which similar ones can be found.
 
     Returns None for grouped GEMMs and other operators, and if a size is unknown.
     """
@@ -80,7 +80,7 @@ def aligned(size: int) -> float:
 
 
 def distance(one: Coordinates, other: Coordinates) -> float:
-    """Return how different two GEMMs or convolutions are. The result is infinite for different operations."""
+    """Return how different two GEMMs or convolutions are, as a number from 0. Different operations give infinity."""
     if one.operation != other.operation:
         return math.inf
     apart = math.dist(one.at, other.at)
@@ -97,16 +97,13 @@ def _product(values: Iterable[int | None]) -> int:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured GEMM or convolution with the time (µs) of each of its solutions that ran.
-
-    ``times_us`` has the times by the solution's text.
-    """
+    """A measured GEMM or convolution with the time (µs) of each kernel that ran. The keys are names of kernels."""
 
     problem: Problem
     times_us: Mapping[str, float]
 
     def of(self, libraries: Set[str]) -> Measured:
-        """Return the same measured GEMM or convolution with only those solutions that belong to ``libraries``."""
+        """Return the same measured GEMM or convolution with only those kernels that belong to ``libraries``."""
         times = {x: us for x, us in self.times_us.items() if solution_from_text(x).library in libraries}
         return replace(self, times_us=times)
 
@@ -116,19 +113,19 @@ class Measured:
 
 
 class Experience:
-    """All GEMMs and convolutions that were measured so far, with the times of their solutions.
+    """All GEMMs and convolutions that were measured so far, with the times of their kernels.
 
-    They are from the store and from the running replay. They are kept separate for each environment (machine and
-    library versions), because a name may mean another solution in another build or on another device.
+    They come from earlier replays and from the running one. They are kept separate for each environment (machine and
+    library versions), because a name may mean another kernel in another build or on another device.
     """
 
     def __init__(self) -> None:
         self._measured: dict[str, dict[str, tuple[Coordinates, Measured]]] = {}
 
     def add(self, environment: str, problem: Problem, rows: Sequence[Measurement]) -> None:
-        """Add the times of a problem's solutions.
+        """Add the measured times of the kernels for one GEMM or convolution.
 
-        If the problem (GEMM or convolution) is already known, its times are merged.
+        If it is already known, its times are merged.
         """
         at = coordinates(problem)
         times = {x.solution.text: x.time_us for x in rows if x.status == "ok" and x.time_us}

@@ -1,4 +1,7 @@
-"""Order the problems by expected saving per second of measuring, so that the replay can be ended at any time. Pure."""
+"""Order the GEMMs and convolutions of a job by how much a measurement is expected to save per second of measuring.
+
+In this order, the replay can be ended at any time. Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.target import same_device
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
-"""Part of a call's time (0 to 1) that the best solution saves on average, if nothing else is known.
+"""Part of a call's time (0 to 1) that the fastest kernel saves on average, if nothing else is known.
 
 It is small for GEMMs, because heuristics choose well there: a few percent over many ordinary shapes. It is larger for
 weight gradients (W), because heuristics often choose badly there.
 """
 
 _LEAST_REGRET = 0.005
-"""Smallest expected saving (0 to 1). It is used for a GEMM or convolution that is already as fast as similar ones."""
+"""Smallest expected saving (0 to 1), for a GEMM or convolution that is already as fast as similar ones."""
 _ASSUMED_FLOPS_PER_US = 2e8  # Rates for a problem without any time. Only the order of work depends on them.
 _ASSUMED_BYTES_PER_US = 2e6
 _LEAST_US = 5.0
@@ -57,7 +60,7 @@ class Item:
 
     @property
     def cost_s(self) -> float:
-        """Estimated seconds that it takes to measure all solutions of the problem (GEMM or convolution)."""
+        """Estimated seconds that it takes to measure all kernels for this GEMM or convolution."""
         return _SETUP_S + self.solutions * (_PREPARE_S + _SAMPLES * max(_SAMPLE_US, self.time_us) / 1e6)
 
     @property
@@ -81,21 +84,21 @@ def plan(
     ladder: int | None = None,
     solutions: int = 20,
 ) -> list[Item]:
-    """Return the GEMMs and convolutions of a run that a replay should measure, the most valuable first.
+    """Return the GEMMs and convolutions of a job that a replay should measure, the most valuable first.
 
     Their times and the expected savings are from the same sources as the findings:
 
-    * the library's choice and the best solution of one file, measured on the run's device (``picks.records``)
+    * the library's choice and the best kernel of one file, measured on the job's device (``picks.records``)
     * a slow weight gradient (``passes.backward_weights``)
-    * the time to expect from the best solutions of similar problems (``job/expectations.py``)
+    * the time to expect from the best kernels of similar ones (``job/expectations.py``)
     * a trace's time far below the roofline
 
-    If a run has no calls (only tuning files), the plan has the problems that the run's own files measured. A text
-    without calls may mean the same problem as a counted call: for example, a TunableOp key and the log's line of the
-    same call. Then only the counted call is planned.
+    If a job has no calls (only tuning files), the GEMMs and convolutions that its own files measured are returned. A
+    text without calls may mean the same as a counted call: for example, a TunableOp key and the log's line of the same
+    call. Then only the counted call is planned.
 
-    ``solutions`` is the number of solutions that each problem is expected to have. With ``ladder`` (a step of n),
-    problems with an n in the middle between two planned problems follow at the end.
+    ``solutions`` is the number of kernels that each is expected to have. With ``ladder`` (a step of n), matrix products
+    with an n in the middle between two planned ones follow at the end.
     """
     calls = calls_by_problem(tables.workload)
     wanted = [x for x in map(problem_from_text, _asked(tables, calls)) if _wanted(x, kind, direction)]
@@ -131,9 +134,9 @@ def plan(
 
 
 def _asked(tables: Tables, calls: pd.Series) -> list[str]:
-    """Return the GEMMs and convolutions that may be measured, as texts. The run calls them.
+    """Return the texts of the GEMMs and convolutions that the job calls, which may be measured.
 
-    If the run has no calls, they are the ones with times in the run's own files.
+    If no calls are known, the ones with times in the job's own files are returned.
     """
     if not len(calls):
         own = tables.measurements[tables.measurements["run"] == tables.run]
@@ -150,11 +153,11 @@ def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
 
 
 def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return the time of each GEMM or convolution (µs), and which part of it is known to be lost (0 to 1).
+    """Return the time of each GEMM or convolution (µs), and which part of the time (0 to 1) is known to be lost.
 
-    It is the time with the library's choice. If that is unknown, the best solution's time is returned. The numbers are
-    from the problem itself or from the one that most closely may mean the same call. Times from other devices than the
-    run's are not used. A file that states no device is assumed to be from the run's device.
+    It is the time of the library's choice, or the fastest kernel's time if the choice has no time. If the GEMM or
+    convolution itself was not measured, the one is used that most closely may mean the same call. Times from other
+    devices than the job's are not used. A file that states no device is assumed to be from the job's device.
     """
     facts, own = facts_of(tables), run_facts(tables)
     away = [x for x in tables.measurements["source_id"].unique() if same_device(facts.get(x, {}), own) is False]
@@ -174,7 +177,7 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
 def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
     """Return the measured time and the expected best time of each GEMM or convolution, µs.
 
-    They are of the problem itself or of the one that most closely may mean the same call.
+    If there are no times of the GEMM or convolution itself, the one is used that most closely may mean the same call.
     """
     found = guesses(tables, settings)
     if not found:

@@ -1,17 +1,17 @@
-"""Choose which solution to try next, from the times of the solutions tried so far. Pure.
+"""Choose which kernel to try next, from the times of the kernels tried so far. Pure.
 
-A solution is called a plan here, as in cuDNN. Before any time is known, each plan has an expected value. It comes from
-measured problems that are similar: the logarithm of the plan's time over the best time of the similar problem. These
-logarithms are averaged over the similar problems, with weights that fall with distance (``experience``).
+A kernel is called a plan here, as in cuDNN. Before any time is known, each plan has an expected value. It comes from
+measured GEMMs or convolutions that are similar: the logarithm of (the plan's time) / (the best time of the similar
+one). These logarithms are averaged over the similar ones, with weights that fall with distance (``experience``).
 
-Two plans are alike if these logarithms differ little from problem to problem, whatever the plans are called. If a
-similar problem did not time a plan, plans with similar names are used in its place. A name that is only an index shows
-no similarity, so such a plan is assumed to be slow (similar problems state their fastest plans).
+Two plans are alike if these logarithms differ little from one similar GEMM or convolution to the next, whatever the
+plans are called. If a plan was not timed there, plans with similar names are used in its place. A name that is only an
+index shows no similarity, so such a plan is assumed to be slow (similar ones list their fastest plans).
 
 Each time corrects the expectation for the plans that are alike (a Gaussian process: Rasmussen and Williams 2006,
 chapter 2). The next plan is the plan with the largest expected improvement (Jones, Schonlau and Welch 1998). Times that
 surprise widen the range that is considered possible for all other plans (a Student-t process: Shah, Wilson and
-Ghahramani 2014). So the search ends early if similar problems predict well, and continues if they do not.
+Ghahramani 2014). So the search ends early if similar ones predict well, and continues if they do not.
 
 ``docs/proposers.md`` states how good the search is, and by which records the constants were chosen.
 """
@@ -29,38 +29,44 @@ from logparse.model import Solution
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Near: TypeAlias = Sequence[tuple[float, Mapping[str, float]]]
-"""Similar GEMMs or convolutions that were measured: the distance of each, and the times (µs) of its solutions."""
+"""Similar GEMMs or convolutions that were measured: the distance of each, and the times (µs) of its kernels."""
 
 WORTHWHILE = 1e-3
-"""Another solution is tried only if it is expected to improve the best time by at least this much.
+"""Another kernel is tried only if it is expected to improve the best time by at least this much.
 
 It is the expected improvement of the logarithm of the time, so 0.001 means about 0.1 %.
 """
 _SLOW = math.log(3)
-"""Largest ratio of a time to the best time that is distinguished, as a logarithm.
-
-All slower solutions are treated as equally slow.
-"""
+"""Kernels slower than this are all treated alike: the logarithm of 3 means three times the best time."""
 _FAR = 0.5
-"""Distance at which the weight of a similar GEMM or convolution has fallen by a factor of e."""
+"""Distance at which a similar GEMM or convolution has only 1/e (37 %) of its full weight."""
 _SPREAD, _UNLIKE = 2 / 3, 2.0
-"""Variance between solutions, and the difference of two solutions at which their correlation is 1/e.
+"""Two constants of the Gaussian process.
 
-The difference is a root mean square of logarithms.
+The first is the variance between kernels. The second is the difference of two kernels at which their correlation is
+1/e. The difference is a root mean square of logarithms.
 """
 _OWN, _SAMPLE, _LEVEL = 1e-5, 1e-4, 4.0
-"""Variances of three random effects on a time (as a logarithm).
+"""Variances of three random effects on the logarithm of a time.
 
-They are of a single solution, of one sample, and of the general level of all times before the first is known.
+* ``_OWN``: the deviation of a single kernel.
+* ``_SAMPLE``: the noise of one sample.
+* ``_LEVEL``: the general level of all times, before the first time is known.
 """
 _DOUBT = 4.0
-"""Degrees of freedom: the number of times after which the estimate of surprise rests half on them."""
+"""After this many times, the estimate of how surprising times are depends half on them, half on the assumption.
+
+In statistics it is a number of degrees of freedom.
+"""
 _OTHER_ENGINE, _OTHER_KNOB = 10.0, 1.0
-"""Differences between two names, as exponents of e: per differing layout or engine, and per differing knob."""
+"""How much less similar two names of plans are for each differing layout or engine, and for each differing knob.
+
+The values are exponents of e.
+"""
 
 
 class PlanSearch:
-    """A search for the fastest of many solutions of one GEMM or convolution, without trying all.
+    """A search for the fastest of many kernels for one GEMM or convolution, without trying all of them.
 
     It learns from the times of similar ones (``near``, at least one). It ends when the expected improvement of the
     logarithm of the best time is below ``worthwhile``.
@@ -77,13 +83,16 @@ class PlanSearch:
         self._at: Floats = profiles * np.sqrt(weights)
         self._variance: Floats = np.full(len(profiles), _SPREAD + _OWN + _LEVEL)
         self._seen: list[Floats] = []
-        """One vector per observed time. Its outer product with itself was subtracted from the covariance."""
+        """One vector per time that was observed, from which the covariance of the remaining kernels is computed.
+
+        The outer product of each vector with itself was subtracted from the covariance.
+        """
 
     def next(self, tried: Mapping[str, float | None]) -> Solution | None:
-        """Return the next solution to try, or None if no further one is worth trying.
+        """Return the next kernel to try, or None if no further one is worth trying.
 
-        ``tried`` has the times (µs) so far by the solution's text. Times that an earlier call had are ignored. A
-        solution that did not run has the time None, and tells nothing about other solutions.
+        ``tried`` has the times (µs) so far, by the kernel's name. Times that were passed in an earlier call are
+        ignored. A kernel that did not run has the time None, and nothing is concluded from it about other kernels.
         """
         # The fastest new time comes first, because the first time of all sets the level, and slower times are cut off
         # at a multiple of the best so far.
@@ -111,9 +120,9 @@ class PlanSearch:
         self._variance = self._variance - self._seen[-1] ** 2
 
     def _covariance(self, number: int) -> Floats:
-        """Return the covariance of one solution with all solutions, given the times so far.
+        """Return the covariance of one kernel with all kernels, given the times so far.
 
-        Only one column is computed, because all pairs of thousands of solutions would be too many.
+        Only one column is computed, because all pairs of thousands of kernels would be too many.
         """
         apart = np.sqrt(((self._at - self._at[number]) ** 2).sum(axis=1))
         out: Floats = _SPREAD * np.exp(-apart / _UNLIKE) + _LEVEL
@@ -123,9 +132,9 @@ class PlanSearch:
         return out
 
     def _improvement(self, left: Sequence[int]) -> Floats:
-        """Return how much each remaining solution is expected to improve the logarithm of the best time.
+        """Return how much each remaining kernel is expected to improve the logarithm of the best time.
 
-        Before any time is known it is infinite for the likeliest solution and 0 for the others.
+        Before any time is known it is infinite for the likeliest kernel and 0 for the others.
         """
         mean, variance = self._mean[left], np.maximum(self._variance[left], 1e-9)
         if self._best == math.inf:
@@ -148,9 +157,10 @@ def parsed(text: str) -> tuple[str, ...]:
 
 
 def _profiles(offered: Sequence[str], near: Sequence[Mapping[str, float]]) -> Floats:
-    """Return how fast each offered solution is (or should be) in each similar GEMM or convolution, as an array.
+    """Return how slow each offered kernel is expected to be, judged by each similar GEMM or convolution.
 
-    Each value is the logarithm of the solution's time over the best time of the similar one.
+    The result is an array (kernels × similar ones). Each value is the logarithm of (the kernel's time) / (the best time
+    of the similar one).
     """
     names = list(dict.fromkeys([*offered, *(x for times_us in near for x in times_us)]))
     number = {x: i for i, x in enumerate(names)}
@@ -169,7 +179,7 @@ def _profiles(offered: Sequence[str], near: Sequence[Mapping[str, float]]) -> Fl
 
 
 def _alike(names: Sequence[str], count: int) -> Floats:
-    """Return how similar the names of solutions are: each of the first ``count`` names to each of all names.
+    """Return how similar the names of kernels are: each of the first ``count`` names compared with every name.
 
     The values are above 0 and at most 1. Equal names have 1.
     """

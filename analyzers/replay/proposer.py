@@ -1,9 +1,9 @@
-"""Choose which of cuDNN's plans and hipBLASLt's solutions are tried for a problem, if not all are. Pure.
+"""Choose which of cuDNN's and hipBLASLt's many kernels are tried for a GEMM or convolution, if not all are. Pure.
 
-Two sources suggest solutions: similar problems that were measured, which the scheduler sends to the worker, and the
-library's order. The library's own choice is always tried, and a few more solutions. ``plan_search`` chooses each
-further solution by the times so far. Other libraries offer fewer solutions, and all of them are tried.
-``docs/proposers.md`` states what this saves and loses.
+Two sources suggest kernels: similar GEMMs or convolutions that were measured, and the library's own order. The
+library's own choice is always tried, and a few more kernels. ``plan_search`` chooses each further kernel by the times
+so far. Other libraries offer fewer kernels, and all of them are tried. ``docs/proposers.md`` states what this saves and
+loses.
 """
 
 from __future__ import annotations
@@ -21,38 +21,39 @@ from logparse.model import Problem, Solution
 
 S = TypeVar("S")
 Further: TypeAlias = Callable[[Mapping[str, float | None]], Solution | None]
-"""A function that returns the solution to try next, or None at the end.
+"""Type of a function that returns the kernel to try next, or None if no more should be tried.
 
-It gets the times (µs) so far, by the solution's text. A solution that did not run has the time None.
+It gets the times (µs) so far, by the kernel's name. A kernel that did not run has the time None.
 """
 
 NEAR = 8
-"""Number of similar GEMMs or convolutions whose fastest solutions are tried.
+"""Number of similar GEMMs or convolutions whose fastest kernels are tried.
 
-If fewer similar ones were measured with a library, all its solutions are tried.
+If fewer similar ones were measured with a library, all its kernels are tried.
 """
 FIRST = 4
-"""Number of solutions that are proposed before any is timed, including the library's own choice."""
+"""Number of kernels that are chosen before any is timed, including the library's own choice."""
 MOST = 2
-"""Factor that limits a search: it tries at most ``MOST`` × ``Proposal._count`` solutions.
+"""Factor that limits a search: it tries at most ``MOST`` × ``Proposal._count`` kernels.
 
-``_count`` follows from ``least`` and ``share``. If a library offers at most that many solutions, all are tried.
+``_count`` follows from ``least`` and ``share``. If a library offers at most that many kernels, all are tried.
 """
 SEARCHED: Mapping[str, float] = {"cudnn": WORTHWHILE, "hipblaslt": WORTHWHILE / 10}
-"""Libraries that offer so many solutions that not all are tried, each with a threshold.
+"""Libraries that offer so many kernels that not all are tried, each with the limit at which the search ends.
 
-A search ends when the expected improvement (of the logarithm of the best time) is below the threshold. hipBLASLt's is
-smaller, because its solutions need not be built before they are timed. No problem has solutions of both libraries.
+A search ends when the expected improvement (of the logarithm of the best time) is below the limit. hipBLASLt's is
+smaller, because its kernels need not be built before they are timed. No GEMM or convolution has kernels of both
+libraries.
 """
 _LAYOUT = re.compile(r"layout=\w+,stored,")
 
 
 def by_turns(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
-    """Order the solutions to try: the fastest of similar problems and the library's own order take turns.
+    """Order the kernels to try: the fastest of similar GEMMs or convolutions and the library's own order take turns.
 
-    A problem is a GEMM or a convolution. The similar problems give their fastest solutions, the most similar problem
-    first, then their second fastest, and so on. The library's order adds the solutions that no similar problem had. If
-    the library has one order per layout, these orders take turns too.
+    The similar ones give their fastest kernels, the most similar one first, then their second fastest, and so on. The
+    library's order adds the kernels that no similar one had. If the library has one order per layout, these orders take
+    turns too.
     """
     at_hand = {x.text: x for x in offered}
     ranks = [sorted((x for x in y.times_us if x in at_hand), key=y.times_us.__getitem__) for y in near[:NEAR]]
@@ -65,10 +66,10 @@ def by_turns(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solu
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """Data with which a worker chooses the solutions that it tries for ``problem``.
+    """The data from which a worker process decides which kernels it tries for a GEMM or convolution (``problem``).
 
-    ``near`` are similar measured problems, the most similar first. A search tries at most ``MOST`` × ``least``
-    solutions. If ``share`` (0 to 1) × the number of offered solutions is more than ``least``, it replaces ``least``.
+    ``near`` are similar measured ones, the most similar first. A search tries at most ``MOST`` × ``least`` kernels. If
+    ``share`` (0 to 1) × the number of offered kernels is more than ``least``, it replaces ``least``.
     """
 
     problem: Problem
@@ -77,10 +78,10 @@ class Proposal:
     share: float = 0.1
 
     def chosen(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> list[Solution]:
-        """Return the solutions to try first, in the order of ``offered``. ``further`` proposes more.
+        """Return the kernels to try first, in the order of ``offered``. ``further`` proposes more.
 
-        The first of ``offered``, the library's own choice, is always returned. ``known`` solutions are returned too and
-        count towards ``FIRST``, so that a second call proposes no others.
+        The first of ``offered``, the library's own choice, is always returned. Kernels that were already measured
+        (``known``) are returned too and count towards ``FIRST``, so that a second call proposes no others.
         """
         mine, near = self._searched(offered)
         if not near:
@@ -92,7 +93,7 @@ class Proposal:
         return [x for x in offered if x.library not in SEARCHED or x.text in kept or x == offered[0]]
 
     def further(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> Further | None:
-        """Return a function that proposes more solutions one by one, after the ``chosen`` ones.
+        """Return a function that proposes more kernels one by one, after the ``chosen`` ones.
 
         Returns None if there is no search.
         """
@@ -110,9 +111,9 @@ class Proposal:
         return following
 
     def _searched(self, offered: Sequence[Solution]) -> tuple[list[Solution], list[Measured]]:
-        """Return the solutions among which a search chooses, and similar problems with times of such solutions.
+        """Return the kernels among which a search chooses, and similar GEMMs or convolutions whose times guide it.
 
-        A problem is a GEMM or a convolution. The list of similar problems is empty if all solutions are to be tried.
+        The second list is empty if all kernels are to be tried.
         """
         mine = [x for x in offered if x.library in SEARCHED]
         near = [x for y in self.near if (x := y.of(SEARCHED.keys())).times_us]

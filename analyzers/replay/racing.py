@@ -1,8 +1,8 @@
-"""Find the fastest of many solutions with few samples: drop slow ones early, and take more samples of the rest.
+"""Find the fastest of many kernels with few samples: drop slow ones early, and take more samples of the rest.
 
 Such a measurement is called a race. The method is successive rejects (Audibert and Bubeck, COLT 2010) with elimination
-by interval. In each round, every remaining solution gets samples until it has twice as many. A solution is dropped if
-its interval lies above the best solution's interval, or if it is in the slower half. The module is pure apart from
+by interval. In each round, every remaining kernel gets samples until it has twice as many. A kernel is dropped if its
+interval lies above the best kernel's interval, or if it is in the slower half. The module is pure apart from
 ``sample``, so that strategies can be simulated on recorded times.
 """
 
@@ -19,17 +19,17 @@ S = TypeVar("S")
 
 
 class WithdrawnError(Exception):
-    """Raised by ``sample`` if a solution must leave the race, because it failed or its result is wrong."""
+    """Raised by ``sample`` if a kernel must leave the race, because it failed or its result is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """Rules of a race, in which several solutions are timed against each other.
+    """Rules of a race, in which several kernels are timed against each other.
 
-    * ``hopeless``: a solution is dropped at once if its first sample exceeds this factor × the best median.
+    * ``hopeless``: a kernel is dropped at once if its first sample exceeds this factor × the best median.
     * ``threshold``: smallest fraction of the time that is worth saving. The race ends if no larger saving is possible.
-    * ``rounds``: number of samples that a remaining solution has after each round.
-    * ``keep``: fraction of the solutions that remain after each round; at least 3 solutions remain.
+    * ``rounds``: number of samples that a remaining kernel has after each round.
+    * ``keep``: fraction of the kernels that remain after each round. At least 3 kernels remain.
     * ``z``: half-width of an interval in standard errors.
     * ``noise_floor``: smallest relative spread that is assumed, because few samples look quieter than they are.
     """
@@ -44,10 +44,10 @@ class Rules:
 
 @dataclass(frozen=True)
 class Race(Generic[S]):
-    """The result of timing solutions against each other.
+    """The result of timing several kernels against each other.
 
-    * ``best``: the solution with the smallest median.
-    * ``samples_us``: the samples of each solution, µs.
+    * ``best``: the kernel with the smallest median.
+    * ``samples_us``: the samples of each kernel, µs.
     * ``dropped``: why each of the others was dropped.
     * ``ended``: why the race ended.
     """
@@ -65,14 +65,14 @@ def race(
     rules: Rules = Rules(),
     further: Callable[[Mapping[S, float | None]], S | None] | None = None,
 ) -> Race[S]:
-    """Time solutions against each other and return the fastest.
+    """Time kernels against each other and return the fastest, with the times of all.
 
-    The first is the library's choice that the others must beat.
+    The first kernel is the library's choice, which the others must beat.
 
-    ``sample`` returns one time in µs. ``further`` gets the first sample of each solution so far, and returns one more
-    solution, or None if there is no more to try. A solution that withdrew has the sample None. If the library's choice
-    withdraws, the next solution takes its place. No solution wins with fewer than two samples. Raises WithdrawnError if
-    all solutions withdrew.
+    ``sample`` returns one time in µs. ``further`` gets the first sample of each kernel so far, and returns one more
+    kernel, or None if there is no more to try. A kernel that withdrew has the sample None. If the library's choice
+    withdraws, the next kernel takes its place. No kernel wins with fewer than two samples. Raises WithdrawnError if all
+    kernels withdrew.
     """
     return _Racing(solutions[0], list(dict.fromkeys(solutions)), sample, rules, further).run()
 
@@ -104,7 +104,7 @@ class _Racing(Generic[S]):
         return self._end("all rounds")
 
     def _one_more(self) -> S | None:
-        """Add one more solution to the race, if ``further`` proposes one."""
+        """Add one more kernel to the race, if ``further`` proposes one, and return it."""
         firsts: dict[S, float | None] = dict.fromkeys([*self.alive, *self.dropped])
         found = self.further(firsts | {x: held[0] for x, held in self.samples.items()}) if self.further else None
         if found is not None:
@@ -131,9 +131,9 @@ class _Racing(Generic[S]):
             self._replace_pick(solution)
 
     def _revive(self) -> None:
-        """Take dropped solutions back that were slow only in comparison with a solution that has withdrawn.
+        """Take kernels back that were dropped only because a kernel that has now withdrawn was much faster.
 
-        That solution may have been fast but wrong.
+        That kernel may have been fast but wrong.
         """
         if not self.samples:
             return
@@ -164,7 +164,7 @@ class _Racing(Generic[S]):
                 self._drop(solution, "slower half")
 
     def _decided(self) -> str:
-        """Return why no more samples are needed. The text is empty while a saving above the threshold is possible."""
+        """Return why no more samples are needed. The text is empty if another kernel may still save enough time."""
         noise, worth = self._noise(), 1 - self.rules.threshold
         pick_high = self._bounds(self.pick, noise)[1]
         rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]

@@ -1,8 +1,7 @@
-"""``logparse replay``: measure the problems of a store on this machine's or a cluster's devices, and store the times.
+"""The command ``logparse replay``: measure the GEMMs and convolutions of a job on this machine's or a cluster's GPUs.
 
-A problem is a GEMM or a convolution of the job. Each problem is stored as soon as its measurement has ended. So
-measurements are kept however the program ends, and the next call continues after them. A solution is measured once per
-problem and environment.
+Each GEMM or convolution is stored as soon as its measurement has ended. So measurements are kept however the program
+ends, and the next call continues after them. A kernel is measured once per GEMM or convolution and environment.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ class Options:
     * ``engine``: ``local``, or Ray (``logparse.executors``).
     * ``devices``: device names. Empty means all GPUs that torch or Ray sees, else the CPU.
     * ``run``: name of the run, None for the latest.
-    * ``ladder``: step of n. Sizes in the middle between two problems are measured too
+    * ``ladder``: step of n. Sizes in the middle between two matrix products are measured too
       (``analyzers/evidence/ladders.py``).
-    * ``only``: ``actions`` times only the solutions that proposed changes (actions) would use, without a search.
-      ``races`` only searches for better solutions. None does both.
+    * ``only``: ``actions`` times only the kernels that proposed changes of the job would use, without a search.
+      ``races`` only searches for better kernels. None does both.
 
     Raises UsageError if an engine or device name is invalid, and for a ladder without hipBLASLt.
     """
@@ -88,7 +87,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayStep:
-    """How far a replay is, as shown after each result."""
+    """The progress of a replay, which is shown after each result."""
 
     done: int
     total: int
@@ -101,7 +100,7 @@ class ReplayStep:
 class ReplayReport:
     """The result of a whole replay.
 
-    * ``confirmations``: the result for each GEMM or convolution whose winner was measured again, by its text.
+    * ``confirmations``: the results for GEMMs and convolutions whose fastest kernel was measured again, by text.
     * ``kept``: texts of the GEMMs and convolutions whose gain is still confirmed after correction for many tests.
     * ``resume``: True if the next replay with the same options skips what was measured.
     """
@@ -119,9 +118,9 @@ class ReplayReport:
 
 
 def planned(store: Store, options: Options) -> list[Item]:
-    """Return the problems (GEMMs or convolutions) that a replay would measure, in that order.
+    """Return the GEMMs and convolutions that a replay would measure, in that order.
 
-    Raises StoreError if the store is empty, InputError if a backend is unknown.
+    Raises StoreError if nothing was ingested, InputError if a backend is unknown.
     """
     for name in options.backends:
         backend_named(name)
@@ -139,10 +138,10 @@ def planned(store: Store, options: Options) -> list[Item]:
 
 
 def timed_of(store: Store, options: Options) -> list[RaceTask]:
-    """Return tasks that time the solutions that proposed changes of the job (actions) would use.
+    """Return tasks that time the kernels that proposed changes of the job (such as TF32) would use.
 
-    The list is empty without the backend ``torch``, because the changes are settings of torch. It is also empty if only
-    some problems, or only races, are requested.
+    The list is empty without the backend ``torch``, because the changes are settings of torch. It is also empty if the
+    user asks only for some GEMMs or convolutions, or only for races.
     """
     if "torch" not in options.backends or options.kind or options.direction or options.top or options.only == "races":
         return []
@@ -151,12 +150,12 @@ def timed_of(store: Store, options: Options) -> list[RaceTask]:
 
 
 def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None] | None = None) -> ReplayReport:
-    """Measure the problems (GEMMs or convolutions) of a run, confirm the winners, and store the results.
+    """Measure the GEMMs and convolutions of a job, confirm the fastest kernels, and store the results.
 
     ``progress`` is called after each result.
 
-    Ctrl-C ends the replay, which keeps what was measured (``ReplayReport.interrupted``). Raises StoreError if the store
-    is empty, InputError if a backend or engine is unknown, MeasuringError if a backend cannot be opened.
+    Ctrl-C ends the replay, which keeps what was measured (``ReplayReport.interrupted``). Raises StoreError if nothing
+    was ingested, InputError if a backend or engine is unknown, MeasuringError if a backend cannot be opened.
     """
     for name in options.backends:
         backend_named(name)
@@ -232,7 +231,7 @@ def history(store: Store) -> History:
 
 
 def experience_of(history: History) -> Experience:
-    """Return what earlier replays measured, as examples for the choice of solutions."""
+    """Return what earlier replays measured, as examples for the choice of kernels."""
     experience = Experience()
     for environment, problems in history.races.items():
         for text, rows in problems.items():
@@ -241,7 +240,7 @@ def experience_of(history: History) -> Experience:
 
 
 def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
-    """Return the fastest measurement for each environment, GEMM or convolution, and solution."""
+    """Return the fastest measurement for each environment, each GEMM or convolution, and each kernel."""
     out: dict[str, dict[str, dict[str, Measurement]]] = {}
     keys = ["environment", "problem", "solution"]
     fastest = rows.sort_values("time_us", kind="stable").drop_duplicates(keys)
@@ -267,20 +266,20 @@ def seconds(text: str, option: str = "--budget") -> float:
 
 
 def racing_s(reached: Sequence[float], left: int) -> float:
-    """Estimate the seconds that the ``left`` remaining problems (GEMMs or convolutions) take.
+    """Estimate how many seconds the ``left`` remaining GEMMs and convolutions take to measure.
 
-    ``reached`` are the times (s) at which none, one, two … problems were done. The remaining problems are assumed to
-    take as long each as the last third of the finished problems, because the costliest problems come first.
+    ``reached`` are the times (s) at which none, one, two … of them were done. Each remaining one is assumed to take as
+    long as the mean of the last third of the finished ones, because the costliest come first.
 
-    On the records of an H200, in this order and from a quarter of the problems on, the estimate is 0.7 to 2.3 times the
-    true time. An estimate from all finished problems would be 1.1 to 11 times the true time.
+    On the records of an H200, in this order and after a quarter of them, the estimate is 0.7 to 2.3 times the true
+    time. An estimate from all finished ones would be 1.1 to 11 times the true time.
     """
     last = -(-(len(reached) - 1) // 3)
     return left * (reached[-1] - reached[-1 - last]) / last
 
 
 class _Recorder:
-    """Writes each result to the store as soon as it is there, and collects the report."""
+    """Stores each result of a replay as soon as it arrives, and collects the report."""
 
     def __init__(
         self, store: Store, report: ReplayReport, options: Options, progress: Callable[[ReplayStep], None] | None
@@ -288,10 +287,10 @@ class _Recorder:
         self._store, self._report, self._options, self._progress = store, report, options, progress
         self._pairs: dict[str, Pairs] = {}
         self.confirming_s: Callable[[], float] = lambda: 0.0
-        """A function that returns the seconds that confirming the winners so far will take."""
+        """A function that estimates the seconds that are still needed to confirm the fastest kernels found so far."""
         self._started = time.monotonic()
         self._reached = [0.0]
-        """Seconds after which none, one, two … problems were done."""
+        """Seconds after which none, one, two … GEMMs or convolutions were done."""
 
     def take(self, outcome: Outcome, device: str) -> None:
         confirmation = None

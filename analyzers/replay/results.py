@@ -1,4 +1,4 @@
-"""How a replay measures, and the results of its measurements. Nothing here touches a device."""
+"""How a replay measures, and the classes for its results. Nothing here uses a GPU."""
 
 from __future__ import annotations
 
@@ -15,37 +15,40 @@ from logparse.libraries.kinds.backend import CacheState
 from logparse.model import Measurement, Problem, Solution, Status
 
 KNOWN = "known"
-"""Value of ``Result.ended`` if everything had been measured before."""
+"""Value of ``Result.ended`` if everything had already been measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """How a replay measures every problem (``docs/measurement.md``)."""
+    """Settings for how a replay measures each GEMM or convolution (``docs/measurement.md``)."""
 
     rules: Rules = field(default_factory=Rules)
     cache: CacheState = "cold"
     workspace_bytes: int | None = None
     limit: int = 200
     blocks: int = 6
-    """Number of blocks in which one process confirms a winner. Processes differ by more than blocks.
+    """Number of blocks in which one process confirms that a kernel is faster.
 
-    See ``docs/measurement.md``.
+    It is small, because processes differ by more than blocks. See ``docs/measurement.md``.
     """
     processes: int = 4
-    """Number of fresh processes that confirm a winner, with ``blocks`` blocks each. With 0 no winner is confirmed.
+    """Number of fresh processes that confirm that a kernel is faster, with ``blocks`` blocks each.
 
-    In simulations, findings of 3 to 5 % are found again in 90 % of cases with 3 processes and in 94 % with 4
-    (``tests/analyzers/evidence/test_confirmations.py``).
+    With 0 nothing is confirmed. In simulations, findings of 3 to 5 % are found again in 90 % of cases with 3 processes
+    and in 94 % with 4 (``tests/analyzers/evidence/test_confirmations.py``).
     """
     floor: float = 0.03
     turns: int = 6
-    """Number of samples of each solution, if the solutions are timed for proposed changes of the job.
+    """Number of samples of each kernel, if the kernels are timed for proposed changes of the job.
 
     The smallest and the largest of six samples enclose the median with a probability of 97 %.
     """
     seed: int = 0
     rotate: float = 2.0
-    """Total size of all sets of operands, as a multiple of the last-level cache."""
+    """Total size of all sets of operands, as a multiple of the last-level cache.
+
+    Each execution uses another set, so that its data are not in the cache.
+    """
     max_sets: int = 64
     """Largest number of sets of operands. Each execution of a sample uses another set.
 
@@ -55,9 +58,9 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The times of all solutions of one GEMM or convolution.
+    """The measured times of all kernels for one GEMM or convolution.
 
-    ``rows`` are in the order in which the library offered the solutions, its own choice first. ``hosts`` are times that
+    ``rows`` are in the order in which the library offered the kernels, its own choice first. ``hosts`` are times that
     the host took to enqueue calls.
     """
 
@@ -75,20 +78,20 @@ class Result:
 
     @property
     def known(self) -> bool:
-        """True if no solution was left to measure."""
+        """True if no kernel was left to measure."""
         return self.ended == KNOWN and not self.rows
 
     @property
     def worth_confirming(self) -> bool:
-        """True if another solution than the library's choice was the fastest."""
+        """True if another kernel than the library's choice was the fastest."""
         return self.pick is not None and self.best is not None and self.pick != self.best
 
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """Paired times of the library's choice (``pick``) and of the fastest solution (``winner``).
+    """Paired times of the library's choice (``pick``) and of the fastest kernel (``winner``).
 
-    ``complete`` is True if no process is missing, or if the winner was given up.
+    ``complete`` is True if no process is missing, or if the fastest kernel turned out not to be faster.
     """
 
     problem: Problem
@@ -101,7 +104,7 @@ class Confirmed:
 
     @property
     def rows(self) -> tuple[Measurement, ...]:
-        """Two measurements, first of the library's choice and then of the winner.
+        """Two measurements, first of the library's choice and then of the fastest kernel.
 
         Sample i of one belongs to sample i of the other.
         """
@@ -110,9 +113,9 @@ class Confirmed:
 
 
 def environment_key(facts: Mapping[str, str]) -> str:
-    """Return a short name for an environment: the machine and library versions under which times are comparable.
+    """Return a short hash of an environment: the machine and library versions.
 
-    Times of different environments must not be compared.
+    Times are compared only if they have the same hash.
     """
     return hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()[:12]
 
@@ -126,9 +129,9 @@ def measured(
     workspace_bytes: int | None = None,
     error: float | None = None,
 ) -> Measurement:
-    """Make a measurement from single times (µs). Its time is their median.
+    """Make a measurement of a kernel from its single times (µs). Its time is their median.
 
-    ``error`` is the relative error of the solution's result.
+    ``error`` is the relative error of the kernel's result.
     """
     noise = spread(samples)
     return Measurement(
@@ -146,5 +149,5 @@ def measured(
 
 
 def not_measured(problem: Problem, solution: Solution, status: Status, why: str) -> Measurement:
-    """Make a measurement that has a reason instead of a time."""
+    """Make a measurement that states why the kernel has no time."""
     return Measurement(problem=problem, solution=solution, origin=RACE, status=status, error=why)

@@ -1,7 +1,7 @@
-"""Prepare, check and time the solutions of one problem on a device.
+"""Prepare, check and time the kernels for one GEMM or convolution on a GPU.
 
-A solution is prepared at its first sample and checked at its second sample. Before each step in which a library may
-crash or hang, ``announce`` names the solution. So the parent knows which solution ran when the process ended.
+A kernel is prepared at its first sample and checked at its second sample. Before each step in which a library may crash
+or hang, ``announce`` names the kernel. So the parent process knows which kernel ran when the process ended.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from logparse.libraries.kinds.correctness import acceptable
 from logparse.model import Measurement, Problem, Solution, Status
 
 Announce: TypeAlias = Callable[[Solution | str], None]
-"""A function that is called with the solution that is about to run, or with the name of another step."""
+"""Type of a function that is called with the kernel that is about to run, or with the name of another step."""
 
 _BANDS = ((20.0, 64), (100.0, 24), (1_000.0, 6), (10_000.0, 2))
-"""How many executions make one sample: pairs (the time of one execution must be below this, µs; number of executions).
+"""How many executions make one sample, for example 64 for a kernel that takes less than 20 µs.
 
-A sample takes about 1 ms, which is enough for the timer and short for the budget.
+Each pair is a limit for the time of one execution (µs) and a number of executions. A sample takes about 1 ms, which is
+long enough for the timer, and short enough for many samples.
 """
 
 _OUTLIER_US = 1_000.0
-"""An execution that takes longer than this (µs) is slow by itself, because an interruption is shorter.
+"""An execution that takes longer than this (µs) is not timed again.
 
-It is not timed again, because timing it again would cost most.
+It is slow by itself, because an interruption is shorter, and timing it again would cost most.
 """
 
 
 class UnhealthyDeviceError(Exception):
-    """Raised if the device no longer works in this process. Only a new process measures correctly."""
+    """Raised if the GPU no longer works in this process. Only a new process measures correctly."""
 
 
 def executions(time_us: float) -> int:
@@ -50,10 +51,10 @@ def executions(time_us: float) -> int:
 
 
 class Sampler:
-    """Prepares, checks and times the solutions of one problem (GEMM or convolution).
+    """Prepares, checks and times the kernels for one GEMM or convolution.
 
-    ``owners`` has the backend of each solution, by the solution's text. ``bound`` is the largest relative error of a
-    result that rounding can explain.
+    ``owners`` has the backend of each kernel, by the kernel's name. ``bound`` is the largest relative error of a result
+    that rounding can explain.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Sampler:
         self._problem, self._owners, self._bound, self._announce = problem, owners, bound, announce
         self._method, self._conditions = method, conditions
         self.refused: dict[str, Measurement] = {}
-        """Status and reason of each solution that was given up, by the solution's text."""
+        """Status and reason of each kernel that was given up, by the kernel's name."""
         self._prepared: dict[str, Runnable] = {}
         self._errors: dict[str, float] = {}
         self._taken: dict[str, int] = {}
@@ -77,14 +78,14 @@ class Sampler:
         self._fastest = math.inf
 
     def take(self, solution: Solution) -> float:
-        """Take one sample of a solution and return its time, µs.
+        """Take one sample of a kernel and return its time, µs.
 
-        The first sample shows whether a solution is much too slow. Before the second one, the solution's result is
-        checked. Raises:
+        The first sample shows whether a kernel is much too slow. Before the second one, the kernel's result is checked.
+        Three errors are possible:
 
-        * WithdrawnError if the solution is given up
-        * UnhealthyDeviceError if the device fails
-        * OutOfMemoryError if not even the operands fit, so that no other solution could run either
+        * WithdrawnError if the kernel is given up
+        * UnhealthyDeviceError if the GPU fails
+        * OutOfMemoryError if not even the operands fit, so that no other kernel could run either
         """
         taken = self._taken.get(solution.text, 0)
         time_us = self._guarded(solution, lambda: self._first(solution) if taken == 0 else self._next(solution, taken))
@@ -93,9 +94,9 @@ class Sampler:
         return time_us
 
     def unchecked(self, solution: Solution) -> float:
-        """Take one sample of a solution without checking its result, and return its time, µs.
+        """Take one sample of a kernel without checking its result, and return its time, µs.
 
-        It is used for solutions that a proposed change (action) would use. The first execution decides how many
+        It is used for kernels that a proposed change of the job would use. The first execution decides how many
         executions make one sample. Raises the same errors as ``take``.
         """
 
@@ -125,7 +126,7 @@ class Sampler:
             self._failed(solution, error)
 
     def enter(self, solution: Solution) -> None:
-        """Prepare a solution that is to be confirmed, and check its result.
+        """Prepare a kernel whose gain is to be confirmed, and check its result.
 
         Raises WithdrawnError if the result is wrong.
         """
@@ -135,11 +136,11 @@ class Sampler:
         self._single_us[solution.text] = runnable.sample_us(1)
 
     def take_in_block(self, solution: Solution, block: int) -> float:
-        """Take one sample of a confirmation, on the inputs of its block. Return its time, µs.
+        """Take one sample of a kernel whose gain is to be confirmed, on the inputs of a block. Return its time, µs.
 
-        All solutions get equally many executions per sample. Otherwise a solution whose first execution was slower
-        would get fewer executions, and each execution would carry more of the sample's fixed cost. A copy of the
-        library's choice would then differ from the original by half a percent.
+        All kernels get equally many executions per sample. Otherwise a kernel whose first execution was slower would
+        get fewer executions, and each execution would carry more of the sample's fixed cost. A copy of the library's
+        choice would then differ from the original by half a percent.
         """
         self._announce(solution)
         count = executions(min(self._single_us.values()))
@@ -149,7 +150,7 @@ class Sampler:
     def measured(self, solution: Solution, samples: Sequence[float]) -> Measurement:
         """Make a measurement from the samples that ``take`` returned.
 
-        It also has the workspace (bytes) and the relative error of the result.
+        It also contains the workspace (bytes) and the relative error of the kernel's result.
         """
         runnable = self._prepared.get(solution.text)
         return measured(
@@ -161,7 +162,7 @@ class Sampler:
         )
 
     def _first(self, solution: Solution) -> float:
-        """Run a solution once, or a few times, to see if it is much too slow. If it is not, take a whole sample."""
+        """Run a kernel once, or a few times, to see if it is much too slow. If it is not, take a whole sample."""
         runnable, hopeless = self.ready(solution), self._method.rules.hopeless * self._fastest
         once = runnable.sample_us(1)
         if 2 * hopeless < once < max(8 * hopeless, _OUTLIER_US):
@@ -186,7 +187,7 @@ class Sampler:
         return runnable.sample_us(count)
 
     def ready(self, solution: Solution) -> Runnable:
-        """Return the prepared solution. It is prepared at its first use. Raises what the backend raises."""
+        """Return a kernel that is ready to run. It is prepared at its first use. Raises the errors of its backend."""
         if solution.text not in self._prepared:
             backend = self._owners[solution.text]
             self._prepared[solution.text] = backend.prepare(self._problem, solution, self._conditions)
@@ -204,9 +205,9 @@ class Sampler:
     def _fresh_inputs(self, seed: int, first: Solution, count: int) -> None:
         """Write new random data into the operands if ``seed`` is new.
 
-        Then one sample of the solution that runs first is taken and discarded. The first run after the data were
-        written has other cache contents and clocks than later runs. In a block it would always be the run of the same
-        solution. Without the discarded sample, a copy of the library's choice beat the original.
+        Then one sample of the kernel that runs first is taken and discarded. The first run after the data were written
+        has other cache contents and clocks than later runs. In a block it would always be the run of the same kernel.
+        Without the discarded sample, a copy of the library's choice seemed faster than the original.
         """
         if seed != self._conditions.seed:
             self._conditions = replace(self._conditions, seed=seed)

@@ -1,9 +1,9 @@
-"""Distribute the measurements of a replay among its devices, and continue after failures.
+"""Distribute the measurements of a replay among its GPUs, and continue after failures.
 
-Each device has one worker process. First the solutions of each problem are timed against each other (a race), the most
-valuable problem first. Then each winner is confirmed in several fresh workers on devices of the same environment
-(machine and libraries). A worker that has raced does not confirm. Results are passed to ``sink``. This module does not
-use the store, and does not depend on the kind of machine.
+Each GPU has one worker process. First the kernels for each GEMM or convolution are timed against each other (a race),
+the most valuable first. Then each gain is confirmed in several fresh workers on GPUs of the same environment (machine
+and libraries). A worker that has run a race does not confirm. Results are passed to ``sink``. This module neither reads
+nor writes files, and does not depend on the kind of machine.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from logparse.errors import LogparseError
 from logparse.model import DEFAULT, Measurement, Problem, Solution, Status
 
 Known: TypeAlias = Mapping[str, Mapping[str, Measurement]]
-"""Measurements by the texts of the GEMM or convolution and of the solution. All are of one environment."""
+"""Measurements of one environment, by the text of the GEMM or convolution, and then by the kernel's name."""
 
 
 class MeasuringError(LogparseError):
-    """Raised if a backend cannot be opened on this machine, or if no device is left."""
+    """Raised if a backend cannot be opened on this machine, or if no GPU is left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Limits:
     * ``opening_s``: the same limit while the worker starts.
     * ``losses``: a GEMM or convolution is given up after it crashed this many workers, a device after it lost this many
       machines.
-    * ``confirmation_s``: assumed seconds to confirm a winner in one process, until one was measured.
+    * ``confirmation_s``: assumed seconds to confirm a gain in one process, until one was measured.
     """
 
     budget_s: float | None = None
@@ -55,8 +55,8 @@ class Limits:
 class History:
     """Results of earlier replays, by environment (machine and library versions).
 
-    ``races`` and ``timed`` (times of proposed changes) are measurements. ``confirmed`` are pairs of solutions whose
-    confirmation is finished.
+    ``races`` and ``timed`` (times of proposed changes) are measurements. ``confirmed`` are pairs of kernels whose
+    comparison is finished.
     """
 
     races: Mapping[str, Known] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class History:
 
 @dataclass
 class _Pair:
-    """Two solutions of a GEMM or convolution that are compared again, with the samples that earlier workers took."""
+    """Two kernels for a GEMM or convolution that are compared again, with the samples that earlier workers took."""
 
     task: ConfirmTask
     environment: str
@@ -89,7 +89,7 @@ class _Pair:
 
 @dataclass
 class _Slot:
-    """A device with its worker process and the task that the worker runs."""
+    """A GPU with its worker process and the task that the worker runs."""
 
     device: Device
     worker: Handle | None = None
@@ -104,16 +104,16 @@ class _Slot:
 
 Outcome: TypeAlias = Result | Confirmed
 Sink: TypeAlias = Callable[[Outcome, str], None]
-"""A function that gets each result and the name of its device."""
+"""Type of a function that gets each result and the name of the GPU that measured it."""
 Propose: TypeAlias = Callable[[Problem, Mapping[str, str]], Proposal | None]
-"""A function that chooses the solutions to try for a GEMM or convolution.
+"""Type of a function that chooses the kernels to try for a GEMM or convolution.
 
-It gets the facts about the environment, and returns a ``Proposal``. If it returns nothing, the worker tries all.
+It gets the facts about the environment, and returns a ``Proposal``. If it returns None, the worker tries all kernels.
 """
 
 
 class Scheduler:
-    """Runs all measurements of a replay on ``devices``, with one worker process per device."""
+    """Runs all measurements of a replay on several GPUs (``devices``), with one worker process per GPU."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Scheduler:
         self._races: deque[RaceTask] = deque()
         self._pairs: deque[_Pair] = deque()
         self.remarks: list[str] = []
-        """Texts about pairs that could not be confirmed, with the reason."""
+        """Texts about pairs of kernels that could not be compared again, with the reason."""
         self._lost: dict[str, list[Measurement]] = {}
         self._machines_lost: Counter[str] = Counter()  # Machines lost, by the problem that was raced.
         self._opening_s = 0.0
@@ -142,11 +142,12 @@ class Scheduler:
     def run(
         self, problems: Sequence[Problem], workspaces: Mapping[str, int] | None = None, timed: Sequence[RaceTask] = ()
     ) -> bool:
-        """Run the tasks ``timed``, time the solutions of each of ``problems``, and confirm the winners.
+        """Run all measurements: time the kernels for each GEMM or convolution, and confirm the gains.
 
-        Returns False if the budget ended first. ``workspaces`` has the bytes that the job gave a problem, by its text,
-        if a log states them. Raises MeasuringError if a worker ends before it has opened its backends, or if no device
-        is left. KeyboardInterrupt is passed on. By then the sink has every earlier result.
+        The tasks ``timed`` are run first. Returns False if the time (budget) was over before everything was measured.
+        ``workspaces`` has the bytes that the job gave a GEMM or convolution, by its text, if a log states them. Raises
+        MeasuringError if a worker ends before it has opened its backends, or if no device is left. KeyboardInterrupt is
+        passed on. By then the sink has every earlier result.
         """
         for task in [*timed, *(RaceTask(problem=x) for x in problems)]:
             self._races.append(replace(task, workspace_bytes=(workspaces or {}).get(task.problem.text)))
@@ -205,7 +206,7 @@ class Scheduler:
         return float("inf") if budget is None else budget - (time.monotonic() - self._started)
 
     def confirming_s(self) -> float:
-        """Estimate the seconds that the confirmations of all winners so far will take."""
+        """Estimate how many seconds are still needed to confirm the gains that were found so far."""
         pairs = [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]
         left = [self._method.processes - pair.task.turn for pair in pairs]
         return self._opening_s * max(left, default=0) + self._confirmation_s * sum(left) / len(self._slots)
@@ -268,9 +269,9 @@ class Scheduler:
         self._sink(outcome, slot.device.place.device)
 
     def _advance(self, pair: _Pair, more: Confirmed, device: str) -> None:
-        """Add one more process's samples to a pair of solutions.
+        """Add the samples that one more process took to a pair of kernels.
 
-        The pair is queued again, unless all processes have run or the winner is refuted.
+        The pair is queued again, unless all processes have run or the gain turned out to be too small.
         """
         done = pair.add(more)
         self._confirmation_s = more.seconds or self._confirmation_s
@@ -280,7 +281,7 @@ class Scheduler:
             self._pairs.append(pair)
 
     def _keep_pairs(self) -> None:
-        """Pass on the samples of pairs whose confirmation is not finished, so that they are stored."""
+        """Pass on the samples of unfinished pairs of kernels, so that the samples are stored."""
         for pair in [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]:
             self._keep(pair)
         self._pairs.clear()
@@ -290,9 +291,9 @@ class Scheduler:
             self._sink(replace(pair.done, complete=False), self._slots[0].device.place.device)
 
     def _worker_lost(self, slot: _Slot, worker: Handle, status: Status, why: str) -> None:
-        """Handle a worker that has ended: the solution that it ran is recorded as failed.
+        """Continue after a worker process has ended: the kernel that it ran is recorded as failed.
 
-        Another worker continues without it.
+        Another worker continues without that kernel.
         """
         current, task, opened = worker.current, slot.task, slot.ready
         self._stop_worker(slot)
@@ -308,10 +309,7 @@ class Scheduler:
         self._skip(slot, why, status)
 
     def _machine_lost(self, slot: _Slot, why: str) -> None:
-        """Queue the task again after the worker's machine was lost.
-
-        A replacement machine or another device runs the task.
-        """
+        """Queue a task again after its machine was lost. Another machine or GPU then runs the task."""
         task, pair = slot.task, slot.pair
         self._stop_worker(slot)
         slot.environment = None
@@ -329,7 +327,7 @@ class Scheduler:
             raise MeasuringError(f"no device is left to measure on: {why}")
 
     def _skip(self, slot: _Slot, why: str, status: Status = "failed") -> None:
-        """Give up a task, and record the reason."""
+        """Give up the task of a worker, and record the reason."""
         task, slot.task = slot.task, None
         pair, slot.pair = slot.pair, None
         if pair is not None:
@@ -341,7 +339,7 @@ class Scheduler:
             self._sink(Result(problem=task.problem, rows=tuple(rows), ended=why, facts=facts), slot.device.place.device)
 
     def _keep_losses(self) -> None:
-        """Record which solutions failed in unfinished tasks too, so that they are not tried again."""
+        """Record which kernels crashed in unfinished tasks, so that they are not tried again."""
         for rows in self._lost.values():
             result = Result(problem=rows[0].problem, rows=tuple(rows), ended="interrupted", facts=self._facts)
             self._sink(result, self._slots[0].device.place.device)

@@ -1,8 +1,8 @@
-"""Share measurements between machines: export a store's replays as a bundle of files, and read bundles into a store.
+"""Share measurements between machines: export replays as a bundle of files, and read the bundles of others.
 
-A replay skips problems that other machines' records answer, but measures a tenth of them again as a check. No file of a
-bundle has a path, the name of a host, process or user, or the order of calls (``logparse.libraries.own.bundle``). The
-content of the files is printed.
+A replay skips GEMMs and convolutions whose times are in other machines' records, but measures a tenth of them again as
+a check. No file of a bundle contains a path, the name of a host, process or user, or the order of calls
+(``logparse.libraries.own.bundle``). The content of the files is printed.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from logparse.target import Facts, arch
 from logparse.text import counted
 
 ONE_IN = 10
-"""One of this many GEMMs and convolutions is measured again although another machine's record has its times."""
+"""One of this many GEMMs and convolutions is measured again, although another machine's record has its times."""
 HELD = 0.03
-"""Another machine's best solution is confirmed if it is at most this much slower here than the best (0.03 = 3 %).
+"""Another machine's best kernel is confirmed if it is at most this much slower here than the best (0.03 = 3 %).
 
 The value equals the smallest gain that a confirmation reports.
 """
 
 
 def take(store: Store, place: str, run: str | None) -> None:
-    """Read other machines' records from a folder or URL into the store. Records that the store already has are skipped.
+    """Read other machines' records from a folder or URL. Records that were already read are skipped.
 
     The records are added to the run (by default the latest) and add no calls. Raises InputError if there is no record,
     or if a record cannot be read.
@@ -62,17 +62,18 @@ def take(store: Store, place: str, run: str | None) -> None:
 class Borrowed:
     """GEMMs and convolutions whose only times are in other machines' records.
 
-    They are pairs of environment key and text. ``settled`` are not measured here.
+    They are pairs of an environment's hash and a text. ``settled`` are not measured here.
     """
 
     settled: Set[tuple[str, str]] = frozenset()
     again: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """The ones that are measured again as a check, with the best solution according to the record."""
+    """GEMMs and convolutions that are measured again as a check, with the best kernel according to the record."""
 
     def report(self, results: Iterable[Result]) -> list[str]:
-        """Return a line for the user about what other machines' records have answered.
+        """Return a line for the user about how much the records of other machines helped.
 
-        It states how many GEMMs and convolutions they answered, and how many recorded winners won again here.
+        It states how many GEMMs and convolutions were not measured because of the records, and how many of the recorded
+        fastest kernels were the fastest here too.
         """
         settled, lost = 0, []
         for result in results:
@@ -95,9 +96,10 @@ class Borrowed:
 
 
 def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
-    """Remove a tenth of the borrowed measurements from the known ones, so that it is measured again as a check.
+    """Remove a tenth of the measurements by other machines from the known ones, so that they are measured again.
 
-    Borrowed measurements are from other machines' records. Returns the rest, and a list of all borrowed ones.
+    The second measurement is a check. Returns the remaining known measurements, and a list of all that are from other
+    machines.
     """
     rows = store.query(
         f"""select f.value as environment, m.problem from measurements m join sources s using (source_id)
@@ -121,8 +123,8 @@ def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
 def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[str]]:
     """Return the files of a bundle for other machines, and lines that describe their content.
 
-    The files are the workload, and one file per measured problem or confirmation. Raises StoreError if the run does not
-    exist.
+    One file has the job's calls. There is one more file per measured or confirmed GEMM or convolution. Raises
+    StoreError if the run does not exist.
     """
     calls = calls_by_problem(tables_of(store, run).workload)
     pairs = ((str(text), count_of(count)) for text, count in calls.items())
@@ -140,7 +142,7 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
 
 
 _OPERATOR = "operator "
-"""First word of texts that state the name and arguments of an operator, instead of a GEMM or convolution.
+"""First word of texts that name an operator with its arguments, not a GEMM or convolution.
 
 Such a text may name the user's own operator, so it is not exported.
 """
@@ -148,7 +150,7 @@ _ROWS = f"""
     select m.* from measurements m join sources s using (source_id)
     where s.format = 'replay' and m.origin in ('{RACE}', '{CONFIRM}', '{ACTION}')
         and not starts_with(m.problem, '{_OPERATOR}') order by m.source_id, m.ordinal"""
-"""SQL for the measurements of this store's own replays. Records of other machines are not passed on."""
+"""SQL for the measurements of the user's own replays. Records of other machines are not passed on."""
 
 
 def _machine(facts: Facts) -> str:
@@ -158,9 +160,9 @@ def _machine(facts: Facts) -> str:
 
 
 def measurements_of(rows: pd.DataFrame) -> list[Measurement]:
-    """Convert rows of the store's view to measurements.
+    """Convert table rows to measurements, without error messages.
 
-    The message of an error is left out, because it may name files and processes.
+    The message of an error may name files and processes.
     """
     # A text comes once per solution, or per problem. Parsing it each time took nearly all of the time.
     problems = {text: problem_from_text(text) for text in rows["problem"].unique()}

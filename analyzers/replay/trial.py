@@ -1,4 +1,4 @@
-"""The work of a replay's worker process: time the solutions of one problem, or confirm one pair of solutions.
+"""The work of a replay's worker process: time the kernels for one GEMM or convolution, or compare two again.
 
 Times are taken while the device's clock is steady.
 """
@@ -30,7 +30,7 @@ REFERENCE = problem_from_text(
     "gemm trans=N,N mnk=1024,1024,1024 batch=1,- ld=1024,1024,1024,1024 stride=-,-,-,- type=f32_r,f32_r,f32_r,f32_r "
     "compute=f32_r,f32_r activation=none,0 aux=0,- bias=0,-,- scale=-,-,-,-,? swizzle=-,- beta=zero"
 )
-"""A matrix product that every device runs to check its clock.
+"""A matrix product that every device runs again and again to check its clock.
 
 If its time changes, the clock changed or another program uses the device.
 """
@@ -38,14 +38,14 @@ If its time changes, the clock changed or another program uses the device.
 
 @dataclass(frozen=True, kw_only=True)
 class RaceTask:
-    """A task for a worker process: time the solutions of a GEMM or convolution against each other.
+    """A task for a worker process: time the kernels for a GEMM or convolution against each other.
 
-    * ``known``: measurements of this environment by solution text. Their solutions are not measured again, except the
-      library's choice and the best known solution, because new times must be compared with these two.
-    * ``lost``: measurements of solutions that crashed a worker. These solutions are not run again.
-    * ``workspace_bytes``: workspace that the job gave this problem, if a log states it.
-    * ``only``: time just these solutions, fast and slow ones alike, without a search.
-    * ``proposal``: chooses which of the offered solutions are tried (None: all).
+    * ``known``: earlier measurements in this environment, by the kernel's name. These kernels are not measured again,
+      except the library's choice and the best known kernel, because new times must be compared with these two.
+    * ``lost``: measurements of kernels that crashed a worker. These kernels are not run again.
+    * ``workspace_bytes``: workspace that the job gave this GEMM or convolution, if a log states it.
+    * ``only``: time just these kernels, fast and slow ones alike, without a search.
+    * ``proposal``: chooses which of the offered kernels are tried (None: all).
     """
 
     problem: Problem
@@ -58,9 +58,9 @@ class RaceTask:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmTask:
-    """A task for a worker process: measure the winner against the library's choice once more.
+    """A task for a worker process: measure the fastest kernel against the library's choice once more.
 
-    ``turn`` numbers the processes that confirm the pair, from 0.
+    ``turn`` numbers the processes that do this, from 0.
     """
 
     problem: Problem
@@ -74,7 +74,7 @@ Task: TypeAlias = RaceTask | ConfirmTask
 
 
 class WorkerContext:
-    """The opened backends of a worker process, and a reference product whose time shows the device's clock."""
+    """The opened backends of a worker process, and a matrix product whose time shows the device's clock."""
 
     def __init__(self, backends: Mapping[str, Backend], place: Place, method: Method, announce: Announce) -> None:
         self.backends, self.place, self.method, self.announce = backends, place, method, announce
@@ -90,10 +90,10 @@ class WorkerContext:
                 self._clock.settle()
 
     def run(self, task: Task) -> Result | Confirmed:
-        """Run a task: time the solutions of a GEMM or convolution, or confirm a pair of solutions.
+        """Run a task: time the kernels for a GEMM or convolution, or compare two kernels again.
 
-        Each process of a confirmation uses other random data. Raises UnsettledError if the device's clock does not
-        become steady before a confirmation.
+        If several processes compare the same kernels, each uses other random data. Raises UnsettledError if the
+        device's clock does not become steady before such a comparison.
         """
         started = time.perf_counter()
         if isinstance(task, ConfirmTask) and self._clock is not None:
@@ -116,7 +116,8 @@ class WorkerContext:
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
         """Choose how many sets of operands are used: so many that their bytes exceed the last-level cache.
 
-        If even the largest allowed number of sets fits the cache, the cache is evicted before each sample.
+        Then no execution finds its data in the cache. If even the largest allowed number of sets fits the cache, the
+        cache is evicted before each sample.
         """
         held, cache = problem.bytes, self.cache_bytes
         tf32 = self.place.tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32
@@ -127,11 +128,11 @@ class WorkerContext:
         return replace(known, sets=min(self.method.max_sets, sets), evict=sets > self.method.max_sets)
 
     def steady(self, sample: Callable[[], T], **limits: float) -> T:
-        """Take a sample while the device's clock is steady (``SteadyClock.held``). Raises UnsettledError."""
+        """Take a sample while the device's clock is steady. Raises UnsettledError if the clock keeps changing."""
         return sample() if self._clock is None else self._clock.held(sample, **limits)
 
     def _prepared_reference(self) -> Runnable | None:
-        """Prepare the reference product and return it, or None if no backend can run it."""
+        """Prepare the matrix product that checks the clock. Returns None if no backend can run it."""
         for backend in self.backends.values():
             try:
                 picks = backend.solutions(REFERENCE, 1)
@@ -149,7 +150,7 @@ class WorkerContext:
 
 
 class Trial:
-    """The measurement of one GEMM or convolution: a comparison of all its solutions, or a confirmation of two."""
+    """The measurement of one GEMM or convolution: all its kernels against each other, or two kernels again."""
 
     def __init__(self, context: WorkerContext, task: Task) -> None:
         self._context, self._problem, given = context, task.problem, task.workspace_bytes
@@ -160,7 +161,7 @@ class Trial:
     # ------------------------------------------------------------------ a race
 
     def race(self, task: RaceTask) -> Result:
-        """Time the solutions that were not measured before. Return the measurements of all solutions."""
+        """Time the kernels that were not measured before, and return the measurements of all kernels."""
         self._rows.update({row.solution.text: row for row in task.lost})
         if task.only:
             return self._timed(task)
@@ -176,10 +177,7 @@ class Trial:
         return replace(self._raced(offered[0], entrants, further), offered=len(offered))
 
     def _known_result(self, pick: Solution, known: Mapping[str, Measurement]) -> Result:
-        """Return the result of earlier measurements in this environment.
-
-        It is used if no solution is left to measure.
-        """
+        """Return the result of earlier measurements in this environment, if no kernel is left to measure."""
         timed = [row for row in known.values() if row.status == "ok" and row.time_us]
         picked = next((row for row in timed if row.solution == pick), None)
         best = min(timed, key=lambda row: row.time_us or math.inf, default=None)
@@ -228,9 +226,9 @@ class Trial:
         return replace(self._result(picked, best, ran.ended if ran else ended), rows=tuple(rows))
 
     def _offers(self) -> tuple[list[Solution], str]:
-        """Return the solutions that the backends offer for this problem (GEMM or convolution).
+        """Return the kernels that the backends offer for this GEMM or convolution.
 
-        Also returns, as one text, the reasons of the backends that cannot run it.
+        Also returns one text with the reasons why other backends cannot run it.
         """
         out: list[Solution] = []
         reasons: list[str] = []
@@ -248,9 +246,9 @@ class Trial:
         return out, "; ".join(reasons) or "no backend offers a solution"
 
     def _entrants(self, offered: Sequence[Solution], known: Mapping[str, Measurement]) -> list[Solution]:
-        """Return the solutions to time: those without a measurement, and two for comparison.
+        """Return the kernels to time: those without a measurement, and two for comparison.
 
-        The two are the library's choice and the best known solution. If all have been measured, nothing is returned.
+        The two are the library's choice and the best known kernel. If all have been measured, nothing is returned.
         """
         fresh = [x for x in offered if x.text not in known and x.text not in self._rows]
         if not fresh:
@@ -277,7 +275,7 @@ class Trial:
     # ------------------------------------------------------------------ solutions that an action chooses
 
     def _timed(self, task: RaceTask) -> Result:
-        """Time the requested solutions in turn, so that a drift affects all of them alike."""
+        """Time the requested kernels in turn, so that a drift affects all of them alike."""
         if all(x.text in task.known for x in task.only):
             return Result(problem=self._problem, ended=KNOWN)
         wanted = [x for x in task.only if x.text not in self._rows]
@@ -306,7 +304,7 @@ class Trial:
     # ------------------------------------------------------------------ a confirmation
 
     def confirm(self, task: ConfirmTask) -> Confirmed:
-        """Measure both solutions again, in turns. Their results are checked once, and each block has fresh inputs."""
+        """Measure both kernels again, in turns. Their results are checked once, and each block has fresh inputs."""
         pick, winner = task.pick, task.winner
         self._offers()
         sampler, method = self._sampler(), self._context.method

@@ -1,4 +1,4 @@
-"""The verb ``replay`` of the command line: show what would be measured, or measure it."""
+"""The command ``replay``: show what would be measured, or measure it."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ def plan(store: Store, options: Options) -> Answer:
 
 
 def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answer:
-    """Measure the GEMMs and convolutions of a run, and show each result as it comes.
+    """Measure the GEMMs and convolutions of a job, and print each result as it comes.
 
-    The exit code is 130 if Ctrl-C ended it. Raises InputError in the cases of ``refuse_what_cannot_run``.
+    The exit code is 130 if the user ended the replay by Ctrl-C. Raises InputError in the cases of
+    ``refuse_what_cannot_run``.
     """
 
     def take(step: ReplayStep) -> None:
@@ -62,8 +63,8 @@ def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answ
 def refuse_what_cannot_run(options: Options) -> None:
     """Raise InputError if a package is missing, or if there is no GPU and the user did not ask for the CPU.
 
-    Times of this machine's CPU say nothing about calls of a GPU. A user's own backend may need neither. A cluster of
-    Ray is not asked.
+    Times of this machine's CPU show nothing about calls of a GPU. If the user wrote the backend, nothing is checked for
+    it, because it may need neither. On a Ray cluster nothing is checked either.
     """
     if options.engine != "local":
         return
@@ -88,7 +89,7 @@ def has_gpu_files() -> bool:
 
 
 def outcome_line(step: ReplayStep) -> str:
-    """Return a line about one result.
+    """Return a line for the user about one result of the replay.
 
     It has the time of the library's choice, the best known time, and how long the rest takes.
     """

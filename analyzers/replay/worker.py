@@ -1,7 +1,7 @@
-"""The worker process that measures on a device, and its handle in the parent. A library's crash ends only the worker.
+"""The worker process that measures on a GPU, and the parent's connection to it. A library's crash ends only the worker.
 
-A worker receives tasks and sends messages. Before each step, the worker names the solution that it is about to run. If
-the worker ends, or sends no message for too long, the parent records that solution as failed and starts another worker.
+A worker receives tasks and sends messages. Before each step, the worker names the kernel that it is about to run. If
+the worker ends, or sends no message for too long, the parent records that kernel as failed and starts another worker.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from logparse.model import Solution
 
 @dataclass(frozen=True)
 class Ready:
-    """The message that the worker's backends are open. ``facts`` describe its machine and libraries."""
+    """A worker's message that its backends are open. ``facts`` describe its machine and libraries."""
 
     facts: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Current:
-    """The message that names the solution (or another step) that the worker is about to run."""
+    """A worker's message that names the kernel (or another step) that it is about to run."""
 
     what: Solution | str
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The message that a whole task, or the opening of a backend, failed. ``fatal`` is True if the worker has ended."""
+    """A worker's message that a whole task, or opening a backend, failed. ``fatal`` is True if the worker has ended."""
 
     reason: str
     fatal: bool = False
@@ -49,14 +49,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Gone:
-    """The message that tells how a remote worker's process ended. (A local worker closes its pipe instead.)"""
+    """The message that describes how a remote worker's process ended. (A local worker closes its pipe instead.)"""
 
     how: str
 
 
 @dataclass(frozen=True)
 class Lost:
-    """The message that the worker's machine is gone. The solution that ran is not the cause."""
+    """The message that the worker's machine is gone. So the kernel that ran did not cause the loss."""
 
     why: str
 
@@ -65,7 +65,10 @@ Reply: TypeAlias = Ready | Current | Result | Confirmed | Failure | Gone | Lost
 
 
 def backend_named(name: str) -> BackendType:
-    """Return the backend with this name, or the user's own backend ``package.module:NAME``. Raises InputError."""
+    """Return the backend with this name, or the user's own backend ``package.module:NAME``.
+
+    Raises InputError if there is no such backend.
+    """
     from logparse.libraries.all_backends import BACKENDS
 
     if ":" in name:
@@ -85,7 +88,7 @@ def backend_named(name: str) -> BackendType:
 
 
 class Handle:
-    """The scheduler's end of the connection to a worker, local or remote.
+    """The parent's end of the connection to a worker process, local or remote.
 
     It has a pipe, and the time of the worker's last message (s).
     """
@@ -115,7 +118,7 @@ class Handle:
         return reply
 
     def death(self) -> str:
-        """Return a text that tells how the worker's process ended, if it has ended."""
+        """Return a text that describes how the worker's process ended, for example "has ended"."""
         return self._death
 
     def stop(self) -> None:
