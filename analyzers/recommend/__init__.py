@@ -1,1 +1,1 @@
-"""The command ``recommend``: rank the findings about a run and write them to files."""
+"""The command ``recommend``: list what would make a job faster, the best first, and write the files for it."""

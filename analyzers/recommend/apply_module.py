@@ -1,11 +1,11 @@
-"""Write ``apply.py``, a module that a job imports to apply actions (changes to the job, such as TF32).
+"""Write ``apply.py``, a module that a job imports to make changes to itself, such as TF32.
 
     import apply
     apply.settings()
     model = apply.model(model)
 
-Without names, it applies the actions that are worth applying and whose gain can show in the job's step. With names, it
-applies the named actions. The module contains every recommended action that lines of Python can apply. It needs nothing
+Without names, it makes the changes that are worth making and whose gain can show in the job's step. With names, it
+makes the named changes. The module contains every recommended change that lines of Python can make. It needs nothing
 but PyTorch.
 """
 
@@ -27,13 +27,13 @@ _NAMED = Shell("add to the program (an action is applied only if it is named):  
 def chosen(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:
-    """Return the actions (changes to the job) that are applied if the user names none.
+    """Return the changes to the job that are made if the user names none.
 
-    They are the best actions that are worth applying and do not overlap. Actions that were measured in the running job
-    (``in_job``) are considered before others. Two kinds are left out unless the user names them:
+    They are the best changes that are worth making and that do not concern the same calls. Changes that were measured
+    in the running job (``in_job``) are considered before others. Two kinds are left out unless the user names them:
 
-    * actions that change results beyond rounding;
-    * actions named in ``hidden``, because the time of a step does not show their gain.
+    * changes that alter results beyond rounding
+    * changes named in ``hidden``, because the time of a step does not show their gain
     """
     out: list[ActionResult] = []
     for result in sorted(results, key=lambda x: (x.action.name not in in_job, -x.saving_us)):
@@ -44,7 +44,7 @@ def chosen(
 
 
 def alternatives(one: ActionResult, other: ActionResult) -> bool:
-    """Tell whether only one of two changes to a job can be applied.
+    """Tell whether only one of two changes to a job can be made.
 
     That is so if they exclude each other, or if one contains the other.
     """
@@ -52,19 +52,19 @@ def alternatives(one: ActionResult, other: ActionResult) -> bool:
 
 
 def _together(one: ActionResult, other: ActionResult) -> bool:
-    """Tell whether two changes to a job can both be applied and their gains can be added."""
+    """Tell whether two changes to a job can both be made, and whether their gains can be added."""
     return not alternatives(one, other) and {x.of for x in one.parts}.isdisjoint(x.of for x in other.parts)
 
 
 def without_a_change(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:
-    """Return the settings that ``logparse run --with`` applies without a change of the user's program."""
+    """Return the settings that ``logparse run --with`` can make although the user's program stays as it is."""
     return chosen([x for x in results if x.action.kind == "setting" and x.application.settings], hidden, in_job)
 
 
 def has_lines(result: ActionResult) -> bool:
-    """Tell whether an action (a change to the job) can be applied by lines of Python or environment variables."""
+    """Tell whether lines of Python or environment variables can make this change to a job."""
     return bool(calls(result))
 
 
@@ -76,14 +76,14 @@ def module(
     hidden: Collection[str] = (),
     in_job: Collection[str] = (),
 ) -> Emission | None:
-    """Return the file ``apply.py``, or None if lines of Python can apply no action.
+    """Return the file ``apply.py``, or None if lines of Python can make none of the changes.
 
-    * ``step_us`` is a function that returns the time of a step now and with an action (µs). It is simulated, but
-      measured for actions in ``in_job``.
-    * ``hidden`` has the names of the actions whose gain the step does not show.
-    * ``kept`` are actions that a trial in the job applied and kept. None means that there was no trial.
-    * ``left`` are actions that the trial did not apply. The best changes of the program among them are applied, too,
-      unless the user names others.
+    * ``step_us`` is a function that returns the time of a step now and with a change (µs). The time is simulated, but
+      measured for changes in ``in_job``.
+    * ``hidden`` has the names of the changes whose gain the step does not show.
+    * ``kept`` are changes that a trial in the job made and kept. None means that there was no trial.
+    * ``left`` are changes that the trial did not make. The best changes of the program among them are made, too, unless
+      the user names others.
     """
     usable = [x for x in results if has_lines(x)]
     if not usable:
@@ -116,7 +116,7 @@ def module(
 
 
 def calls(result: ActionResult) -> str:
-    """Return the line of a program that applies this action by its name, for example ``apply.settings("tf32")``."""
+    """Return the line of a program that makes this change by its name, for example ``apply.settings("tf32")``."""
     settings = f'apply.settings("{result.action.name}")'
     model = f'model = apply.model(model, "{result.action.name}")'
     lines = result.application
@@ -144,7 +144,7 @@ def _entry(result: ActionResult, step_us: tuple[float, float] | None, hidden: bo
 
 
 def _marked(result: ActionResult) -> list[Python]:
-    """Return the lines that change the model, between two lines that record that this action changed it."""
+    """Return the lines that change the model, between two lines that record that this was done."""
     lines = result.application.model
     mark = python_line(Python("_mark_model({}, before, model)"), result.action.name)
     return [Python("before = _looks(model)"), *lines, mark] if lines else []

@@ -1,4 +1,4 @@
-"""Write ``apply.sh``, a script that makes the jobs of a shell use the override files for a target machine.
+"""Write ``apply.sh``, a script that makes the jobs of a shell use the override files for one machine (the target).
 
 The script sets and unsets the environment variables that the files need (the lines of each file's ``use`` that begin
 with ``export`` or ``unset``). First it compares the machine with the target: architecture, CU count and library builds,
@@ -34,9 +34,9 @@ _DEVICE = ("arch", "cu_count")
 
 
 def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Facts) -> dict[str, str]:
-    """Return the facts that must be true of the machine that uses the override files.
+    """Return the facts about a machine that must be true before it uses the override files.
 
-    They are the device, and the builds of the libraries whose solutions the rows name. In another build or on another
+    They are the device, and the builds of the libraries whose kernels the rows name. In another build or on another
     device a row may mean another kernel.
     """
     tunable = any(file.name.startswith(TUNABLEOP) for file in files)
@@ -52,7 +52,7 @@ def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Fac
 def script(
     overrides: Sequence[Override], files: Sequence[Emission], target: Facts, folder: str = ".", caution: str = ""
 ) -> Emission | None:
-    """Return the script for the override files in ``folder``, or None if they need no environment variables.
+    """Return the script ``apply.sh`` for the override files in ``folder``. None if they need no environment variables.
 
     ``caution`` is a warning about the rows. The script also prints it on standard error.
     """
@@ -76,7 +76,7 @@ def script(
 
 
 def _variables(lines: Iterable[str]) -> list[str]:
-    """Return the names of the environment variables that the lines export."""
+    """Return the names of the environment variables that shell lines export."""
     found = (re.match(r"\s*export\s+(\w+)", line) for line in lines)
     return [*dict.fromkeys(x[1] for x in found if x)]
 
@@ -88,6 +88,6 @@ _HERE = Shell('"$_logparse_folder"')
 def settings_of(file: Emission) -> list[Shell]:
     """Return the shell lines that set the environment variables for an override file.
 
-    Their values name the folder in which the script finds itself when it runs.
+    The values contain the script's own folder, which the script finds out when it runs.
     """
     return settings(file.lines_at(_HERE, joined(Shell("/"), [_HERE, shell_word(file.name)])))

@@ -1,10 +1,10 @@
 """Compute the most that override files can gain (the ceiling), and for which part of the calls it is known.
 
-A problem is an operator with its sizes. The gain of a problem is its time × (1 − time of the best solution / time of
-the library's choice). Both solutions were timed in one measured file. The problem's time comes from a trace of the run,
-else it is the number of calls × the measured time of the choice. For some problems no log names the library's choice,
-but a finding has two measured times. The saving of that finding is then added to the ceiling, so that no sum of
-measured findings is above it. No files are read.
+The gain of an operator (with sizes) is its time × (1 − time of the best kernel / time of the library's choice). Both
+kernels were timed in one measured file. The operator's time comes from a trace of the job, else it is the number of
+calls × the measured time of the choice. For some operators no log names the library's choice, but a finding has two
+measured times. The saving of that finding is then added to the ceiling, so that no sum of measured findings is above
+it. No files are read.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from logparse.model import Finding
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The gain if every problem (operator with its sizes) ran at its best known time.
+    """The gain if every operator (with sizes) ran with its best known kernel.
 
     All fractions are 0 to 1, None if unknown.
 
-    * ``share``: the gain as a fraction of ``default_us``, the time (µs) of the problems whose present solution was
+    * ``share``: the gain as a fraction of ``default_us``, the time (µs) of the operators whose present kernel was
       measured.
-    * ``calls_share``: the calls to such problems, as a fraction of all calls.
-    * ``untimed_share``: the fraction of all calls whose problem has no time in any file.
+    * ``calls_share``: the calls of such operators, as a fraction of all calls.
+    * ``untimed_share``: the fraction of all calls whose operator has no time in any file.
     """
 
     share: float | None
@@ -43,10 +43,10 @@ class Ceiling:
 
 
 def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, judged: Judgement) -> Ceiling:
-    """Compute the ceiling (the most that override files can gain) of a run.
+    """Compute the most that override files can gain in a job.
 
-    ``rows`` come from ``picks_vs_best``. ``findings`` are the findings that are kept. Their savings must be scaled by
-    ``in_the_job``.
+    ``rows`` come from ``picks_vs_best``. ``findings`` are the findings that are not left out. Their savings must
+    already be scaled by ``in_the_job``.
     """
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
@@ -74,10 +74,11 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
 
 @cached_per_run
 def _each_us(tables: Tables) -> pd.Series:
-    """Return the time of one call of each problem (operator with sizes) in the run's traces, µs.
+    """Return the time of one call of each operator (with sizes) in the job's traces, µs.
 
-    It is (time of the problem's kernels) / (calls in the traces). Calls that only other logs count are ignored. The
-    page's column ``traced_us`` shows the same time. If several texts mean the same problem, they have one common time.
+    It is (time of the operator's kernels) / (calls in the traces). Calls that only other logs count are ignored. The
+    web page's column ``traced_us`` shows the same time. If several texts mean the same operator, they have one common
+    time.
     """
     kernels, held = kernels_of_run(tables), tables.calls[tables.calls["category"] == "profiler"]
     known = pd.DataFrame(
@@ -96,7 +97,7 @@ def _each_us(tables: Tables) -> pd.Series:
 
 
 def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
-    """Return by which fraction (0 to 1) the better solution of each row makes the call faster.
+    """Return the fraction (0 to 1) of the call's time that the better kernel of each row saves.
 
     It comes from the ratio of paired samples if a test was made, else from 1 − best_us / pick_us.
     """
@@ -109,11 +110,11 @@ def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
 
 
 def in_the_job(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """Scale the savings of findings to the times that the calls take in the run's traces.
+    """Scale the savings of findings to the times that the calls take in the job's traces.
 
-    A call that takes 60 µs in the job cannot save 70 µs, however long it takes alone. Calls that the traces lack keep
-    their saving. The savings are also stated as a fraction of all GPU time. The gain of one call stays as it was
-    measured.
+    A call that takes 60 µs in the job cannot save 70 µs, however long it takes alone. If the traces do not contain a
+    call, its saving stays as it is. The savings are also given as a fraction of all GPU time. The gain of one call
+    stays as it was measured.
     """
     traced, total = _each_us(tables).to_dict(), gpu_us(tables)
     return [_weighed(x, traced.get(x.problem.text if x.problem else ""), total) for x in findings]
@@ -129,11 +130,11 @@ def _weighed(finding: Finding, each_us: float | None, total_us: float | None) ->
 
 
 def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tuple[pd.Series, list[Finding]]:
-    """Sum the measured savings of findings, separately for problems in ``known`` and for others.
+    """Sum the measured savings of findings, separately for operators in ``known`` and for others.
 
-    Returns the summed saving (µs) of each problem in ``known``, and the finding with the largest saving of each other
-    problem. Two texts are linked if they may describe the same problem. A saving of a text that is linked to a known
-    problem is added to the known problem. Estimated savings are ignored.
+    Returns the summed saving (µs) of each operator in ``known``, and the finding with the largest saving of each other
+    operator. Two texts are linked if they may describe the same operator. A saving of a text that is linked to a known
+    operator is added to the known operator. Estimated savings are ignored.
     """
     links = tables.links[tables.links["other"].isin(known)].sort_values(["problem", "other"])
     names = dict(zip(links["problem"], links["other"], strict=True)) | {x: x for x in known}
@@ -152,10 +153,10 @@ def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tu
 
 
 def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
-    """Return the problems (operators with sizes) whose time is known.
+    """Return the operators (with sizes) whose time is known.
 
-    It is known if a trace has the problem, or if it was measured under this text or a linked text (another text that
-    may mean the same call).
+    It is known if a trace contains the operator, or if the operator was measured. The measurement may have another text
+    that may mean the same call.
     """
     rows = timed(tables.measurements)
     linked = linked_measurements(tables, pd.Series(problems), rows["problem"])

@@ -1,7 +1,7 @@
-"""State how certain a finding is: the interval of its gain, the p-value of its test, and where it was measured.
+"""Add to each finding how certain its gain is: an interval, the p-value of a test, and where it was measured.
 
-The statement is made from the measurements that the finding names (``logparse.model.Evidence``). There are two kinds of
-interval. If a file has each time only once, the interval is unknown.
+These come from the measurements that the finding names (``logparse.model.Evidence``). There are two kinds of interval.
+If a file has each time only once, the interval is unknown.
 
 ==========  ==========================================================================================
 processes   95 % t-interval over the processes of a confirmation, which is the only kind that is a test
@@ -24,9 +24,9 @@ from logparse.target import Facts, machine
 
 @dataclass(frozen=True)
 class Judged:
-    """The result of a test whether one solution is faster than another, from repeated comparisons in fresh processes.
+    """The result of a test whether one kernel is faster than another, from repeated comparisons in fresh processes.
 
-    ``kept`` is True if its gain is accepted. Benjamini and Hochberg's procedure over all tests of the run decides that.
+    ``kept`` is True if its gain is accepted. Benjamini and Hochberg's procedure over all tests of the job decides that.
     """
 
     pick: str
@@ -37,10 +37,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judgements on all pairs of solutions that were tested in a run.
+    """The results of all tests of a job in which two kernels were compared.
 
-    * ``by_source``: the judgement by the id of the file (source). Each confirmation is a file of its own. Several
-      confirmations of one pair have one judgement.
+    * ``by_source``: the result by the id of the file (source). Each confirmation is a file of its own. Several
+      confirmations of one pair of kernels have one result.
     * ``tested``: the number of tested pairs.
     * ``kept``: the number of pairs whose gain is accepted.
     """
@@ -52,16 +52,16 @@ class Judgement:
     rate: float = RATE
 
     def keeps(self, finding: Finding) -> bool:
-        """Tell whether to keep a finding (a possible saving).
+        """Tell whether to keep a finding (a possible saving): a test must not have rejected its gain.
 
-        It is kept if its gain was not tested, or if its own test accepted the gain.
+        A finding without a test is kept.
         """
         test = self.by_source.get(_source(finding))
         return test is None or finding.per_call_us is None or (test.kept and finding.p is not None)
 
 
 def judgement(tables: Tables, floor: float) -> Judgement:
-    """Decide for all tested solutions of a run together which of their gains are accepted.
+    """Decide for all tests of a job together which gains are accepted.
 
     A gain must be above ``floor``. Tests in which the library's own choice won are included, because the correction for
     many tests needs failed tests, too.
@@ -87,7 +87,7 @@ def judgement(tables: Tables, floor: float) -> Judgement:
 def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) -> list[Finding]:
     """Add to each finding (a possible saving) its interval, its p-value, and the file in which it was measured.
 
-    The path of the file and the versions that it states are added.
+    The path of the file and the library versions that it states are added.
     """
     given = list(findings)
     sources = {_source(x) for x in given}
@@ -111,7 +111,7 @@ def post_us(finding: Finding) -> float | None:
 
 
 def _source(finding: Finding) -> str:
-    """Return the id of the file that contains the times which a finding compares."""
+    """Return the id of the file from which a finding's two times come."""
     return finding.evidence.source_id or ""
 
 

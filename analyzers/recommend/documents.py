@@ -33,18 +33,19 @@ _LONG = 40
 
 
 def documents(found: Recommendation, settings: Settings, targets: Sequence[TargetFiles], use: str) -> list[Emission]:
-    """Return ``findings.json`` and ``report.md``.
+    """Return the files ``findings.json`` and ``report.md`` of a recommendation.
 
-    ``use`` says how to use ``apply.py``. It is empty if no ``apply.py`` is written.
+    ``use`` explains how to use ``apply.py``. It is empty if no ``apply.py`` is written.
     """
     texts = {REPORT_NAME: report(found, targets, use), JSON_NAME: document(found, settings, targets)}
     return [Emission(name, text.encode("utf-8", "backslashreplace"), Shell()) for name, text in texts.items()]
 
 
 def earlier_files(out: Path) -> list[Path]:
-    """Return the files that an earlier ``findings.json`` in the folder lists. Empty if it cannot be read.
+    """Return the paths of files that an earlier ``recommend`` wrote into the folder.
 
-    A listed path is returned only if it consists of plain file names and is inside the folder after links are followed.
+    They are listed in its ``findings.json``. Empty if the list cannot be read. A listed path is returned only if it
+    consists of plain file names and is inside the folder after links are followed.
     """
     try:
         content = json.loads((out / JSON_NAME).read_text(encoding="utf-8"))
@@ -117,9 +118,9 @@ def _finding(finding: Finding, shown: Mapping[str, object]) -> dict[str, object]
 
 
 def _plain(value: object) -> Any:
-    """Convert a value to types that JSON has.
+    """Convert a value to types that JSON has, for example numpy's numbers to Python's.
 
-    Numbers of numpy become numbers of Python, and numbers that are not finite become null.
+    Numbers that are not finite become null.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -138,9 +139,9 @@ def _plain(value: object) -> Any:
 
 
 def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: str = "") -> str:
-    """Return ``report.md``.
+    """Return the text of ``report.md``, the report for people.
 
-    It has the verdict, the most that can be gained, a table, each finding with its evidence, and how to apply the
+    It has the verdict, the most that can be gained, a table, each finding with its evidence, and how to make the
     changes.
     """
     seen = verdict(recommendation)
@@ -211,7 +212,7 @@ def _details(recommendation: Recommendation) -> list[str]:
 
 
 def _evidence(finding: Finding) -> list[tuple[str, object]]:
-    """Return names and values that say where a finding was measured and how certain it is.
+    """Return where a finding was measured and how certain it is, as pairs of a name and a value.
 
     Values that the table of findings shows are left out.
     """

@@ -1,4 +1,4 @@
-"""Count each saving only once if several findings are about the same call. No files are read."""
+"""Make sure that a saving is counted only once if several findings are about the same call. No files are read."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from logparse.text import duration
 
 
 def deduplicated(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """Remove or join findings that propose the same thing, so that each better solution is proposed once.
+    """Remove or join findings that propose the same thing, so that each better kernel is proposed once.
 
-    A problem is an operator with its sizes.
-
-    * If another analyzer proposes the same solution as a finding of ``suboptimal_pick``, the finding of
+    * If another analyzer proposes the same kernel as a finding of ``suboptimal_pick``, the finding of
       ``suboptimal_pick`` is left out. The other analyzer's finding gets its override.
-    * If a problem has an estimated saving and another saving, the estimate becomes a reason in the other finding.
-    * Some problems have calls that no log counts, and may be the same as a counted problem (a key of TunableOp and the
-      log line of the same call). A finding about such a problem is left out if the counted problem has a finding of the
-      same analyzer.
+    * If an operator (with sizes) has an estimated saving and another saving, the estimate becomes a reason in the other
+      finding.
+    * Two texts may mean the same operator, for example a key of TunableOp and the log line of the same call. If no log
+      counts the calls of the first text, and the second has a finding of the same analyzer, the finding about the first
+      text is left out.
     """
     return _with_reasons(_without_uncounted(_explained(findings), links))
 
 
 def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
-    """Return a sort key for findings (possible savings): the largest known savings come first.
+    """Return a sort key that puts the findings with the largest known savings first.
 
     Findings with an unknown saving follow, the largest loss of one call first. The rest is sorted by text.
     """
@@ -42,10 +41,10 @@ def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
 
 
 def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """If several analyzers claim a saving for the same calls, let only the best finding keep it.
+    """If several analyzers state a saving for the same calls, let only the best finding keep it.
 
     Measured savings are preferred to estimated savings, then findings with an override to findings without one, then
-    larger savings. The other findings are alternatives: they lose their saving, and their message says how much they
+    larger savings. The other findings are alternatives: they lose their saving, and their message tells how much they
     would save.
     """
     same = _linked(links, {_text(x) for x in findings if x.saving_us}, both=True)
@@ -65,7 +64,7 @@ def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fin
 def one_row_each(
     findings: Sequence[Finding], calls: Mapping[str, float], races: Callable[[], Mapping[str, Race]]
 ) -> list[Finding]:
-    """Decide which override gets a row of hipBLASLt's tuning file if several compete for it.
+    """If several overrides need the same row of hipBLASLt's tuning file, decide which of them gets it.
 
     The file has one row for all calls that differ only in β, bias or activation. The row gets the override with which
     these calls take the least time in total. If a time is missing, the first override gets it. If the library's own
@@ -105,7 +104,7 @@ def one_row_each(
 
 
 def _row(problem: Problem, target: Mapping[str, str]) -> tuple[str, str]:
-    """Return a key that is equal for two calls if one row of hipBLASLt's tuning file would apply to both.
+    """Return a key that is equal for two calls if they share one row of hipBLASLt's tuning file.
 
     If no row can apply to a call, its key is the call's own text.
     """
@@ -115,9 +114,9 @@ def _row(problem: Problem, target: Mapping[str, str]) -> tuple[str, str]:
 def _cheapest(
     solutions: Sequence[str], texts: Collection[str], calls: Mapping[str, float], races: Mapping[str, Race]
 ) -> str | None:
-    """Return the solution with which the calls take the least time in total.
+    """Return the kernel with which the calls take the least time in total.
 
-    Returns None if the library's own choices take no more time. Returns the first solution if a time is missing.
+    Returns None if the library's own choices take no more time. Returns the first kernel if a time is missing.
     """
 
     def cost(solution: str | None) -> float:
@@ -131,25 +130,25 @@ def _cheapest(
 
 
 def reachable(finding: Finding) -> Finding:
-    """Remove the saving of a finding if the user cannot make a library take the better solution for this call alone.
+    """Remove a finding's saving if the user cannot make the library use the better kernel for this call alone.
 
-    The message then says how much the solution would save. Other findings are returned as they are.
+    The message then tells how much the kernel would save. Other findings are returned as they are.
     """
     why = unreachable(finding)
     return finding if why is None or finding.saving_us is None else _potential(finding, why)
 
 
 def unreachable(finding: Finding) -> str | None:
-    """Return the reason why the user cannot make a library take the better solution for this call alone.
+    """Return the reason why the user cannot make the library use the better kernel for this call alone.
 
-    Returns None if there is a setting for it.
+    Returns None if there is a way.
     """
     best = finding.evidence.best
     return None if best is None or finding.override is not None else out_of_reach(solution_from_text(best))
 
 
 def without_saving(finding: Finding, **changes: object) -> Finding:
-    """Return the finding with its savings in the run set to unknown (None)."""
+    """Return the finding with its savings in the whole job set to unknown (None)."""
     return fast_replace(finding, saving_us=None, saving_low_us=None, saving_high_us=None, saving_share=None, **changes)
 
 
@@ -163,9 +162,9 @@ def _text(finding: Finding) -> str:
 
 
 def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, set[str]]:
-    """Map each problem (operator with sizes) to the problems among ``texts`` that may be the same.
+    """Map each operator (with sizes) to those among ``texts`` that may mean the same operator.
 
-    With ``both``, the mapped problem must also be among ``texts``.
+    With ``both``, the mapped operator must also be among ``texts``.
     """
     rows = of_problems(links, texts)
     rows = rows[rows["other"].isin(texts)] if both else rows
@@ -173,10 +172,10 @@ def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, se
 
 
 def _explained(findings: Sequence[Finding]) -> list[Finding]:
-    """Remove findings that only say that a solution is slow, if another finding also says why.
+    """Remove findings that only report a slow kernel, if another finding also explains why it is slow.
 
     The first kind comes from the analyzer ``suboptimal_pick``, the second from any other analyzer. If both propose the
-    same solution, the second finding gets the override of the first.
+    same kernel, the second finding gets the override of the first.
     """
     plain = {_better(x): x for x in findings if x.analyzer == suboptimal_pick.NAME}
     explained = {_better(x) for x in findings if x.analyzer != suboptimal_pick.NAME} - {None}
@@ -192,7 +191,7 @@ def _explained(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _better(finding: Finding) -> tuple[str, str] | None:
-    """Return the problem (operator with sizes) and the better solution that a finding proposes.
+    """Return the operator (with sizes) and the better kernel that a finding proposes.
 
     Returns None if the finding claims no saving.
     """
@@ -203,7 +202,7 @@ def _better(finding: Finding) -> tuple[str, str] | None:
 def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
     """Remove findings about calls that no log counts, if they repeat a finding about counted calls.
 
-    They repeat it if both texts may mean the same call and the same analyzer made both findings.
+    That is so if both texts may mean the same call and the same analyzer made both findings.
     """
     counted = {(x.analyzer, _text(x)) for x in findings if x.calls is not None}
     may_be = _linked(links, {_text(x) for x in findings if x.calls is None}, both=False)
@@ -218,7 +217,7 @@ def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list
 def _with_reasons(findings: Sequence[Finding]) -> list[Finding]:
     """Turn estimated findings into reasons of the best finding about the same call, because time is saved only once.
 
-    The best finding is a measured finding if there is one, then the finding with the largest saving per call.
+    A measured finding is better than an estimated one. Otherwise the larger saving per call decides.
     """
     best: dict[str, Finding] = {}
     for x in sorted(

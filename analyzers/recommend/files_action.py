@@ -1,4 +1,4 @@
-"""Sum the findings that have an override row into one action: to apply all override files together."""
+"""Combine all findings that have a row in an override file into one change: use all override files together."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def files_action(
 
     Returns None if no file saves a known time.
 
-    * With a trace, the times are of the traced steps. The time of a problem (operator with sizes) comes from the trace,
-      because a log counts the calls of the whole job. The saving is the fraction of this time that one call saves.
-    * If no trace contains the problems of the findings, the times are of all calls that the log counts. They take
+    * With a trace, the times are of the traced steps. The time of an operator (with sizes) comes from the trace,
+      because a
+      log counts the calls of the whole job. The saving is the fraction of this time that one call saves.
+    * If no trace contains the operators of the findings, the times are of all calls that the log counts. They take
       ``default_us`` (µs).
 
     The intervals of the savings are added. A saving without an interval may be as small as 0, because the fastest of
@@ -71,7 +72,7 @@ def files_action(
 
 
 def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
-    """Return the findings whose override rows are to be written, in the order of their rank.
+    """Return the findings whose override rows will be written to files, in the order of their rank.
 
     If the settings ask for it, only confirmed findings are kept, and only the ``max_rows`` most valuable for each
     library.
@@ -87,9 +88,9 @@ def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
 
 
 def _in_traces(tables: Tables) -> Mapping[str, float]:
-    """Map each problem (operator with sizes) to the time that its calls take in the run's traces, µs.
+    """Map each operator (with sizes) that the job calls to the time that its calls take in the traces, µs.
 
-    If several called problems may mean one traced problem, its time is divided among them in proportion to their calls.
+    If several called texts may mean one traced operator, its time is divided among them in proportion to their calls.
     """
     kernels = kernels_of_run(tables)
     traced = kernels[kernels["problem"].notna()].groupby("problem")["total_us"].sum().astype("float64")
@@ -106,7 +107,7 @@ def _in_traces(tables: Tables) -> Mapping[str, float]:
 
 
 def _share(finding: Finding, gain_us: float | None) -> float:
-    """Return the fraction of the time of a call that the finding saves. ``gain_us`` is the saving of one call (µs)."""
+    """Return which fraction (0 to 1) of a call's time the finding saves. ``gain_us`` is the saving of one call (µs)."""
     return (gain_us or 0.0) / max(pre_us(finding) or 0.0, finding.per_call_us or 0.0)
 
 

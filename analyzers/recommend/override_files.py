@@ -1,7 +1,7 @@
-"""Make the files for each target machine: override files, their ``apply.sh``, and scripts that search for solutions.
+"""Make the files for each machine: override files, their ``apply.sh``, and scripts that search for faster kernels.
 
 An override row is written into every file whose format can express it. If it is not written, a note states the reason.
-For calls without a known better solution there are scripts that search on the GPU. Such a script writes into a database
+For calls without a known better kernel there are scripts that search on the GPU. Such a script writes into a database
 or tuning file of its own, never into the user's. The user ingests its output afterwards.
 """
 
@@ -28,7 +28,7 @@ from logparse.text import counted
 
 @dataclass(frozen=True)
 class TargetFiles:
-    """The files for one target machine, and notes that say what was not written and why."""
+    """The files for one machine, and notes about what was not written and why."""
 
     facts: Facts
     files: Sequence[Emission]
@@ -37,10 +37,10 @@ class TargetFiles:
 
 
 def targets(recommendation: Recommendation, settings: Settings) -> Mapping[str, Facts]:
-    """Map the name of a folder to the facts of the target machine whose files it will contain.
+    """Return the machines for which files are made: the name of a folder, and the facts of the machine.
 
-    If the user named a target, it is the only one. Otherwise each machine on which overrides were measured is a target.
-    Two targets never have the same folder, even if they differ only in a fact that their names do not show.
+    If the user described a machine, it is the only one. Otherwise there is one for each machine on which overrides were
+    measured. Two machines never have the same folder, even if they differ only in a fact that their names do not show.
     """
     named = [settings.target] if settings.target else [dict(x.target) for x in recommendation.overrides]
     out: dict[str, Facts] = {}
@@ -62,10 +62,10 @@ def emissions(
     gpus: int = 1,
     searches: Sequence[SearchScript] = SEARCH_SCRIPTS,
 ) -> TargetFiles:
-    """Return the files for one target machine, which will be in ``folder``.
+    """Return the files for one machine, which will be in ``folder``.
 
-    They are the override files, their ``apply.sh``, and scripts that search. An override is not written if a field that
-    its library checks is unknown. A note then says what was not written.
+    They are the override files, their ``apply.sh``, and scripts that search. An override is not written if a value that
+    its library checks is unknown. A note then states what was not written.
     """
     offered = [(x, x.override) for x in recommendation.findings if x.override is not None]
     # An override for another device or build is left out. An override whose facts equal the target's never is.
@@ -98,7 +98,7 @@ def emissions(
 
 
 def _searches(of: Recommendation, target: Facts, searches: Sequence[SearchScript]) -> tuple[list[Emission], list[str]]:
-    """Return the scripts that search for solutions on a target, and notes.
+    """Return the scripts that search for faster kernels on a machine, and notes.
 
     NVIDIA's libraries have no tool that searches.
     """
@@ -121,7 +121,10 @@ def _searches(of: Recommendation, target: Facts, searches: Sequence[SearchScript
 
 
 def _caution(known: Sequence[Finding], settings: Settings) -> str:
-    """Return a warning that counts the target's overrides that no test confirmed. Empty if all were confirmed."""
+    """Return a warning with the number of overrides for this machine that no test confirmed.
+
+    It is empty if all were confirmed.
+    """
     doubtful = sum(not x.confirmed for x in known)
     if not doubtful:
         return ""
@@ -136,11 +139,11 @@ UNCONFIRMED = (
     "the fastest of many measured times is partly chance, so the true gain is smaller and may be zero (`logparse "
     "replay` on the target tests it)"
 )
-"""A warning about overrides that were chosen as the fastest of many times, each measured once."""
+"""Warning that an override's gain may be chance, because it was chosen as the fastest of many single measurements."""
 
 
 def _concerns(finding: Finding, target: Facts) -> bool:
-    """Return False if a finding was measured on another device than the target, else True."""
+    """Return False if a finding is known to be from another device than the machine's, else True."""
     known = {"arch": finding.evidence.arch, "cu_count": finding.evidence.cu_count}
     place = {name: value for name, value in known.items() if value is not None}
     return same_device(place, target) is not False
@@ -157,10 +160,10 @@ _USE = Shell(
 def scripts(
     findings: Sequence[Finding], searches: Sequence[SearchScript] = SEARCH_SCRIPTS
 ) -> tuple[list[Emission], list[str]]:
-    """Return the scripts that search for solutions (``tune_miopen.sh`` …), and notes on calls without a command.
+    """Return the scripts that search for faster kernels (``tune_miopen.sh`` …), and notes.
 
-    The scripts search for the calls in findings without a measured better solution, in the order of the findings. The
-    script with the first such call comes first.
+    The scripts search for the calls in findings without a measured better kernel, in the order of the findings. The
+    script with the first such call comes first. The notes are about calls without a command.
     """
     problems = list(dict.fromkeys(x.problem for x in to_search(findings)))
     concerned = [(search, [x for x in problems if isinstance(x, search.problems)]) for search in searches]
@@ -175,7 +178,7 @@ def scripts(
 
 
 def _commands(problems: Sequence[Problem], search: SearchScript) -> tuple[list[Shell], list[str]]:
-    """Return the different commands in order, and the reasons why some problems (operators with sizes) have none."""
+    """Return the distinct search commands in order, and the reasons why some operators (with sizes) have none."""
     commands: dict[Shell, None] = {}
     refused: list[str] = []
     for problem in problems:

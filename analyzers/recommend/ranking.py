@@ -1,10 +1,10 @@
-"""Collect all findings about a run, judge them, leave out the weak ones and rank the others.
+"""Collect all findings about a job, judge them, leave out the weak ones and rank the others.
 
 ``recommend`` makes one list in stages:
 
 1. *completed*: each finding gets its interval, p-value and file.
 2. *deduplicated*: no time is saved twice.
-3. *weighed*: the savings are scaled to the times in the run's traces.
+3. *weighed*: the savings are scaled to the times in the job's traces.
 4. *gated*: findings that failed their test or are too small are left out.
 
 A report shows the ceiling first: the gain if every call took the best known time, and the fractions of the calls and of
@@ -47,26 +47,27 @@ if TYPE_CHECKING:  # The simulation is loaded only for runs with traces.
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The ranked findings about a run, and everything else that its report contains.
+    """The ranked findings about a job, and everything else that its report contains.
 
-    * ``findings``: findings about problems (operators with sizes), the most valuable first. ``remarks``: findings about
-      the run as a whole.
-    * ``judgement``: the solutions that were tested. ``left_out``: the number of findings left out, by reason.
-    * ``calls``: the number of the run's calls by problem. ``counted``: the number of lines in the run's files that are
+    * ``findings``: findings about operators (with sizes), the most valuable first. ``remarks``: findings about the job
+      as a
+      whole.
+    * ``judgement``: the kernels that were tested. ``left_out``: the number of findings left out, by reason.
+    * ``calls``: the number of the job's calls by operator. ``counted``: the number of lines in the job's files that are
       calls or measurements.
-    * ``gpu_time``: GPU time of the run's traces by kind of work.
+    * ``gpu_time``: GPU time of the job's traces by kind of work.
     * ``actions``: effects on the job of override files, settings and changes of the program, the best first.
-    * ``cuda``: True if the run's files are from NVIDIA GPUs.
+    * ``cuda``: True if the job's files are from NVIDIA GPUs.
     * ``aiter_misses``: log lines with shapes that aiter's tables lack.
-    * ``object_calls``: problems that were called through hipBLASLt's C++ object.
-    * ``steps``: the number of steps to which the run's calls belong, None if unknown. ``word``: the user's word for a
+    * ``object_calls``: operators that were called through hipBLASLt's C++ object.
+    * ``steps``: the number of steps to which the job's calls belong, None if unknown. ``word``: the user's word for a
       step (step, request …).
-    * ``step``: the time of a step now and with each action, simulated from the traces, or the reason why it is unknown.
+    * ``step``: the time of a step now and with each change, simulated from the traces, or the reason why it is unknown.
       None without a trace.
     * ``ladder``: additional sizes between the sizes of the overrides, if the user asked for them
       (``analyzers/evidence/ladders.py``).
-    * ``unlike``: a sentence that says why the times of the run's traces cannot be added. Empty if they can.
-    * ``tried``: results of trying actions in the running job.
+    * ``unlike``: a sentence that explains why the times of the job's traces cannot be added. Empty if they can.
+    * ``tried``: results of trying changes in the running job.
     """
 
     run: str
@@ -91,13 +92,13 @@ class Recommendation:
 
     @property
     def now(self) -> StepAnswer | None:
-        """The simulated step without any change. None if it is unknown."""
+        """The simulated step as it is now, without any change. None if it is unknown."""
         return None if self.step is None or isinstance(self.step, str) else self.step.now
 
     def step_us(self, action: str) -> tuple[float, float] | None:
-        """Return the time of a step now and with the named action, µs. None if it is unknown.
+        """Return the time of a step now and with the named change, µs. None if it is unknown.
 
-        The times were measured in the job if the action was tried there. Otherwise they are simulated.
+        The times were measured in the job if the change was tried there. Otherwise they are simulated.
         """
         for x in self.tried:
             if x.name == action and x.is_known and x.now_us is not None and x.then_us is not None:
@@ -106,7 +107,7 @@ class Recommendation:
 
     @property
     def in_job(self) -> frozenset[str]:
-        """The names of the actions whose effect on a step was measured in the running job."""
+        """The names of the changes whose effect on a step was measured in the running job."""
         return frozenset(x.name for x in self.tried if x.is_known)
 
     @property
@@ -115,9 +116,9 @@ class Recommendation:
 
     @cached_property
     def rows(self) -> tuple[Mapping[str, object], ...]:
-        """The fields of each finding as a flat mapping.
+        """The values of each finding as a flat mapping.
 
-        ``findings.json``, the store and all tables use the same fields.
+        ``findings.json`` and all tables use the same names and values.
         """
         return tuple(map(_row, self.findings))
 
@@ -133,7 +134,7 @@ def recommend(
     analyzers: Sequence[Analyzer] | None = None,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Recommendation:
-    """Run the analyzers and rank their findings by the time that they save per run.
+    """Run the analyzers on a job, and rank their findings by the time that they save.
 
     Without ``analyzers``, all are run. Findings with an unknown saving come last, ordered by the loss per call.
     ``begins`` is called with the name of each analyzer before it runs.
@@ -179,7 +180,7 @@ def recommend(
 
 
 def _tried(tables: Tables) -> tuple[Tried, ...]:
-    """Return the results of trying actions (changes to the job) while the job runs.
+    """Return the results of trying changes while the job ran.
 
     The module that judges them is loaded only if there are some.
     """
@@ -191,10 +192,10 @@ def _tried(tables: Tables) -> tuple[Tried, ...]:
 
 
 def _steps(tables: Tables, settings: Settings) -> float | None:
-    """Return the number of steps to which the run's calls belong, or None if it is unknown.
+    """Return the number of steps to which the job's calls belong, or None if it is unknown.
 
     The user states the number, or the traces mark the steps. Without traces, it is the number of steps or requests that
-    the job recorded.
+    the job counted.
     """
     if settings.steps or gpu_us(tables) is not None:
         return steps(tables, settings)[0]
@@ -213,7 +214,7 @@ def _usual(settings: Settings) -> Settings:
 
 
 def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceiling:
-    """Return the most that overrides can gain. It does not depend on the thresholds that the user asked for."""
+    """Return the most that override files can gain. It does not depend on the thresholds that the user asked for."""
     judged = judgement(tables, usual.min_gain)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
     return ceiling(picks_vs_best(tables, usual), kept, tables, judged)
@@ -229,9 +230,10 @@ def _timed_actions(tables: Tables, settings: Settings) -> list[ActionResult]:
 
 
 def _of_the_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """Keep the findings about problems (operators with sizes) that this run called or measured.
+    """Keep the findings about operators (with sizes) that this job called or measured.
 
-    A finding loses its calls and saving if its time may be from another device than the calls.
+    If the time of a finding may be from another device than the job's calls, its number of calls and its saving are
+    removed.
     """
     own = {None, *tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]}
     called, elsewhere, out = called_problems(tables), unknown_device(tables), []
@@ -258,7 +260,7 @@ def _object_calls(tables: Tables) -> tuple[Problem, ...]:
 
 
 def to_search(findings: Sequence[Finding]) -> list[Finding]:
-    """Keep the findings about a problem (operator with sizes) for which a library's tool can search for a solution."""
+    """Keep the findings for whose operator a library's tool can search for a faster kernel."""
     return [finding for finding in findings if finding.problem is not None and isinstance(finding.remedy, Search)]
 
 
@@ -275,7 +277,7 @@ def _why_left_out(finding: Finding, settings: Settings, judged: Judgement) -> st
 
 
 def _of_cuda(tables: Tables) -> bool:
-    """Tell whether the run's files name GPUs, and all of them are from NVIDIA."""
+    """Tell whether the job ran on NVIDIA GPUs: its files name GPUs, and all are from NVIDIA."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "arch")]
     return bool(len(rows) and rows["value"].str.startswith("sm_").all())
 

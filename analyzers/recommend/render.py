@@ -1,6 +1,6 @@
 """Format a ``Recommendation`` as text lines and table rows, for ``report.md``, the terminal and ``tune``.
 
-This module computes only what formatting needs. ``verdict`` makes the list of things to do, and ``screen`` shows it.
+``verdict`` makes the list of things to do, and ``screen`` shows it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from logparse.text import counted, duration
 
 
 def advice(recommendation: Recommendation) -> list[str]:
-    """Return the advice of all findings as lines. A line that several findings give is returned once."""
+    """Return the advice texts of all findings as lines, each text once."""
     found = (*recommendation.remarks, *recommendation.findings)
     return list(dict.fromkeys(x.advice for x in found if x.advice))
 
 
 def gpu_time_lines(time: GpuTime | None) -> list[str]:
-    """Return lines that say how the GPU time of a step is divided among kinds of work.
+    """Return lines for the user: how the GPU time of a step is divided among kinds of work.
 
     If the traces mark no steps, it is the GPU time of all traces.
     """
@@ -72,7 +72,7 @@ _LEAST_PART = 0.005
 
 
 def ceiling_lines(ceiling: Ceiling) -> list[str]:
-    """Return the line that states the greatest possible saving and for which part of the calls it is known."""
+    """Return a line for the user: the greatest possible saving, and for which part of the calls it is known."""
     untimed = f"; {ceiling.untimed_share:.1%} of calls are not timed in any file" if ceiling.untimed_share else ""
     if ceiling.share is None:
         why = "no search timed both what runs and other solutions"
@@ -84,7 +84,7 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
 
 
 def confidence_lines(judged: Judgement) -> list[str]:
-    """Return the line that says how many gains were tested and how many were accepted. Empty without tests."""
+    """Return a line for the user: how many gains were tested and how many were accepted. Empty without tests."""
     if not judged.tested:
         return []
     return [
@@ -94,14 +94,14 @@ def confidence_lines(judged: Judgement) -> list[str]:
 
 
 def counts(recommendation: Recommendation) -> str:
-    """Return a line with the numbers of findings and overrides, and of findings left out by reason."""
+    """Return a line for the user: the numbers of findings and overrides, and why other findings were left out."""
     found, overrides = len(recommendation.findings), len(recommendation.overrides)
     reasons = "; ".join(f"{count:,} {why}" for why, count in recommendation.left_out.items())
     return f"{counted(found, 'finding')}, {overrides:,} with an override" + f"; left out: {reasons}" * bool(reasons)
 
 
 def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
-    """Describe one thing to do in full: its action or remark, and its findings with their advice."""
+    """Describe one thing to do in full: the change or remark behind it, and its findings with their advice."""
     actions = [line for x in recommendation.actions if x.action.name == todo.name for line in _action(x)]
     actions += list(_step(recommendation, todo.name))
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
@@ -117,7 +117,7 @@ def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
 
 
 def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
-    """Yield lines about the simulated step with an action: its time, its limit, and how far to trust the simulation."""
+    """Yield lines about the simulated step with a change: its time, its limit, and how far to trust the simulation."""
     if recommendation.step is None or isinstance(recommendation.step, str):
         return
     under = recommendation.step.under.get(name)
@@ -140,9 +140,9 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
 
 
 _SHOWS = 0.01
-"""A gain below this fraction of the step (0 to 1) is treated as no gain."""
+"""A gain below this fraction of the step's time (0 to 1) is treated as no gain."""
 _PART = 0.5
-"""If a step gains less than this fraction of the time that its kernels save, the reason of the difference is stated."""
+"""If a step gains less than this fraction of the time that its kernels save, the text explains why."""
 _TEXT = ("analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")
 _NUMBERS = (
     *("pre_us", "post_us", "per_call_us", "per_call_low_us", "per_call_high_us"),
@@ -151,10 +151,10 @@ _NUMBERS = (
 
 
 def rows(recommendation: Recommendation) -> pd.DataFrame:
-    """Return a table with one row per finding about a problem (operator with sizes), in the order of their rank.
+    """Return a table with one row per finding about an operator (with sizes), in the order of their rank.
 
-    The columns are the fields of ``findings.json`` (docs/findings.md). ``saving_us`` is per run (µs). It is missing if
-    the calls or the gain are unknown.
+    The columns are the same as in ``findings.json`` (docs/findings.md). ``saving_us`` is per run of the job (µs). It is
+    missing if the calls or the gain are unknown.
     """
     rows, columns = recommendation.rows, [*_TEXT, "calls", *_NUMBERS, "solution", "advice"]
     values = {"run": [recommendation.run] * len(rows)} | {name: [row[name] for row in rows] for name in columns}
@@ -163,7 +163,7 @@ def rows(recommendation: Recommendation) -> pd.DataFrame:
 
 
 def proposed(finding: Finding) -> str | None:
-    """Return the solution, layout or other code that a finding proposes, even if no override can express it."""
+    """Return the kernel, layout or other code that a finding proposes, even if no override can express it."""
     return finding.override.solution.text if finding.override else finding.evidence.best
 
 
@@ -203,14 +203,14 @@ def _percent(share: float | None) -> str:
 
 
 _SOME, _HOST = 3, 0.01
-"""How many slowed calls are listed, and the smallest change of the host's time that is shown.
+"""How many calls that become slower are listed, and the smallest change of the host's time that is shown.
 
 The change is a fraction of the GPU time (0 to 1).
 """
 
 
 def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
-    """Return lines about the given actions, in their order. Empty without actions.
+    """Return lines for the user about changes to the job, in the given order. Empty without changes.
 
     ``time`` is the job's GPU time, or None without a trace.
     """

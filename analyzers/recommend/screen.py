@@ -1,4 +1,4 @@
-"""Format a verdict for a terminal: at most ``LINES`` lines of at most ``COLUMNS`` columns.
+"""Format a recommendation for a terminal: at most ``LINES`` lines of at most ``COLUMNS`` columns.
 
 The terminal shows the verdict, how the time of a step is divided, the things to do (the best first), and the commands
 to type. ``explained`` shows everything about one thing to do.
@@ -29,9 +29,9 @@ _TITLE, _LABEL, _LEFT_OUT, _LEAST_HOW = 44, 9, 2, 12
 
 @dataclass(frozen=True)
 class Written:
-    """Where the files of a recommendation are: the folder ``out``, and the store that the next commands read.
+    """Where the files of a recommendation are: the folder ``out``, and the stored data that the next commands read.
 
-    ``runs`` are the names of the runs in the store. The printed commands use another name for a new run.
+    ``runs`` are the names of the stored runs. The printed commands use another name for a new run.
     """
 
     out: Path
@@ -41,13 +41,13 @@ class Written:
 
     @property
     def next_run(self) -> str:
-        """Return a free name for the run after the change: ``after``, ``after2``, …"""
+        """Return a name that no stored run has, for the run after the change: ``after``, ``after2``, …"""
         numbered = (f"after{n}" for n in count(2))
         return next(x for x in chain(["after"], numbered) if x not in self.runs)
 
 
 def screen(found: Recommendation, written: Written, n: int | None = None) -> list[str]:
-    """Return the lines that the terminal shows.
+    """Return the lines of a recommendation that the terminal shows.
 
     If ``n`` is given, ``n`` things to do are listed, however many lines they need.
     """
@@ -104,9 +104,9 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
 
 
 def split_lines(seen: Verdict) -> list[str]:
-    """Return lines that say how the time of a step is divided among kinds of work.
+    """Return lines for the user: how the time of a step is divided among kinds of work.
 
-    The line names the largest kinds and ends with the sum of the others. If this sum is larger than the smallest named
+    A line names the largest kinds and ends with the sum of the others. If this sum is larger than the smallest named
     kind, more kinds are named, in more lines.
     """
     whole = f"a {seen.word}" if seen.unit == "step" else "all traces"
@@ -161,9 +161,9 @@ def heading(todo: Sequence[Todo], word: str) -> str:
 
 
 def savings(todo: Sequence[Todo]) -> list[str]:
-    """Return the savings as texts in one common unit, for example ``82.5 of 330 ms``, ``up to 18 of 40.8 ms``.
+    """Return the saving of each thing to do as a text, all in one unit, for example ``82.5 of 330 ms``.
 
-    ``≈`` marks an estimate, and ``up to`` a bound.
+    ``≈`` marks an estimate. ``up to`` marks a bound, for example ``up to 18 of 40.8 ms``.
     """
     times = [x.step_us or (x.now_us, x.then_us) for x in todo]
     known = [us for now, then in times if now is not None and then is not None for us in (now - then, now)]
@@ -200,7 +200,7 @@ def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> li
 
 
 def _target(todo: Todo) -> str:
-    """Return the time that an estimate expects, as a text like ``to 24.9 ms: ``. Empty if it is no estimate."""
+    """Return the time that a thing to do is estimated to reach, like ``to 24.9 ms: ``. Empty if it is no estimate."""
     known = todo.sureness == "estimated" and todo.then_us is not None and not todo.step_us
     return f"to {duration(todo.then_us)}: " if known else ""
 
@@ -222,9 +222,9 @@ def _change(todo: Todo) -> str:
 
 
 def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
-    """Yield commands to paste: they confirm, apply, search and check the listed things to do.
+    """Yield commands that the user can paste: they confirm, apply, search and check the listed things to do.
 
-    The target's folder is written once, as the shell variable ``$D``.
+    The folder for the target machine is written once, as the shell variable ``$D``.
     """
     listed = {type(x.remedy) for x in seen.todo}
     placed = [(file.path.parent, file) for file in written.files if file.path is not None]
@@ -277,7 +277,7 @@ def _rest(seen: Verdict, written: Written, room: int) -> str:
 
 
 def _folded(line: str) -> Iterator[str]:
-    """Break a long command into lines that fit the terminal and that a shell joins again.
+    """Break a long shell command into lines that fit the terminal and that a shell joins again.
 
     A command with quotes is not broken, because a shell joins no lines inside quotes.
     """

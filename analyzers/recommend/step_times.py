@@ -1,8 +1,8 @@
-"""Simulate the run's step from its traces: its time and what limits it, now and with each action.
+"""Simulate the job's step from its traces: its time and what limits it, now and with each change.
 
-An action saves kernel time. The step may gain all of that time, some of it (if communication hides the rest) or nothing
-(if the host launches too slowly). ``analyzers/job/step`` replays the traced step with the kernel times that the action
-leads to.
+A change such as TF32 saves kernel time. The step may gain all of that time, some of it (if communication hides the
+rest) or nothing (if the host launches too slowly). ``analyzers/job/step`` simulates the traced step with the kernel
+times that the change leads to.
 """
 
 from __future__ import annotations
@@ -18,27 +18,26 @@ from analyzers.job.step.answer import Factor, StepAnswer, StepUnknown, step_of
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Simulated steps.
+    """The simulated step of a job, now and with each change.
 
-    ``now`` is the step without a change, together with the bounds on its gain. ``under`` has the step with each action,
-    by the action's name.
+    ``now`` is the step without a change, together with the bounds on its gain. ``under`` has the step with each change,
+    by the change's name.
     """
 
     now: StepAnswer
     under: Mapping[str, StepAnswer]
 
     def us(self, action: str) -> tuple[float, float] | None:
-        """Return the time of a step now and with the named action, µs. None if it was not simulated."""
+        """Return the time of a step now and with the named change, µs. None if it was not simulated."""
         under = self.under.get(action)
         return (under.now_us, under.then_us) if under is not None else None
 
 
 def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | StepUnknown:
-    """Simulate the run's step, now and with each action.
+    """Simulate the job's step, now and with each change.
 
-    If that is impossible, the reason is returned: the traces contain no calls of the host, or the store lacks them. The
-    simulation also needs the best known times of the kernels. They are the fastest times with the actions that are
-    worth applying.
+    If that is impossible, the reason is returned: for example, the traces contain no calls of the host. The simulation
+    also needs the best known times of the kernels. They are the fastest times with the changes that are worth making.
     """
     best: dict[str, Factor] = {}
     for factors in (factors_of(x) for x in actions if x.pays):

@@ -1,4 +1,4 @@
-"""The command ``recommend``: make a recommendation from a store, and write it to files."""
+"""The command ``recommend``: find out what would make a job faster, and write it to files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from logparse.output import Answer
 from logparse.store import Store
 
 STAGES = len(ANALYZERS) + 3
-"""The number of stages of ``advise``: read the store, run each analyzer, rank the findings, simulate the step."""
+"""The number of stages of ``advise``: load the data, run each analyzer, rank the findings, simulate the step."""
 _REPLACES = (
     "these files replace the override files that the job reads now; to keep the other rows of those files, add "
     "--own FILE"
@@ -33,9 +33,10 @@ _REPLACES = (
 def advise(
     store: Store, settings: Settings, run: str | None = None, begins: Callable[[str], None] = lambda stage: None
 ) -> Recommendation:
-    """Analyse a run (by default the latest) and write its findings into the store, if the store can be written.
+    """Analyse a run (by default the latest), return the recommendation, and store its findings.
 
-    ``begins`` is called with the name of each stage before it begins. Raises StoreError for an unknown run.
+    The findings are not stored if the folder cannot be written. ``begins`` is called with the name of each stage before
+    it begins. Raises StoreError for an unknown run.
     """
     begins("reading the store")
     tables = tables_to_analyse(store, run)
@@ -52,13 +53,13 @@ def advise(
 
 
 def _comparable(finding: Finding) -> str | None:
-    """Return the measured problems (operators with sizes) and times from which the finding's time is estimated."""
+    """Return the text that lists the measured operators and times from which the finding's time is estimated."""
     named = finding.evidence.details.get("comparable")
     return named if isinstance(named, str) else None
 
 
 def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
-    """Add to a recommendation the time of a step with each action, simulated from the run's traces."""
+    """Add to a recommendation the time of a step with each change, simulated from the job's traces."""
     from analyzers.recommend.step_times import StepTimes, step_times  # Only runs with traces need this.
 
     step = step_times(tables, recommendation.actions)
@@ -73,13 +74,13 @@ def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
 def write(
     recommendation: Recommendation, settings: Settings, out: Path, gpus: int = 1, own: Sequence[str] = ()
 ) -> tuple[list[Emission], list[str]]:
-    """Write ``report.md`` and ``findings.json`` into ``out``, and the files for each target machine into subfolders.
+    """Write ``report.md`` and ``findings.json`` into ``out``, and the files for each machine into subfolders.
 
     * ``own``: override files that the user's job reads now. Their other rows are kept in the new files.
-    * ``gpus``: the number of devices that a process on the target sees, because PyTorch reads one TunableOp file for
+    * ``gpus``: the number of devices that a process on the machine sees, because PyTorch reads one TunableOp file for
       each.
 
-    Returns the written files, and notes for the user. The notes say what was not written and why, and which files an
+    Returns the written files, and notes for the user. The notes state what was not written and why, and which files an
     earlier ``recommend`` left in ``out``. Such old files are renamed, so that they are not applied by mistake.
 
     All files change together, ``apply.sh`` after the files that it applies. Raises OSError, and leaves all old files,
@@ -126,7 +127,7 @@ def answer(
     verbose: bool,
     store: Store,
 ) -> Answer:
-    """Write the files with ``write`` and return what the terminal shows.
+    """Write the files of a recommendation, and return what the terminal shows.
 
     The list of things to do is returned even if the files cannot be written.
 
@@ -134,7 +135,7 @@ def answer(
     * ``explain`` is the number or name of one thing to do. Then everything about it is returned, and nothing is
       written.
     * ``verbose`` returns the whole report.
-    * ``store`` is the store that the printed commands name.
+    * ``store`` is the Parquet folder that the printed commands name.
     """
     table = rows(found).head(n or len(found.findings))
     if explain is not None:
@@ -151,7 +152,7 @@ def answer(
 
 
 def _set_aside(earlier: Sequence[Path], written: Collection[Path]) -> list[str]:
-    """Rename files of an earlier ``recommend`` that were not written again, and return a note on each."""
+    """Rename files that an earlier ``recommend`` wrote and that were not written again. Return a note about each."""
     notes = []
     for path in earlier:
         if path.absolute() not in written and path.is_file():

@@ -1,11 +1,11 @@
-"""Make the list of things to do about a run, the best first, with a verdict and the parts of a step's time.
+"""Make the list of things to do about a job, the best first, with a verdict and the parts of a step's time.
 
-``recommend``, ``tune``, ``report.md``, ``findings.json``, ``report`` and the page all show this list, so that order,
-names and units are the same everywhere. No function reads files. Times are µs of GPU time per *unit*:
+``recommend``, ``tune``, ``report.md``, ``findings.json``, ``report`` and the web page all show this list, so that
+order, names and units are the same everywhere. No function reads files. Times are µs of GPU time per *unit*:
 
 * a step, if traces mark steps or the user counts them;
 * else the whole run;
-* else one call of each problem (operator with sizes), if nothing counts calls.
+* else one call of each operator (with sizes), if nothing counts calls.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from logparse.text import counted, duration
 Unit: TypeAlias = Literal["step", "run", "call"]
 DATA = "data loading"
 _LEAST = 0.01
-"""A bound on the step's time is shown if it is lower by at least this fraction of the step (0 to 1)."""
+"""The shortest possible time of a step is shown if it is shorter by at least this fraction of the step (0 to 1)."""
 _NOTHING = 1e-3
-"""A gain below this fraction of the step (0 to 1) is not listed."""
+"""A thing to do is not listed if its gain is below this fraction of the step (0 to 1)."""
 _MEETS = 0.9
-"""If another limit lets the step gain less than this fraction (0 to 1) of a loss, the text states that limit."""
+"""If something else limits the gain to less than this fraction (0 to 1) of a loss, the text names the limit."""
 _SHOWS = 0.05
-"""If the GPU waits for the host, a saving of GPU time is listed only above this fraction of the step (0 to 1).
+"""While the GPU waits for the host, a smaller saving of GPU time than this fraction of the step is not listed.
 
-A smaller saving would not show in the step.
+It would not make the step shorter.
 """
 
 
 @dataclass(frozen=True)
 class Share:
-    """A kind of work in the step, and its time, µs."""
+    """A kind of work in a step (for example ``GEMM``), and the time that it takes, µs."""
 
     name: str
     us: float
@@ -107,9 +107,9 @@ class Todo:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a run, with the list of things to do.
+    """The list of things to do about a job, with a verdict and the parts of a step's time.
 
-    * ``headline``: one sentence.
+    * ``headline``: the verdict, one sentence.
     * ``split``: the time of a step, or of all traces, by kind of work and idle. Empty without a trace.
     * ``gains``: the largest possible saving (µs) for each ``sureness``, by things to do that do not overlap.
     * ``unseen``: savings of GPU time that would not show in a step that waits for something else. They are not listed.
@@ -131,7 +131,7 @@ class Verdict:
 
 
 def verdict(found: Recommendation) -> Verdict:
-    """Return the verdict on a recommendation, with its list of things to do, ordered by what a step can gain."""
+    """Make the list of things to do from a recommendation, ordered by what a step can gain, with the verdict."""
     time = found.gpu_time
     steps = time.steps if time is not None else found.steps
     unit: Unit = "step" if steps else "run"
@@ -147,7 +147,7 @@ def verdict(found: Recommendation) -> Verdict:
 
 
 def _left_out(time: GpuTime | None) -> tuple[str, ...]:
-    """Say in words what the times do not include."""
+    """Return sentences about work that the times do not include."""
     return () if time is None else (*time.left_out, *filter(None, [time.unknown_idle]))
 
 
@@ -165,9 +165,9 @@ _LIMITS = {"host": "the host", "kernels": "its kernels"}
 
 
 def _limit(found: Recommendation) -> str:
-    """Write the sentence that says what limits the step: for example its kernels, the host, or communication.
+    """Write the sentence that tells what limits the step: for example its kernels, the host, or communication.
 
-    It also says how long the step would take with the best known kernels, with a host that takes no time, and with
+    It also tells how long the step would take with the best known kernels, with a host that takes no time, and with
     communication that takes no time.
     """
     now = found.now
@@ -197,9 +197,10 @@ def _limit(found: Recommendation) -> str:
 
 
 def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
-    """Tell whether a saving of GPU time is too small to list.
+    """Tell whether a saving of GPU time is too small to be listed.
 
-    It is if it is negligible, or if it would not show in a step that waits for something else.
+    It is too small if it is negligible, or if it would not make the step shorter because the step waits for something
+    else.
     """
     whole = todo.step_us[0] if todo.step_us is not None else _whole_us(time)
     if todo.unit != "step" or not whole or todo.now_us is None or todo.waits:
@@ -213,7 +214,7 @@ def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
 
 
 def hidden(found: Recommendation) -> frozenset[str]:
-    """Return the names of the actions (changes to the job) that are applied only if the user names them.
+    """Return the names of the changes that are made only if the user names them.
 
     They make the kernels faster, but the step does not show the gain, or a trial in the job showed no gain.
     """
@@ -243,7 +244,10 @@ def kind_name(part: Part, time: GpuTime) -> str:
 
 
 def _split(time: GpuTime | None) -> tuple[Share, ...]:
-    """Return the kinds of work with their times, the longest first and idle last. All convolutions are one kind."""
+    """Return how much time each kind of work takes, the longest first and idle time last.
+
+    All convolutions are one kind.
+    """
     if time is None:
         return ()
     sums: dict[str, float] = {}
@@ -261,10 +265,10 @@ def _split(time: GpuTime | None) -> tuple[Share, ...]:
 
 
 def _actions(found: Recommendation) -> list[Todo]:
-    """Return the actions that are worth applying, and the override files, as things to do.
+    """Return the changes that are worth making, and the override files, as things to do.
 
-    If several actions exclude or contain each other, only the best is kept. Actions that ``apply.py`` applies by
-    default are always kept.
+    If several changes exclude or contain each other, only the best is kept. Changes that ``apply.py`` makes by default
+    are always kept.
     """
     kept: list[ActionResult] = []
     unnamed = chosen([x for x in found.actions if x.action.kind != "files"], hidden(found), found.in_job)
@@ -319,7 +323,7 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
 
 
 def _of_findings(found: Recommendation) -> list[Todo]:
-    """Return the findings (possible savings) as things to do. Findings that a listed action covers are left out.
+    """Return the findings (possible savings) as things to do. Savings that a listed change includes are left out.
 
     Findings with the same remedy (for example a search) become one thing to do.
     """
@@ -335,7 +339,7 @@ def _of_findings(found: Recommendation) -> list[Todo]:
 
 
 def _sureness(findings: Sequence[Finding]) -> Sureness:
-    """Return how the least certain saving of the findings is known, for example ``estimated``."""
+    """Return how the least certain saving of several findings is known, for example ``estimated``."""
     known = {finding.sureness for finding in findings if finding.per_call_us is not None}
     return max(known, key=SURENESS.index, default="unknown")
 
@@ -356,7 +360,7 @@ def _doubt(findings: Sequence[Finding]) -> str:
 
 
 def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
-    """Sum findings (possible savings) into one thing to do.
+    """Combine several findings (possible savings) into one thing to do, and add up their savings.
 
     If several are about the same call, only the largest saving is added.
     """
@@ -394,10 +398,10 @@ def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
 
 
 def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | None:
-    """Return the time of a step now, and the least time that it can take if its kernels save ``saving_us``, µs.
+    """Return the time of a step now, and the shortest time that it can take if its kernels save ``saving_us``, µs.
 
-    The step cannot gain more than with kernels that take no time. Returns None if the step's time without the profiler
-    is unknown, because the profiler slows the host, so nothing bounds the step.
+    The step can never be shorter than with kernels that take no time. Returns None if the step's time without the
+    profiler is unknown, because the profiler slows the host, so the shortest time is unknown too.
     """
     now = found.now
     if now is None or (found.gpu_time is not None and found.gpu_time.profiled):
@@ -413,7 +417,7 @@ def _in_run(findings: Sequence[Finding]) -> Iterable[tuple[Finding, float | None
 
 
 def _largest(times: Iterable[tuple[Finding, float | None, float | None]]) -> list[tuple[float, float]]:
-    """Return one pair (time now, saving) for each problem (operator with sizes), from the finding that saves most.
+    """Return one pair (time now, saving) for each operator (with sizes), from the finding that saves most.
 
     Findings whose time or saving is unknown are ignored.
     """
@@ -511,7 +515,7 @@ def _gain_without(waits: str | None, found: Recommendation) -> float:
 def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness, float], ...]:
     """Return how much can be saved in total, separately for each way in which savings are known (``sureness``).
 
-    It is summed over actions that can be applied together, and over findings that the actions do not cover.
+    The totals contain changes that can be made together, and findings that these changes do not include.
     """
     together = {x.action.name for x in chosen(found.actions, hidden(found), found.in_job)}
     together |= {OVERRIDES.name} if not together else set()
@@ -533,7 +537,7 @@ def gain_text(sureness: Sureness, us: float) -> str:
 
 
 def change_text(todo: Todo) -> str:
-    """Say what changes. A change that makes results less precise is marked."""
+    """Return the text about what changes. It begins with "less precise" if results become less precise."""
     return todo.changes if todo.exact else f"less precise: {todo.changes}"
 
 
@@ -553,9 +557,9 @@ def gain(todo: Todo) -> str:
 
 
 def kernels_text(todo: Todo) -> str:
-    """Return the time of the kernels as a text like ``kernels 54.9 → 51.2 ms: ``, which is shown with the step's time.
+    """Return the time of the kernels before and after as a text like ``kernels 54.9 → 51.2 ms: ``.
 
-    Empty if the step's time or the kernels' saving is unknown.
+    It is shown together with the step's time. It is empty if the step's time or the kernels' saving is unknown.
     """
     if None in (todo.step_us, todo.now_us, todo.then_us) or todo.sureness == "unknown":
         return ""
@@ -589,10 +593,10 @@ def _headline(found: Recommendation, todo: Sequence[Todo], gains: Sequence[tuple
 
 
 def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
-    """Tell whether ``now_us`` is measured, and is the time of the whole step or run.
+    """Tell whether ``now_us`` was measured and is the time of the whole step or run.
 
-    Without a trace only the calls with two measured times are summed. The rest of the run is then unknown, so a
-    percentage of the sum means nothing.
+    Only then do percentages of it make sense. Without a trace, only the calls with two measured times are added up, and
+    the rest of the run is unknown.
     """
     if todo.sureness not in SURENESS[:2]:
         return False
@@ -602,7 +606,7 @@ def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
 
 
 def _limited(found: Recommendation) -> str:
-    """Say what limits the step if it is not the kernels, for example "the host is the limit; ". Empty otherwise.
+    """Return what limits the step if it is not the kernels, for example "the host is the limit; ". Empty otherwise.
 
     The limit comes from the simulation, else from the fraction of time in which the GPU is busy.
     """
@@ -613,7 +617,7 @@ def _limited(found: Recommendation) -> str:
 
 
 def nothing(found: Recommendation) -> str:
-    """Say why there is nothing to do."""
+    """Return the sentence that explains why there is nothing to do."""
     ceiling = found.ceiling
     if found.unlike:
         return f"no verdict: {found.unlike}"
