@@ -1,4 +1,4 @@
-"""Look at a store: charts for notebooks, a page in the browser, a report in one file.
+"""Look at measurements of a job: charts for notebooks, a web page in the browser, a report in one file.
 
     import logparse
     from analyzers import explore
@@ -8,9 +8,9 @@
     explore.roofline(points).show()
 
 A problem is a GEMM or a convolution with all its sizes and types. Every chart function returns a
-``plotly.graph_objects.Figure`` and leaves its input unchanged. If there is nothing to draw, the figure states what to
-do next. The functions are in ``notebook``, which is imported when the first of them is used, because the process that
-reads the store for the page draws nothing.
+``plotly.graph_objects.Figure`` and leaves its input unchanged. If there is nothing to draw, the figure tells the user
+what to do next. The functions are in ``notebook``, which is imported when the first of them is used, because the
+process that reads the data for the web page draws nothing.
 """
 
 from __future__ import annotations

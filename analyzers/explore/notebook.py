@@ -1,6 +1,6 @@
-"""Chart functions for Python: each makes a ``plotly.graph_objects.Figure`` from tables (see the package's docstring).
+"""Chart functions for notebooks and scripts. Each makes a ``plotly.graph_objects.Figure`` from tables.
 
-Here plotly checks every setting of a figure. For the page and the report, no setting is checked before the browser
+Here plotly checks every setting of a figure. For the web page and the report, no setting is checked before the browser
 draws it.
 """
 
@@ -30,7 +30,7 @@ def roofline(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure
 
 
 def regret(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """Draw how much time the library's choices lose against the best known solutions.
+    """Draw how much time the library's choices lose against the best known kernels.
 
     One plot shows how large the losses are, the other how much time the N most valuable changes save together.
     """
@@ -48,9 +48,10 @@ def backward_weights(points: pd.DataFrame, *, theme: str | Theme = "light") -> g
 def solutions(
     measurements: pd.DataFrame, problem: str | None = None, *, pick: str | None = None, theme: str | Theme = "light"
 ) -> go.Figure:
-    """Draw the time of every solution of one problem (GEMM or convolution), from rows of the SQL view ``measurements``.
+    """Draw the time of every kernel that was tried for one GEMM or convolution.
 
-    ``pick`` is the solution that the library chose, which is marked.
+    ``measurements`` are rows of the SQL view with that name. ``pick`` is the kernel that the library chose, which is
+    marked.
     """
     chosen = measurements if problem is None else measurements[measurements["problem"] == problem]
     return _checked(_solutions.solutions(of_frame(chosen), theme_of(theme), pick=pick))

@@ -37,9 +37,9 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def solution_name(text: str) -> str:
-    """Return a short name for a solution, without its library.
+    """Return a short name for a kernel, without its library.
 
-    For a kernel (``kernel:…``), it is the short name of the kernel.
+    If the text is the name of a GPU kernel (``kernel:…``), that name is shortened, too.
     """
     return kernel_name(text.partition(":")[2] or text)
 
@@ -54,7 +54,7 @@ def amount(calls: float) -> str:
 def of_one(unit: object) -> str:
     """Return ``a step`` if numbers are per step, and an empty text if they are for the whole run.
 
-    ``unit`` is a value of the column ``unit``, such as ``step`` or ``run``.
+    ``unit`` is the word for a step, or ``run``.
     """
     return f"a {unit}" if isinstance(unit, str) and unit != "run" else ""
 

@@ -66,22 +66,21 @@ FOUND: Mapping[str, str] = {
     **dict.fromkeys(("held_us", "per_call_us", "found_us"), _NUMBER),
     "timed": "bool",
 }
-"""Columns of the analyzers' results that this module reads, with their types."""
+"""Columns of the analyzers' results that this module needs, with their types."""
 NEARBY: Mapping[str, pa.DataType] = {
     "problem": pa.string(),
     "told": pa.string(),
     **dict.fromkeys(("low_us", "high_us"), pa.float64()),
     "times_us": pa.list_(pa.float64()),
 }
-"""Columns of a table that states how long similar problems take, scaled to each problem's size.
+"""Columns of a table about how long similar GEMMs or convolutions take, converted to the size of each one.
 
-A problem is a GEMM or a convolution. ``told`` is a sentence, ``low_us`` and ``high_us`` are the range, and ``times_us``
-are the single times (µs).
+``told`` is a sentence, ``low_us`` and ``high_us`` are the range, and ``times_us`` are the single times (µs).
 """
 
 
 def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame | None = None) -> None:
-    """Create a table that states how long problems similar to each GEMM or convolution take.
+    """Create a database table about how long GEMMs or convolutions similar to each one take.
 
     ``table`` is its name, and ``rows`` has the columns ``NEARBY``. Without rows the table is empty.
     """
@@ -95,8 +94,8 @@ def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
     """Convert findings about GEMMs and convolutions to a table.
 
-    For each problem and file, it has the finding that ``recommend`` ranks first. The columns ``action`` (title of the
-    first thing to do about the problem) and ``todos`` (names of all of them, joined by ``|``) are still empty.
+    For each of them and each file, the table has the finding that ``recommend`` ranks first. The columns ``action``
+    (title of the first thing to do) and ``todos`` (names of all of them, joined by ``|``) are still empty.
     """
 
     def as_text(override: Override) -> str:
@@ -125,11 +124,11 @@ def build(
     others: Path | None = None,
     table: str = "points",
 ) -> None:
-    """Create the table ``points``, one row per problem of a run, from the store's views in ``con``.
+    """Create the table ``points`` behind the charts: one row per GEMM or convolution of a run.
 
-    A problem is a GEMM or a convolution. These optional inputs fill more columns:
+    It is made from the stored views in ``con``. These optional inputs fill more columns:
 
-    * ``compared``: the libraries' choices beside the best solutions, as ``picks_vs_best`` returns them.
+    * ``compared``: the libraries' choices beside the best kernels, as ``picks_vs_best`` returns them.
     * ``findings``: findings as ``found`` returns them.
     * ``others``: times of another run, a Parquet file that ``beside.keep`` wrote.
     """
@@ -145,7 +144,7 @@ def build(
 
 
 def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Create the view ``bases`` with all that the files themselves state about each problem (GEMM or convolution).
+    """Create the view ``bases`` with all that the files themselves state about each GEMM or convolution.
 
     Also create ``places`` (``source_id, file, device, hbm_gbs, own``) and ``peaks`` (``device, dtype, peak_tflops``).
     """
@@ -184,7 +183,7 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
 
 def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> None:
-    """Create the table ``blocked`` of times that may be from another device than the run's calls.
+    """Create the table ``blocked``, which lists times that may be from another device than the run's calls.
 
     Columns ``h, problem, source_id``. A time is in it if its device is not known to be the device of the calls.
     """
@@ -200,10 +199,10 @@ def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: st
 
 
 def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
-    """Add another run to the table ``points``: its times, and the solutions that the library chose in it.
+    """Add another run to the table ``points``: its times, and the kernels that the library chose in it.
 
-    ``others`` is a Parquet file that ``beside.keep`` wrote. If a problem has several rows, one per file that measured
-    it, only one row gets the times.
+    ``others`` is a Parquet file that ``beside.keep`` wrote. If a GEMM or convolution has several rows, one per file
+    that measured it, only one row gets the times.
     """
     con.execute(
         f"""create or replace temp table moved_ as
@@ -279,8 +278,8 @@ _TRIES = f"""
   left join own_ o on o.file = f.file and o.solver = s.solver"""
 """SQL of the measurements, with numbers in place of long or frequent texts, to save time.
 
-``own`` is the solution if it is the library's choice. ``rival`` is True if another solution than the library's choice
-was tried, so that the two can be compared.
+``own`` is the kernel if it is the library's choice. ``rival`` is True if another kernel than the library's choice was
+tried, so that the two can be compared.
 """
 
 _OWN = "run = $run"
@@ -336,8 +335,8 @@ _STAGES: Mapping[str, str] = {
 }
 """SQL of temporary tables, which are created one after the other.
 
-Texts are replaced by numbers. The long texts of problems become hashes. The texts of files and solutions become ranks,
-so that the smallest struct is the fastest solution.
+Texts are replaced by numbers. The long texts of GEMMs and convolutions become hashes. The texts of files and kernels
+become ranks, so that the smallest struct is the fastest kernel.
 """
 _BASES = """
     with rows_ as (  -- one for each called problem, and for each file that measured what no run of the kind called

@@ -1,7 +1,7 @@
-"""Query the table ``points`` (one row per problem) with the user's filters. Every answer is a small DataFrame to draw.
+"""Query the table ``points`` (one row per GEMM or convolution) with the user's filters, for the charts of the web page.
 
-All queries are SQL over a connection with the table ``points`` (``point_table.build``, or ``over`` for a DataFrame). So
-a chart gets only as many rows as the eye can distinguish, and not 200,000.
+All queries are SQL over a connection with the table ``points`` (``point_table.build``, or ``over`` for a DataFrame).
+Every answer is a small DataFrame. So a chart gets only as many rows as the eye can distinguish, and not 200,000.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ DRAWN = 2_000
 More points could not be distinguished, and the browser would take longer than 300 ms.
 """
 ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
-"""SQL of the order in which the page's table is shown by default."""
+"""SQL for the order of the rows in the web page's table, if the user chose no order."""
 _REPICKED = "coalesce(moved = 'other pick', false) desc"
 MOVED = f"abs(coalesce(calls, 1) * (other_us - here_us)) desc nulls last, {_REPICKED}, {ORDER}"
-"""SQL of the table's order when two runs are compared.
+"""SQL for the order of the rows in the web page's table, if two runs are compared.
 
-The largest change of (time × calls) is first. Problems for which the library chose another solution follow.
+The largest change of (time × calls) is first. GEMMs and convolutions for which the library chose another kernel follow.
 """
 
 FIRST_ROWS = 100
-"""Number of table rows that the page requests at once."""
+"""Number of table rows that the browser requests at once."""
 
 TABLE: Mapping[str, str] = {
     "label": "Problem",
@@ -60,7 +60,7 @@ TABLE: Mapping[str, str] = {
     "file": "File",
     "finding": "Finding",
 }
-"""Columns of the page's table with their titles. ``SCALED`` has the factors that convert values to the title's unit."""
+"""Columns of the web page's table with their titles. ``SCALED`` has the factors for the units in the titles."""
 PRESETS: Mapping[str, Sequence[str]] = {
     "What to do": ("saving_us", "total_us", "calls", "time_us", "then_us", "action", "device"),
     "Times": ("total_us", "calls", "time_us", "then_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
@@ -70,11 +70,11 @@ PRESETS: Mapping[str, Sequence[str]] = {
 }
 """Sets of table columns that the user can choose by name. The label is always shown. The first set is the default."""
 BESIDE = "Two runs"
-"""Name of the set of columns that compares two runs. Its first columns are empty without another run."""
+"""Name of the set of table columns that compares two runs. Its first columns are empty without another run."""
 COMPARED = ("here_us", "other_us", "change", "moved", "pick_here", "pick_there")
 """Names of the table columns that compare this run with another one."""
 SPARED = ("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick")
-"""Columns that are omitted, in this order, if the window has no room for all columns of a set."""
+"""Table columns that are omitted, in this order, if the window has no room for all columns of a set."""
 SCALED: Mapping[str, float] = {
     "total_us": 1e-3,
     "saving_us": 1e-3,
@@ -92,9 +92,9 @@ TEXTS = frozenset(
 
 @dataclass(frozen=True)
 class Sample:
-    """Some of the selected problems (GEMMs or convolutions) to draw in a chart, the costliest first.
+    """The GEMMs and convolutions that a chart draws: some of the selected ones, the costliest first.
 
-    ``total`` is the number of all selected problems.
+    ``total`` is the number of all selected ones.
     """
 
     rows: pd.DataFrame
@@ -102,7 +102,7 @@ class Sample:
 
     @property
     def note(self) -> str:
-        """A text that tells how many problems (GEMMs or convolutions) are drawn. It is empty if all are drawn."""
+        """A text for the user if only some GEMMs and convolutions are drawn. It is empty if all are drawn."""
         what = f"{len(self.rows):,} of {self.total:,} problems drawn"
         return f"{what}: the costliest half, and an even sample of the rest" if len(self.rows) < self.total else ""
 
@@ -115,7 +115,7 @@ AMOUNTS: Mapping[str, str] = {
     "unit": "any_value(unit)",
     "saving_us": "sum(saving_us) filter (saving_from = 'measured')",
 }
-"""Sums that ``totals`` returns, each with its SQL.
+"""The sums that the function ``totals`` returns, each with its SQL.
 
 A saving that an analyzer infers is an estimate, so it is not added to measured savings.
 """
@@ -182,10 +182,10 @@ def sample(
     known: Sequence[str] = (),
     size: int = DRAWN,
 ) -> Sample:
-    """Return some columns of at most ``size`` selected problems (GEMMs or convolutions), which a chart can draw.
+    """Return at most ``size`` of the selected GEMMs and convolutions, so that a chart can draw them.
 
-    Half are the costliest problems, and half are spread evenly over the rest. Rows without a value in a column of
-    ``known`` are left out. Only the named columns are read, because reading texts takes most of the time.
+    Half are the costliest ones, and half are spread evenly over the rest. Rows without a value in a column of ``known``
+    are left out. Only the named columns are read, because reading texts takes most of the time.
     """
     where, parameters = chosen.where()
     where += "".join(f" and {name} is not null" for name in known)
@@ -205,7 +205,7 @@ def sample(
 
 
 def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000) -> pd.DataFrame:
-    """Return the problems with the largest measured savings, the largest first.
+    """Return the GEMMs and convolutions with the largest measured savings, the largest first.
 
     The columns are ``id, label, saving_us, calls, unit, total_saving_us, count``. The last two are over all savings.
     """
@@ -218,10 +218,10 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
 
 
 def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """Return how many problems, with how much time, lose 0 to 1 %, 1 to 2 % and so on against the best known solution.
+    """Count the GEMMs and convolutions by how much time the library's choice loses: 0 to 1 %, 1 to 2 % and so on.
 
-    A problem is a GEMM or a convolution. The loss (regret) is (time of the library's choice) / (best time) − 1. The
-    columns are ``low, high, problems, total_us``: the loss of a row is from ``low`` to ``high``.
+    The loss (regret) is (time of the library's choice) / (best time) − 1. The columns are ``low, high, problems,
+    total_us``: the loss of a row is from ``low`` to ``high``.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -235,15 +235,15 @@ def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 
 
 def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """Return sums that compare the selected problems (GEMMs or convolutions) in this run and in another run.
+    """Return sums that compare the selected GEMMs and convolutions in this run and in another run.
 
-    * ``problems``: number of problems that have comparable times in both runs. All other sums but ``repicked`` are over
-      these problems.
-    * ``faster, slower``: number of problems that are faster or slower in the other run, as ``logparse diff`` judges.
-    * ``called``: number of problems with counted calls.
+    * ``problems``: number of GEMMs and convolutions that have comparable times in both runs. Except for ``repicked``,
+      all
+      other sums are over these.
+    * ``faster, slower``: how many are faster or slower in the other run, by the rules of ``logparse diff``.
+    * ``called``: for how many the calls are counted.
     * ``here_us, there_us``: sum of time × calls in this run and in the other run, µs.
-    * ``repicked``: number of problems, with a time or without, for which the library chose another solution in the
-      other run.
+    * ``repicked``: for how many the library chose another kernel in the other run, with a time or without.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -261,8 +261,8 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
 def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     """Return the time of the selected GEMMs and convolutions by kind of work: ``kind, us, saving_us``.
 
-    A kind is an operation with its direction, and the library that runs it if the files name it. ``saving_us`` is the
-    measured saving. The kind with the most time is first.
+    A kind is, for example, ``miopen wgrad``: an operation or direction, and the library that runs it if the files name
+    the library. ``saving_us`` is the measured saving. The kind with the most time is first.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -277,7 +277,7 @@ class KernelRow(NamedTuple):
     """A row of the table of kernels: all launches of a kernel for one operator and its inputs.
 
     ``calls`` and ``us`` (time, µs) are per step, or of all traces if the traces mark no steps. ``id`` and ``label``
-    name the problem's row in ``points``, if there is such a row.
+    name the row of the GEMM or convolution in ``points``, if there is such a row.
     """
 
     kernel: str
@@ -292,7 +292,7 @@ class KernelRow(NamedTuple):
 def kernels(con: duckdb.DuckDBPyConnection, most: int, problem: str = "") -> list[KernelRow]:
     """Return the kernels with the longest times, at most ``most``.
 
-    With ``problem``, return only that problem's kernels.
+    With ``problem``, return only the kernels of that GEMM or convolution.
     """
     sql = f"""
         with named as (select problem, min(id) as id, any_value(label) as label from points group by problem)
@@ -303,7 +303,7 @@ def kernels(con: duckdb.DuckDBPyConnection, most: int, problem: str = "") -> lis
 
 
 def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
-    """Return the sum of all kernels' times (µs), and True if it is for one step, False if it is for all traces."""
+    """Return the sum of all kernels' times (µs), and whether it is for one step (True) or for all traces (False)."""
     ((us, per_step),) = con.execute(
         "select (select coalesce(sum(us), 0) from kernels), (select bool_or(per_step) from step)"
     ).fetchall()
@@ -311,7 +311,7 @@ def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
 
 
 def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    """Return the GPU's work in one step, its idle gaps, and the title of the step (``load/one_step.py``)."""
+    """Return what the GPU did in one step, when it was idle, and the title of the step (``load/one_step.py``)."""
     named = "select problem, min(id) as id from points group by problem"
     found = con.execute(
         f"select w.*, coalesce(id, '') as id from works w left join ({named}) n using (problem) order by start"
@@ -323,7 +323,7 @@ def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, s
 
 @dataclass(frozen=True)
 class Nearby:
-    """How long GEMMs or convolutions similar to a given one take, scaled to its size.
+    """How long GEMMs or convolutions similar to a given one take, converted to its size.
 
     ``told`` is a sentence, ``times_us`` are the single times (µs).
     """
@@ -339,14 +339,14 @@ def nearby(con: duckdb.DuckDBPyConnection, row: pd.Series) -> Nearby | None:
 
 
 def todos(con: duckdb.DuckDBPyConnection, chosen: Selection) -> frozenset[str]:
-    """Return the names of all things to do about the selected problems (GEMMs or convolutions)."""
+    """Return the names of all things to do that concern the selected GEMMs and convolutions."""
     where, parameters = chosen.where()
     found = con.execute(f"select distinct unnest(todos) from points where {where}", parameters).fetchall()
     return frozenset(str(name) for (name,) in found)
 
 
 def empty_columns(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """Return the columns of the page's table that have no value in any row."""
+    """Return the columns of the web page's table that have no value in any row."""
     counts = ", ".join(f"count({name})" for name in TABLE)
     found = con.execute(f"select {counts} from points").fetchall()[0]
     return frozenset(name for name, count in zip(TABLE, found, strict=True) if not count)
@@ -367,7 +367,7 @@ def table(
     filters: Mapping[str, Mapping[str, object]] | None = None,
     default: str = ORDER,
 ) -> tuple[pd.DataFrame, int]:
-    """Return rows ``start`` to ``end`` of the page's table, and the number of all rows.
+    """Return rows ``start`` to ``end`` of the web page's table, and the number of all rows.
 
     The columns are ``id`` and ``TABLE``, in the units that the titles state. ``sort`` and ``filters`` have the form of
     AG Grid, a table component for browsers. Columns that are not in ``TABLE`` are ignored. Rows that are equal by
@@ -399,7 +399,8 @@ TEXT_RULES = ("contains", "notContains", "blank", "notBlank")
 def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[object]]:
     """Convert a filter of one table column to an SQL condition and its parameters.
 
-    Returns ``true`` if the filter is not understood. The filter has the form of AG Grid.
+    The filter has the form of AG Grid, a table component for browsers. Returns ``true`` if the filter is not
+    understood.
     """
     kind, value = rule.get("type"), rule.get("filter")
     if name not in TABLE:
@@ -417,6 +418,6 @@ def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[objec
 
 
 def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
-    """Return the row of the problem (GEMM or convolution) with this id, or None if there is no such id."""
+    """Return the row of the GEMM or convolution with this id, or None if there is no such id."""
     found = con.execute("select * from points where id = ?", [problem_id]).df()
     return found.iloc[0] if len(found) else None

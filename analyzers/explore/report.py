@@ -1,9 +1,10 @@
-"""Write the report: the page of one run in one HTML file, with the cards of the costliest problems.
+"""Write the report: the web page about one run in one HTML file, with details of the costliest GEMMs and convolutions.
 
-The report is drawn by the same code as the page: ``page/parts.py`` makes its parts, ``assets/explore.js`` draws them.
-Where the page asks its server, ``assets/report.js`` answers from the data in the file. Two ways were considered. A
-report drawn by code of its own drew every list, table and chart a second time, and differed from the page. A page of
-Dash and AG Grid could not be put into a file of 3 MB that opens in half a second, so the page has its own small table.
+The report is drawn by the same code as the web page: ``page/parts.py`` makes its parts, ``assets/explore.js`` draws
+them. Where the web page asks its server, ``assets/report.js`` answers from the data in the file. Two other ways were
+considered. A report drawn by code of its own drew every list, table and chart a second time, and differed from the
+page. A page of Dash and AG Grid could not be put into a file of 3 MB that opens in half a second, so the page has its
+own small table.
 
 The report opens offline from an e-mail. Its Content-Security-Policy allows no request, and no script but the three that
 it was written with. Data of a log are in JSON blocks, which a browser never runs, and are shown as text. The large
@@ -57,9 +58,9 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 3_000_000
 TOP = 500
 PAPER = ("label", "saving_us", "total_us", "calls", "time_us", "then_us", "action", "tflops", "efficiency")
-"""Columns of the table that are printed. All columns are too many for a page of paper."""
+"""Columns of the table that are printed on paper. All columns would be too wide for a page."""
 _DOWN = ("todos", "intensity", "sibling_us", "best_us")
-"""Columns of ``points`` by which the report filters, in addition to the table's columns."""
+"""Columns of ``points`` that the report needs for its filters, in addition to the table's columns."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Report:
 
 @dataclass
 class _Run:
-    """The data about the report's run that all parts of the page need.
+    """The data about the report's run that all parts of the web page need.
 
     ``parts.Known`` explains the attributes.
     """
@@ -99,10 +100,12 @@ def write_report(
     limit: int = LIMIT_BYTES,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Report:
-    """Write a report of a run (default: the latest) to the file ``out``.
+    """Write a report about a run (default: the latest) to the file ``out``.
 
     * ``compare`` names another run, which is shown beside this run. Its forms are described in ``beside``.
-    * The report has at most ``top`` problems. It has fewer if it would be larger than ``limit`` bytes.
+    * The report has details of at most ``top`` GEMMs and convolutions. It has fewer if it would be larger than
+      ``limit``
+      bytes.
     * ``begins`` is called with the name of each stage before it begins. There are ``STAGES`` stages.
 
     Raises StoreError if there is no run, OSError if ``out`` cannot be written.
@@ -166,9 +169,9 @@ def _views(con: duckdb.DuckDBPyConnection, known: _Run, style: ChartStyle) -> di
 def _report(
     con: duckdb.DuckDBPyConnection, url: str, known: _Run, views: Mapping[str, Mapping[str, object]], top: int
 ) -> Report:
-    """Return the report with the ``top`` most important problems (GEMMs or convolutions).
+    """Return the report with the ``top`` most important GEMMs and convolutions.
 
-    These have the largest savings, then the longest times. If another run is compared, they have the largest changes.
+    They have the largest savings, then the longest times. If another run is compared, they have the largest changes.
     """
     default, order = (queries.MOVED, "the largest change") if known.other else (queries.ORDER, "the most worthwhile")
     rows, total = queries.table(con, Selection(), end=top, default=default)
@@ -207,10 +210,7 @@ def _by_column(rows: pd.DataFrame) -> dict[str, list[object]]:
 
 
 def _cards(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:
-    """Return the details of each problem in the table ``ids_``, as the page shows them when a problem is clicked.
-
-    A problem is a GEMM or a convolution.
-    """
+    """Return the details of each GEMM and convolution in the table ``ids_``, which the page shows after a click."""
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     con.register("wanted_", pa.table({"problem": pa.array(sorted(set(chosen["measured"])), pa.string())}))
     columns = ", ".join(tries.COLUMNS)

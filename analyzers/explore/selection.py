@@ -1,8 +1,9 @@
-"""The user's selection: filters, view and problem. Every chart, the table and the URL share it.
+"""The user's selection on the web page: filters, tab, and a GEMM or convolution. Charts, table and URL share it.
 
-A selection has allowed values for some columns, an interval for some numbers, a search text and one problem. It can be
-written as a query string (``?view=roofline&direction=W&intensity=1..64``) and as a WHERE clause with parameters. When a
-query string is read, unknown names and values are dropped, because anybody may have written the string.
+A selection has allowed values for some columns, an interval for some numbers, a search text and one GEMM or
+convolution. It can be written as a query string (``?view=roofline&direction=W&intensity=1..64``) and as a WHERE clause
+with parameters. When a query string is read, unknown names and values are dropped, because anybody may have written the
+string.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _DIRECTIONS = {"F": "forward", "B": "dgrad", "W": "wgrad"}
 
 
 def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
-    """Return a value of a filter column as the user sees it.
+    """Return a value of a filter column in the form in which the user sees it.
 
-    For example, ``B`` in the column ``direction`` becomes ``B (dgrad)``. The name of a solution is shortened unless
+    For example, ``B`` in the column ``direction`` becomes ``B (dgrad)``. The name of a kernel is shortened unless
     ``whole``.
     """
     if not value.strip("?"):
@@ -60,7 +61,7 @@ NUMBERS: Mapping[str, str] = {
     "here_us": "time in this run",
     "other_us": "time in the other run",
 }
-"""Columns that the user can limit to an interval, with their titles."""
+"""Columns whose numbers the user can limit to an interval, with their titles."""
 
 VIEWS: Mapping[str, str] = {
     "overview": "Overview",
@@ -89,24 +90,24 @@ _LONGEST_TABLE = 8_000
 
 @dataclass(frozen=True)
 class Selection:
-    """The user's selection on the page. It is immutable: every change returns a new selection."""
+    """The user's selection on the web page. The object is immutable: every change returns a new selection."""
 
     view: str = "overview"
     run: str = ""
-    """Names of the shown run (``run``) and the run to compare with (``compare``).
+    """Name of the shown run. ``compare`` is the name of the run to compare with.
 
-    An empty name means the run that the page started with.
+    An empty name means the run with which the web page started.
     """
     compare: str = ""
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     search: str = ""
     problem: str = ""
-    """The ``id`` of the GEMM or convolution whose details are shown. It does not filter."""
+    """The ``id`` of the GEMM or convolution whose details are shown. It is no filter."""
     todo: str = ""
-    """Name of a thing to do. Only the problems (GEMMs or convolutions) that it concerns are shown."""
+    """Name of a thing to do. If it is set, only the GEMMs and convolutions that it concerns are shown."""
     table: str = ""
-    """Sorting and filters of the table's columns, as ``assets/explore.js`` writes them. Charts ignore them."""
+    """The order and filters that the user chose in the table itself, as JSON. Charts ignore them."""
 
     def toggled(self, facet: str, value: str) -> Selection:
         """Switch a value of a filter column on, or off if it was on. Returns the new selection."""
@@ -117,12 +118,12 @@ class Selection:
         return replace(self, values={name: chosen for name, chosen in {**self.values, facet: new}.items() if chosen})
 
     def limited(self, intervals: Mapping[str, tuple[float, float] | None]) -> Selection:
-        """Limit numbers to these intervals, and return the new selection. None removes the limit of a number."""
+        """Limit numbers to these intervals, and return the new selection. None removes the limit on a number."""
         merged = {**self.between, **{k: v for k, v in intervals.items() if k in NUMBERS}}
         return replace(self, between={k: v for k, v in merged.items() if v is not None})
 
     def cleared(self) -> Selection:
-        """Return a selection with the same view and runs, but without filters."""
+        """Return a selection with the same tab and runs, but without filters."""
         return Selection(view=self.view, run=self.run, compare=self.compare)
 
     @property
@@ -130,7 +131,7 @@ class Selection:
         return bool(self.values or self.between or self.search or self.todo)
 
     def url(self) -> str:
-        """Return the selection as a query string that begins with ``?``."""
+        """Return the selection as the query string of a URL. It begins with ``?``."""
         pairs: list[tuple[str, str]] = [("view", self.view)]
         pairs += [(name, value) for name, value in (("run", self.run), ("compare", self.compare)) if value]
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
@@ -196,7 +197,7 @@ _BETWEEN_SIZES = re.compile(r"(?<=\d)[xX*](?=\d)")
 
 
 def as_label(text: str) -> str:
-    """Rewrite sizes that the user typed in the form of the table's labels.
+    """Rewrite sizes that the user typed in the search field, so that they match the table's labels.
 
     ``4096x12288`` and ``4096*12288`` become ``4096×12288``.
     """
@@ -204,7 +205,10 @@ def as_label(text: str) -> str:
 
 
 TYPE_NAMES: Mapping[str, str] = {x.blas: x.conv for x in TORCH_TYPES if x.conv is not None}
-"""For each type name of GEMMs, the name of the same type in convolutions (``bf16_r``: ``BF16``)."""
+"""Names of data types that GEMMs and convolutions spell differently: the GEMM's to the convolution's.
+
+For example, ``bf16_r`` is ``BF16``.
+"""
 
 
 def type_name(text: str) -> str:

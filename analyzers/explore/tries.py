@@ -1,6 +1,6 @@
-"""Measurements of one problem as plain Python objects.
+"""Measurements of one GEMM or convolution as plain Python objects.
 
-A report has hundreds of problems with a few rows each. One DataFrame per problem would take ten times as long.
+A report has hundreds of them with a few rows each. One DataFrame for each would take ten times as long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Row: TypeAlias = "pd.Series | Mapping[Hashable, Any]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """One measurement of a solution: a row of the view ``measurements``. None stands for an unknown value."""
+    """One measurement of a kernel: a row of the SQL view ``measurements``. None means an unknown value."""
 
     problem: str | None = None
     source_id: str | None = None
@@ -45,7 +45,7 @@ COLUMNS = tuple(x.name for x in fields(Try))
 
 
 def of_query(result: duckdb.DuckDBPyConnection) -> list[Try]:
-    """Convert the rows of an SQL result to measurements. Its columns must be among ``COLUMNS``."""
+    """Convert the rows of an SQL result to measurements. The result's columns must be among ``COLUMNS``."""
     names = [name for name, *_ in result.description or ()]
     return [
         Try(**{x: None if isinstance(v, float) and math.isnan(v) else v for x, v in zip(names, row, strict=True)})
@@ -61,5 +61,8 @@ def of_frame(frame: pd.DataFrame) -> list[Try]:
 
 
 def of_source(tries: Sequence[Try], source_id: object) -> Sequence[Try]:
-    """Return the measurements in one file, because only these are comparable. If the file has none, return all."""
+    """Return the measurements from one file, because times of different files cannot be compared.
+
+    If the file has none, return all measurements.
+    """
     return [x for x in tries if x.source_id == source_id] or tries

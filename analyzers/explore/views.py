@@ -1,4 +1,4 @@
-"""Draw the chart of each view (tab) of the page. The report and notebooks draw the same charts."""
+"""Draw the chart of each tab (view) of the web page. The report and notebooks draw the same charts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ BOXES: Mapping[str, tuple[tuple[str, float], tuple[str, float]]] = {
 }
 """Charts in which the user selects GEMMs and convolutions by drawing a box, with the columns on the two axes.
 
-The number converts an axis to the column's unit: 1e3 if the axis is in ms and the column in µs. These charts are drawn
-with WebGL.
+Each column has a factor that converts the axis to the column's unit: 1e3 if the axis is in ms and the column in µs.
+These charts are drawn with WebGL.
 """
 
 
@@ -46,9 +46,9 @@ class ChartStyle:
 
 
 def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure | None:
-    """Draw the chart of the view that the user chose, from the tables of ``con``.
+    """Draw the chart of the tab that the user chose, from the tables of ``con``.
 
-    Return None for a view without a chart.
+    Returns None for a tab without a chart.
     """
     theme = style.theme
     match chosen.view:

@@ -1,4 +1,4 @@
-"""Draw the chart that compares two runs: before and after a change, or two library builds."""
+"""Draw the chart that compares two runs of a job: before and after a change, or with two library builds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING = (
 COLUMNS = ("id", "label", "here_us", "other_us", "moved", "total_us")
 """Columns of the table ``points`` (one row per GEMM or convolution) that this chart reads."""
 NOISE = 0.03
-"""Relative difference of two times up to which ``logparse diff`` treats it as noise (0.03 = 3 %)."""
+"""Relative difference up to which two times are treated as equal in a comparison of runs (0.03 = 3 %)."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
 HOVER = "<b>%{text}</b><br>here %{x:,.4~r} µs, there %{y:,.4~r} µs: %{customdata[1]:+.1%}<extra></extra>"
 
@@ -32,10 +32,10 @@ def compare(
     remark: str = "",
     headed: bool = True,
 ) -> Figure:
-    """Draw the time of each problem (GEMM or convolution) in another run against its time in this run.
+    """Draw a point for each GEMM or convolution: its time in another run over its time in this run.
 
     A grey band shows differences up to ±``NOISE``. ``points`` needs ``here_us``, ``other_us`` and ``moved``. ``totals``
-    comes from ``queries.changes``. ``headed`` is False if the page shows the text of ``verdict`` above the figure.
+    comes from ``queries.changes``. ``headed`` is False if the web page shows the text of ``verdict`` above the figure.
     """
     rows = points[(points["here_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):
@@ -88,7 +88,7 @@ def verdict(totals: pd.Series) -> str:
 
 
 def _short(names: tuple[str, str]) -> list[str]:
-    """Return short names of two stores: the last folders of their paths, as many as needed to distinguish them."""
+    """Return short names of two data folders: the last parts of their paths, enough to distinguish them."""
     paths = [name.rstrip("/").split("/") for name in names]
     deep = 1
     while paths[0][-deep:] == paths[1][-deep:] and deep < max(map(len, paths)):

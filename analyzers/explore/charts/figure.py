@@ -33,9 +33,9 @@ class Figure:
         self._add("scattergl", **settings)
 
     def _add(self, kind: str, *, col: int | None = None, **settings: Any) -> None:
-        """Add one series of marks (a plotly trace) to the figure.
+        """Add one series of marks (plotly calls it a trace) to the figure.
 
-        ``col`` is the number of the plot if there are several.
+        ``col`` is the number of the plot if the figure has several.
         """
         place = {} if col is None else {axis + "axis": axis + _number(col) for axis in "xy"}
         self.data.append({"type": kind, **settings, **place})
@@ -55,16 +55,13 @@ class Figure:
         self.layout.setdefault("shapes", []).append({**ends, **settings})
 
     def update_layout(self, **settings: Any) -> None:
-        """Merge settings into the layout.
-
-        Settings that are not named here are kept, also those inside groups of settings.
-        """
+        """Merge settings into the figure's layout. All other settings are kept, also inside groups of settings."""
         _merge(self.layout, settings)
 
     def update_annotations(self, selector: Mapping[str, Any] | None = None, **settings: Any) -> None:
         """Change the texts that are already in the figure.
 
-        With ``selector``, change only those whose settings match it.
+        With ``selector``, change only the texts whose settings match it.
         """
         for annotation in self.layout.get("annotations", ()):
             if all(annotation.get(name) == value for name, value in (selector or {}).items()):

@@ -1,4 +1,4 @@
-"""Properties that the points of all charts share: hover text, size, style."""
+"""Properties that the points of all charts have in common: hover text, size, style."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ HOVER = (
 )
 """Template of the text that appears when the mouse is on a point.
 
-It contains no text of a log. Such texts come in through ``text`` and ``customdata``, where they are already made safe.
+It contains no text of a log. Such texts are inserted through ``text`` and ``customdata``, where they were already made
+safe.
 """
 
 
@@ -41,10 +42,10 @@ def add_points(
     hovertemplate: str = HOVER,
     **each: np.ndarray,
 ) -> None:
-    """Add points to a figure, one plotly trace for each kind of points.
+    """Add points to a figure, each kind of points with its own style and entry in the legend.
 
     * ``kinds``: the kind of each point.
-    * ``looks``: the style of each kind. A kind that it lacks is drawn in the style ``""``.
+    * ``looks``: the style of each kind. A kind that is not in ``looks`` is drawn in the style ``""``.
     * ``size``: the diameter of each point, px.
     * ``each``: ``x``, ``y``, ``text`` and ``customdata`` of each point.
 
@@ -67,10 +68,10 @@ def add_points(
 
 
 def hover_data(points: pd.DataFrame) -> np.ndarray:
-    """Return the data of each point for its hover text and for clicks (plotly's ``customdata``).
+    """Return the data behind each point (a GEMM or convolution), for its hover text and for clicks.
 
-    A point is a GEMM or a convolution. The columns are id, fastest solution, seconds now, seconds with the best
-    solution, TFLOP/s.
+    The columns are id, fastest kernel, seconds now, seconds with the best kernel, TFLOP/s. Plotly calls such data
+    ``customdata``.
     """
     numbers = np.column_stack([points["time_us"] / 1e6, points["then_us"] / 1e6, points["tflops"]]).astype("float64")
     return np.column_stack([points["id"].to_numpy(object), repeated(points["solver"]), rounded(numbers)])
@@ -98,14 +99,14 @@ def repeated(names: pd.Series) -> np.ndarray:
 
 
 def columns(rows: Iterable[Sequence[object]]) -> np.ndarray:
-    """Convert rows to an array of objects for ``customdata``, because plotly would otherwise convert every row."""
+    """Convert rows to an array of objects for plotly's ``customdata``. Plotly would otherwise convert every row."""
     return np.array([tuple(row) for row in rows], dtype=object)
 
 
 def texts(values: Iterable[object], longest: int = 120) -> np.ndarray:
-    """Return labels that are safe to show as HTML.
+    """Make texts safe to show as HTML, and return them as an array.
 
-    They are in an array, because plotly would check each label of a list.
+    An array is used because plotly would check each text of a list.
     """
     # Taking them from the Series one by one takes six times as long.
     known = values.tolist() if isinstance(values, pd.Series) else values
@@ -126,7 +127,7 @@ def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> n
 def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, Look]:
     """Choose a colour and a symbol for each of the six most frequent names in a chart.
 
-    All other names get one common style with the key ``""``, which the legend calls ``other``.
+    All other names get one common style with the key ``""``. The legend calls it ``other``.
     """
     common = Counter(names)
     order = sorted(common, key=lambda x: (-common[x], x))
@@ -135,7 +136,7 @@ def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, L
 
 
 def log_axis(values: pd.Series) -> dict[str, Any]:
-    """Return plotly's settings for a logarithmic axis with ticks that suit the values.
+    """Return plotly's settings for a logarithmic axis with tick marks that suit the values.
 
     * Largest / smallest above 300: one tick per decade.
     * Above 10: ticks at 1, 2 and 5.

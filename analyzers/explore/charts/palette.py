@@ -15,7 +15,7 @@ from analyzers.explore.charts.figure import Figure
 
 CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 ON_DARK = ("#56B4E9", "#E69F00", "#2FBF97", "#E39AC3", "#8FA8FF", "#FF7F3F")
-"""The same colours, brighter, for a dark background."""
+"""The six category colours in brighter form, for a dark background."""
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
 FONT = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
@@ -43,7 +43,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 }
 """The colour of each kind of work, for example GEMM or attention: on a light and on a dark background.
 
-``assets/explore.css`` has the same colours as ``--k-NAME``. Time in which the GPU does not compute is hatched there.
+``assets/explore.css`` has the same colours as ``--k-NAME``. There, time in which the GPU does not compute is hatched.
 """
 
 
@@ -73,7 +73,7 @@ class Theme:
     scale: tuple[str, ...]
     """Six colours for small to large numbers, from the colour scale cividis.
 
-    The ends of cividis are left out, because they would not be visible on the background.
+    The ends of cividis are left out, because they would hardly differ from the background.
     """
 
     def kind(self, name: str) -> str:
@@ -172,7 +172,7 @@ def note(figure: Figure, text: str, theme: Theme) -> Figure:
 
 
 EMPTY = 200
-"""Height (px) of a chart that has nothing to draw even without filters."""
+"""Height (px) of a chart that has nothing to draw, although no filter is set."""
 
 
 def blank(text: str, theme: Theme, *, height: int) -> Figure:

@@ -1,4 +1,4 @@
-"""Draw how much time the libraries' choices lose (the regret), and how much the first N changes would save."""
+"""Draw how much time the library's choices lose (the regret), and how much the first N changes would save."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEIGHT = 460  # Height in px, with and without data, so that a filter moves noth
 
 
 def rows_for(savings: pd.DataFrame) -> int:
-    """Return how many of the largest savings add up to 90 % (``SHARE``) of all savings, or 0 without savings."""
+    """Return how many of the largest savings give 90 % (``SHARE``) of all savings, or 0 without savings."""
     if not len(savings):
         return 0
     reached = savings["saving_us"].cumsum() >= SHARE * float(savings["total_saving_us"].iloc[0])
@@ -26,9 +26,9 @@ def rows_for(savings: pd.DataFrame) -> int:
 
 
 def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme) -> Figure:
-    """Draw how much time the library's choices lose against the best known solutions, in two plots.
+    """Draw how much time the library's choices lose against the best known kernels, in two plots.
 
-    * Left: number of problems by the size of their loss (regret).
+    * Left: number of GEMMs and convolutions by the size of their loss (regret).
     * Right: time saved by the first N override rows, the largest saving first.
 
     ``regrets`` comes from ``queries.regrets``, ``savings`` from ``queries.savings`` (largest first).
@@ -72,7 +72,7 @@ def _classes(figure: Figure, regrets: pd.DataFrame, theme: Theme) -> None:
 def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int) -> list[str]:
     """Draw the curve of the time saved by the first N override rows.
 
-    Returns a list with a remark on how few rows give most of the saving.
+    Returns a list with a remark: how few rows give most of the saving.
     """
     count, total = int(savings["count"].iloc[0]), float(savings["total_saving_us"].iloc[0])
     needed = rows_for(savings)

@@ -1,4 +1,4 @@
-"""Draw the roofline chart: how fast each problem runs, and the limits of the device's memory and arithmetic."""
+"""Draw the roofline chart: how fast each GEMM and convolution runs, and the limits of memory and arithmetic."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ HEIGHT = 560  # Height in px, with and without data, so that a filter moves noth
 
 
 def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
-    """Draw each problem at its arithmetic intensity (flop per byte that must move) and its present TFLOP/s.
+    """Draw a point for each GEMM or convolution: its present TFLOP/s over its arithmetic intensity (flop per byte).
 
-    A problem is a GEMM or a convolution. The area of a point is proportional to the problem's time. If a saving is
-    known, the colour shows how large it is, measured or estimated. Otherwise the colour shows the operation. The limits
-    are drawn for the device with the most time in ``points`` (``devices.csv``).
+    The area of a point is proportional to its time. If a saving is known, the colour shows how large it is, measured or
+    estimated. Otherwise the colour shows the operation. The limits are drawn for the GPU with the most time in
+    ``points`` (``devices.csv``).
     """
     rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
     if not len(rows):
@@ -58,10 +58,10 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
 
 
 def _least(rows: pd.DataFrame, column: str) -> float:
-    """Return the value at which an axis begins, so that a few tiny problems do not stretch it.
+    """Return the value at which an axis begins, so that a few tiny GEMMs or convolutions do not stretch it.
 
-    The smallest values are skipped if their problems together take less than a thousandth of the time. Otherwise one
-    tiny problem would stretch a logarithmic axis by decades in which nothing else is drawn.
+    The smallest values are skipped if they together take less than a thousandth of the time. Otherwise a single one
+    would stretch a logarithmic axis by decades in which nothing else is drawn.
     """
     ordered = rows.sort_values(column)
     share = ordered["total_us"].fillna(0.0).cumsum()
@@ -70,7 +70,7 @@ def _least(rows: pd.DataFrame, column: str) -> float:
 
 
 def _within(figure: Figure, rows: pd.DataFrame, column: str, axis: str) -> bool:
-    """Cut the lower end of an axis if only a few tiny problems are there. Return True if it was cut."""
+    """Cut the lower end of an axis if only a few tiny GEMMs or convolutions are there. Return True if it was cut."""
     least, smallest = _least(rows, column), float(rows[column].min())
     if least < _FAR * smallest:
         return False
@@ -128,7 +128,7 @@ def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) 
 
 
 def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme) -> None:
-    """Draw the problems (GEMMs or convolutions) with a known saving. The colour shows the logarithm of the saving."""
+    """Draw the GEMMs and convolutions with a known saving. The colour shows the logarithm of the saving."""
     faint, saving = {"color": theme.faint}, np.log10(rows["saving_us"].to_numpy(dtype="float64"))
     high = float(saving.max())
     low = max(float(saving.min()), high - _DECADES) if saving.min() < high else high - 1.0
@@ -168,10 +168,10 @@ _DECADES = 3.0
 
 
 def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme, *, only: bool) -> None:
-    """Draw the problems (GEMMs or convolutions) without a known saving.
+    """Draw the GEMMs and convolutions without a known saving.
 
-    If no problem has a known saving, they are coloured by operation and direction. Otherwise they are grey. Each kind
-    of problem keeps its colour and symbol under every filter.
+    If no saving is known at all, they are coloured by operation and direction. Otherwise they are grey. Each kind keeps
+    its colour and symbol under every filter.
     """
     pairs = zip(rows["operation"].tolist(), rows["direction"].tolist(), strict=True)
     kinds = np.array([f"{operation} {direction}".removesuffix(" –") for operation, direction in pairs], dtype=object)

@@ -1,4 +1,4 @@
-"""Draw the times of all solutions of one problem."""
+"""Draw the times of all kernels that were tried for one GEMM or convolution."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SAMPLES = 200
 
 
 _NUMBERED = 50
-"""Largest ratio of two times for which a logarithmic axis has room for numbers between powers of ten."""
+"""Largest (longest time) / (shortest time) at which a logarithmic axis also shows numbers between powers of ten."""
 
 
 def solutions(
     tries: Sequence[Try], theme: Theme, *, pick: str | None = None, nearby_us: Sequence[float] = ()
 ) -> Figure:
-    """Draw the times of all solutions of one GEMM or convolution, a row for each solution, the fastest on top.
+    """Draw the times of all kernels for one GEMM or convolution, a row for each kernel, the fastest on top.
 
     * A row shows the single samples, else the interval that the file states, else one point.
-    * ``pick`` is the solution that the library chose. It is marked.
+    * ``pick`` is the kernel that the library chose. It is marked.
     * ``nearby_us`` are times of similar GEMMs or convolutions, scaled to this one's size, µs. Their range is shaded.
     """
     if not tries and len(nearby_us):
@@ -73,7 +73,7 @@ def solutions(
 
 
 def _shade(figure: Figure, nearby_us: Sequence[float], theme: Theme) -> None:
-    """Shade the range of the times of similar problems (GEMMs or convolutions)."""
+    """Shade the range of the times of similar GEMMs or convolutions."""
     figure.add_vrect(min(nearby_us), max(nearby_us), fillcolor=theme.good, opacity=0.14, line={"width": 0})
     figure.add_scatter(
         x=[min(nearby_us)], y=[None], mode="markers", name=f"{len(nearby_us)} comparable problems at this size",
@@ -96,7 +96,7 @@ def _nearby_alone(nearby_us: Sequence[float], theme: Theme) -> Figure:
 
 
 def _best(tries: Sequence[Try]) -> dict[str, float]:
-    """Return the shortest time of each solution, µs. It is infinite for a solution without a time."""
+    """Return the shortest time of each kernel, µs. It is infinite for a kernel without a time."""
     best: dict[str, float] = {}
     for x in tries:
         if x.solution is not None:
@@ -105,9 +105,9 @@ def _best(tries: Sequence[Try]) -> dict[str, float]:
 
 
 def _names(order: list[str], pick: str | None) -> dict[str | None, str]:
-    """Return a unique axis label for each solution, because plotly draws equal labels in one place.
+    """Return a unique axis label for each kernel, because plotly draws equal labels in one place.
 
-    The solution that the library chose (``pick``) is in bold.
+    The kernel that the library chose (``pick``) is in bold.
     """
     unique = distinct(shown(solution_name(text), 46) for text in order)
     return {text: f"<b>{name}</b>" if text == pick else name for text, name in zip(order, unique, strict=True)}
@@ -151,7 +151,7 @@ def _strips(figure: Figure, rows: Sequence[tuple[Try, float]], names: Mapping[st
 
 
 def _failures(figure: Figure, rows: Sequence[Try], names: Mapping[str | None, str], edge: float, theme: Theme) -> None:
-    """Draw the solutions without a time as text with their error, at the left edge."""
+    """Draw the kernels without a time as text with their error, at the left edge."""
     if rows:
         words = [str(x.status) if x.error is None else f"{x.status}: {x.error}" for x in rows]
         figure.add_scatter(

@@ -1,4 +1,4 @@
-"""Draw one step as the GPU ran it: a line for each stream, and the time in which nothing ran, with the reason."""
+"""Draw one step as the GPU ran it: a line for each stream, and the times in which nothing ran, with the reason."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ NOTHING = (
 DRAWN = 3_000
 """Largest number of bars. Neighbouring bars of one kind are joined until there are so few."""
 IDLE = "nothing runs"
-"""Name of the line that shows idle time."""
+"""Name of the chart's line that shows idle time."""
 WHY: dict[str, tuple[str, str]] = {
     "queued": ("idle, work queued", "work is queued, and the GPU waits"),
     "data loading": ("idle, data loading", "the host waits for data"),
     "synchronisation": ("idle, synchronised", "the host waits for the GPU"),
     "host": ("idle, host", "the host launches, or runs code of its own"),
 }
-"""Reasons of idle time: the text in the legend, and a sentence."""
+"""Each reason of idle time, with its text in the legend and a sentence."""
 _LOOKS = {"queued": ".", "data loading": "x", "synchronisation": "|", "host": "/"}
 _AROUND = 180
-"""Height (px) of axis, legend and margins."""
+"""Height (px) of the parts around the bars: axis, legend and margins."""
 HOVER = "<b>%{text}</b><br>%{customdata[1]}at %{base:,.4~r} ms for %{customdata[2]}<br>%{customdata[3]}<extra></extra>"
 
 
@@ -38,7 +38,7 @@ def timeline(works: pd.DataFrame, gaps: pd.DataFrame, title: str, theme: Theme, 
 
     * ``works``: columns ``start, us, stream, kind, kernel, op, problem, id``, times in µs.
     * ``gaps``: idle time, columns ``start, us, why``.
-    * ``problem``: its kernels keep their colour, and all others become faint.
+    * ``problem``: a GEMM or convolution to emphasise. Its kernels keep their colour, and all others become faint.
     """
     if not len(works):
         return blank(NOTHING, theme, height=220)
@@ -100,9 +100,10 @@ def _idle(figure: Figure, gaps: pd.DataFrame, whole: float, theme: Theme) -> Non
 
 
 def _joined(works: pd.DataFrame, whole: float) -> pd.DataFrame:
-    """Join bars of one stream, kind and problem that are too close to be distinguished.
+    """Join neighbouring bars that are too close to be distinguished, if they are of one stream and one kind.
 
-    The result has the columns of ``works`` and ``count``, the number of bars that were joined.
+    They must also belong to the same GEMM or convolution. The result has the columns of ``works`` and ``count``, the
+    number of bars that were joined.
     """
     rows = works.sort_values(["stream", "start"], kind="stable").reset_index(drop=True)
     if len(rows) <= DRAWN:

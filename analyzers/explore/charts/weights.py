@@ -33,8 +33,8 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
     The vertical axis is the best known time of W. The horizontal axis is the best known time of the forward pass (F) or
     of the data gradient (B), whichever is longer. There is one point per layer and file.
 
-    Lines show equal ratios. The symbol shows the solver. All three passes do the same floating-point work, so points
-    far above the line of ratio 1 show a W that is slow.
+    Lines show equal ratios. The symbol shows MIOpen's solver (kernel). All three passes do the same floating-point
+    work, so points far above the line of ratio 1 show a W that is slow.
     """
     # A problem that only a trace holds has no other time.
     points = points.assign(best_us=points["best_us"].fillna(points["time_us"]))

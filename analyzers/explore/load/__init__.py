@@ -1,1 +1,1 @@
-"""Load a store for the page. Child processes prepare the data, which are kept as long as the page runs."""
+"""Load the data for the web page. Child processes prepare them, and they are kept as long as the page runs."""

@@ -1,4 +1,4 @@
-"""Convert a recommendation to the cards of the page: what to do, what it saves, and the files for it."""
+"""Convert a recommendation to the cards of the web page: what to do, what it saves, and the files for it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def verdict_of(
     other: GpuTime | None = None,
     changed: Mapping[str, int] = MappingProxyType({}),
 ) -> PageVerdict:
-    """Collect what the page and the report show about a run besides its table of problems (GEMMs or convolutions).
+    """Collect what the web page and the report show about a run besides its table of GEMMs and convolutions.
 
-    * ``store``: URL of the store, for the command lines that the user is shown.
+    * ``store``: URL of the Parquet folder, for the command lines that the user is shown.
     * ``other``: GPU time of the run with which this run is compared.
-    * ``changed``: how many problems became faster, slower and so on in the comparison.
+    * ``changed``: how many GEMMs and convolutions became faster, slower and so on in the comparison.
     """
     return PageVerdict(
         headline=analysis.headline,
@@ -51,7 +51,7 @@ def verdict_of(
 
 
 def cards(recommendation: Recommendation, store: str | None = None) -> list[Card]:
-    """Return a card for each thing to do, in the order of ``recommend``'s list."""
+    """Return a card for the web page for each thing to do, in the order of ``recommend``'s list."""
     return [_action(x, recommendation, store) for x in verdict(recommendation).todo]
 
 
@@ -77,7 +77,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None) -> Ca
 
 
 def _saves(todo: Todo) -> str:
-    """Return the saving of a thing to do as text.
+    """Return what a thing to do saves, as text.
 
     For example ``110 ms``, ``≈ 6 ms`` if it is estimated, or ``up to 8.5 ms`` if only a bound is known.
     """
@@ -89,13 +89,13 @@ def _saves(todo: Todo) -> str:
 
 
 _FOLDER = "overrides"
-"""Folder for the recommendation's files in the command lines that the user is shown."""
+"""Name of the folder for the recommendation's files, in the command lines that the user is shown."""
 
 
 def _lines(todo: Todo, result: ActionResult | None, run: str, store: str | None) -> tuple[str, ...]:
-    """Return the command lines with which the user applies a thing to do.
+    """Return the command lines with which the user can do a thing to do.
 
-    If no command line applies it, return the command that explains it.
+    If no command line does it, return the command that explains it.
     """
     write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
     if isinstance(todo.remedy, UseRows):

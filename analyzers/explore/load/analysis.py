@@ -1,4 +1,4 @@
-"""Run the analyzers on a run, and collect the tables and sentences that the page shows."""
+"""Run the analyzers on a run, and collect the tables and sentences that the web page shows."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 LIMITS = ("threads = 2", "memory_limit = '400MB'", "preserve_insertion_order = false")
-"""Settings of DuckDB that limit the memory of the process that reads a store for the page."""
+"""Settings of DuckDB that limit the memory of the process that loads data for the web page."""
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """All results of the analyzers for one run, as the page needs them.
+    """All results of the analyzers for one run of a job, as the web page needs them.
 
-    * ``compared``: the library's choices beside the best known solutions (``picks_vs_best``).
+    * ``compared``: the library's choices beside the best known kernels (``picks_vs_best``).
     * ``found``: one row for each GEMM or convolution with a finding or something to do.
-    * ``nearby``: how long similar problems take, for each problem for which it is known (``NEARBY``).
+    * ``nearby``: how long similar GEMMs or convolutions take, where this is known (``NEARBY``).
     * ``headline`` and ``lines``: sentences for the top of the page.
     """
 
@@ -57,10 +57,10 @@ def analyse(
     limits: Sequence[str] = LIMITS,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Analysis:
-    """Run all analyzers on a run of the store (default: the latest).
+    """Run all analyzers on a run of a job (default: the latest), and return the results for the web page.
 
-    ``limits`` are DuckDB settings for reading. ``begins`` is called with the name of each stage before it begins, as by
-    ``analyzers.recommend.verb.advise``.
+    ``limits`` are DuckDB settings for reading. ``begins`` is called with the name of each stage before it begins. The
+    stages are the same as in ``analyzers.recommend.verb.advise``.
 
     Raises StoreError if there is no such run.
     """
@@ -85,9 +85,9 @@ def analyse(
 
 
 def _nearby(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Return how long problems similar to a GEMM or convolution take, if only one of its solutions was timed.
+    """Return how long similar GEMMs or convolutions take, for each one of which only one kernel was timed.
 
-    The times are scaled to the size of the GEMM or convolution.
+    The times are converted to the size of the GEMM or convolution.
     """
     rows = []
     for device, (known, times) in expectations(tables, settings).items():
@@ -100,14 +100,14 @@ def _nearby(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 def traced(store: Store, run: str) -> GpuTime | None:
-    """Return the GPU time in a run's traces. Return None, without reading anything else, if the run has no traces."""
+    """Return how the GPU spent its time in a run's traces. Without traces, return None and read nothing else."""
     if not len(store.query("select 1 from kernels where run = $run limit 1", run, {"run": run})):
         return None
     return gpu_time(tables_to_analyse(store, run, LIMITS))
 
 
 def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
-    """Add the things to do to the table of findings: the title of the first, and the names of all.
+    """Add two columns about things to do to the table of findings: the title of the first, and the names of all.
 
     The table has a row for each GEMM or convolution with a finding. If a thing to do concerns one without a finding, a
     row is added.

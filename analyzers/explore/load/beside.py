@@ -1,6 +1,6 @@
-"""Compare the run on the page with another run, in the same way as ``logparse diff``.
+"""Compare the run on the web page with another run, in the same way as ``logparse diff``.
 
-The other run is found by the text that the user gave to ``--compare``.
+The user names the other run after ``--compare``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def beside(word: str, store: Store) -> tuple[Store, str]:
-    """Find the run that the user named to compare with, and return its store and its name.
+    """Find the run that the user named to compare with. Return the folder that contains it (a ``Store``), and its name.
 
     The text is ``STORE`` (its latest run), ``STORE#RUN`` (also ``STORE:RUN``), or the name of a run of ``store``.
     Raises StoreError for any other text.
@@ -35,15 +35,15 @@ def beside(word: str, store: Store) -> tuple[Store, str]:
 
 
 def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, str]:
-    """Return the names of the two compared runs for the user.
+    """Return the names that the user sees for the two compared runs.
 
-    These are their run names if the runs are in one store, otherwise the URLs of their stores.
+    They are the names of the runs if both are in one Parquet folder, otherwise the URLs of their folders.
     """
     return (run, other_run) if store.url == other.url else (store.url, other.url)
 
 
 def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
-    """Compare two runs in the way of ``logparse diff``. Raises StoreError if a run does not exist."""
+    """Compare two runs in the same way as ``logparse diff``. Raises StoreError if a run does not exist."""
     from analyzers.compare.diff import diff
     from analyzers.compare.timings import times_of_run
 

@@ -1,9 +1,9 @@
-"""The program of the child processes that read a store for the page (``reader`` starts them).
+"""The program of the child processes that read a Parquet folder (the store) for the web page.
 
-Reading 200,000 problems takes more than half a gigabyte for some seconds, which the page's own process must not keep.
-So a child process reads the store, writes what the page needs into a folder and reports each step when it is done. The
-first step provides all that the first view needs. For a small store the same process runs the analyzers next. For a
-large store a second process runs them, at a lower priority than the page.
+``reader`` starts them. Reading 200,000 GEMMs and convolutions takes more than half a gigabyte for some seconds, which
+the page's own process must not keep. So a child process reads the store, writes what the page needs into a folder and
+reports each step when it is done. The first step provides all that the first view needs. For a small store the same
+process runs the analyzers next. For a large store a second process runs them, at a lower priority than the page.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _MB, _ROWS_PER_MB = 300, 20_000
 """DuckDB's memory limit: ``_MB`` megabytes, plus one megabyte per ``_ROWS_PER_MB`` measurements.
 
-With this limit, reading a store of 193,590 problems (649,000 measurements) is as fast as without. A limit of 400 MB was
-too small for 4.5 million measurements.
+With this limit, reading 193,590 GEMMs and convolutions (649,000 measurements) is as fast as without. A limit of 400 MB
+was too small for 4.5 million measurements.
 """
 _SMALL = 100_000
 """Largest number of measurements for which one process reads the files and runs the analyzers."""
@@ -64,7 +64,7 @@ def main(job: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _reports() -> Iterator[TextIO]:
-    """Open a file that writes to standard output, where the parent process reads the reports.
+    """Context manager for a file that writes to standard output, where the parent process reads the reports.
 
     Text that a library prints to standard output in the meantime goes to standard error.
     """
@@ -94,10 +94,7 @@ def _judge_alone(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _read(job: Job) -> Iterator[tuple[str, str]]:
-    """Read the store's files in the order in which the page needs them.
-
-    Yields the name of each step when it is done.
-    """
+    """Read the data in the order in which the web page needs them. Yields the name of each step when it is done."""
     store, folder = open_store(job.url), Path(job.folder)
     other = beside(job.other, store) if job.other else None
     with _connect(store) as con:
@@ -124,7 +121,7 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
 def _database(
     con: duckdb.DuckDBPyConnection, path: Path, run: str, analysis: Analysis | None = None, others: Path | None = None
 ) -> None:
-    """Write the tables that the page queries to a DuckDB file.
+    """Write the tables that the web page queries to a DuckDB file.
 
     Such a file opens at once and is loaded into memory in portions. ``others`` is a file with another run's times,
     which ``beside.keep`` wrote.
@@ -137,7 +134,7 @@ def _database(
 def write_tables(
     con: duckdb.DuckDBPyConnection, database: str, run: str, analysis: Analysis | None, others: Path | None
 ) -> None:
-    """Write the tables that page and report query into an attached database."""
+    """Write the tables that the web page and the report query into an attached database."""
     compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
     point_table.build(con, run, compared, found, others, f"{database}.points")
     con.execute(f"create table {database}.facts as select * from facts")
@@ -146,17 +143,17 @@ def write_tables(
 
 
 _LIMITS = ("threads = 2", "memory_limit = '400MB'")
-"""Settings of DuckDB while the run that the page opens is chosen."""
+"""Settings of DuckDB during the choice of the run with which the web page opens."""
 _RUNS = 4
-"""Number of latest runs among which the page chooses the one that it opens."""
+"""Number of latest runs among which the web page chooses the one with which it opens."""
 
 
 def _most_to_gain(store: Store, count: int) -> str:
-    """Choose the run that the page opens: the one that loses most time by the library's choices.
+    """Choose the run with which the web page opens: the one that loses most time by the library's choices.
 
-    If no run loses any, the latest is returned. After ``tune`` the latest run is the one with the change applied, in
-    which nothing is left to do. A store of many measurements (``count``) opens with its latest run, because the choice
-    would take longer than a click.
+    If no run loses any, the latest is returned. After ``tune`` the latest run is the one with the changes made, in
+    which nothing is left to do. If there are many measurements (``count``), the latest run is returned, because the
+    choice would take longer than a click.
     """
     runs = store.runs()[-_RUNS:]
     if len(runs) < 2 or count > _SMALL // 10:
@@ -174,13 +171,14 @@ def _most_to_gain(store: Store, count: int) -> str:
 
 
 _archives: dict[str, Callable[[Path], None]] = {}
-"""Functions that write the files of a recommendation, by the folder of the process's data."""
+"""Functions that write the files of a recommendation into a zip file. The keys are the folders of the page's data."""
 
 
 def _archive(job: Job) -> Iterator[tuple[str, str]]:
-    """Write the recommendation's files. This is done last, because the page's headline need not wait for them.
+    """Write the recommendation's files as a zip file.
 
-    Like the other steps of the process it is a generator, but it yields nothing.
+    This is done last, because the page's headline need not wait for them. Like the other steps of the process it is a
+    generator, but it yields nothing.
     """
     _archives.pop(job.folder)(Path(job.folder) / FILES)
     (Path(job.folder) / FIRST).unlink()  # A process that has the file open can still read it.

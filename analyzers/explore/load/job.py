@@ -1,4 +1,4 @@
-"""Data that the page exchanges with the processes that read a store for it."""
+"""Data that the web page exchanges with the child processes that load its data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
-"""Messages that the process sends while it reads a store for the page, in this order.
+"""Messages that the child process sends while it loads the data for the web page, in this order.
 
 * ``READY``: the table of GEMMs and convolutions can be read.
 * ``TRIES``: all measurements can be read.
@@ -19,15 +19,14 @@ READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "do
 FILES = "overrides.zip"
 """Name of the zip file with the recommendation's files, which the user can download."""
 FIRST, JUDGED = "first.duckdb", "judged.duckdb"
-"""Names of the page's database files: FIRST as read from the store's files alone, JUDGED with the analyzers' results.
-"""
+"""Names of the web page's database files: ``FIRST`` without, ``JUDGED`` with the results of the analyzers."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """An order to a child process: the store to read, and the folder into which it writes the page's data.
+    """An order to a child process: which data to read, and the folder into which it writes them for the web page.
 
-    With ``judge``, the process runs the analyzers on a store that another process has read. ``other`` names the run to
+    With ``judge``, the process runs the analyzers on data that another process has read. ``other`` names the run to
     compare with, in a form that ``beside.beside`` understands.
     """
 
@@ -41,17 +40,19 @@ class Job:
 
 @dataclass(frozen=True)
 class Card:
-    """One thing to do from ``recommend``'s list (``analyzers/recommend/verdict.py``), as texts for a card on the page.
+    """One thing to do from ``recommend``'s list, as texts for a card on the web page.
+
+    ``analyzers/recommend/verdict.py`` makes the list.
 
     * ``name``: its id.
     * ``saves``: the saving, such as ``110 ms``, or "unknown".
     * ``gain``: time now → time then, or "unknown".
     * ``evidence``: how the gain is known.
     * ``changes``: what the user changes.
-    * ``files``: True if the user applies the change with the recommendation's files (override files and ``apply.sh``,
+    * ``files``: True if the user makes the change with the recommendation's files (override files and ``apply.sh``,
       or a search script).
     * ``lines``: lines to type into a shell or a program.
-    * ``problems``: number of problems that it concerns. 0 if it concerns the whole job.
+    * ``problems``: number of GEMMs and convolutions that it concerns. 0 if it concerns the whole job.
     """
 
     name: str
@@ -76,9 +77,9 @@ class TimeSplit:
 
 @dataclass(frozen=True)
 class PageVerdict:
-    """The results of the analyzers that the page and the report show, besides the table of GEMMs and convolutions.
+    """The results of the analyzers that the web page and the report show, besides the table of GEMMs and convolutions.
 
-    ``actions.verdict_of`` makes it.
+    The function ``actions.verdict_of`` makes it.
     """
 
     headline: str = ""

@@ -30,13 +30,13 @@ from logparse.libraries.torch_profiler.searches import SEARCH
 from logparse.libraries.torch_profiler.timeline import CALL_KINDS
 
 WHYS = ("queued", "data loading", "synchronisation", "host")
-"""Reasons of idle gaps. If several fit, the first is used."""
+"""Reasons of idle gaps. If several fit, the first in this order is used."""
 COPY = "copy or fill"
 MOST = 20_000
-"""Largest number of kernels and copies in a timeline without marked steps."""
+"""Largest number of kernels and copies in the timeline of a trace that marks no steps."""
 _BLOCKING = tuple(CALL_KINDS.index(x) for x in ("device", "stream", "event", "copy"))
 _WAITED_US = 20.0
-"""A call that takes less than this did not really wait, µs."""
+"""A call of the CUDA or HIP runtime that takes less than this (µs) did not really wait."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,10 +56,10 @@ class Step:
 
 
 def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
-    """Return a typical step of the run, the one of median duration in its first trace.
+    """Return the work of one typical step of the run: the step of median duration in its first trace.
 
     If the trace marks no steps, a part of the trace is returned. Returns None if no trace of the run has a kernel.
-    ``con`` has the store's views.
+    ``con`` is a database with the stored views.
     """
     first = "select * from timelines where run = $run and len(works) > 0 order by rank, source_id, unit_window limit 1"
     found = con.sql(first, params={"run": run}).to_arrow_table()
@@ -106,7 +106,7 @@ def _columns(row: pa.Table, name: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[Any]]) -> Floats:
-    """Return the time at which the host launched each kernel or copy. It is NaN if no call is known."""
+    """Return the time at which the host launched each kernel or copy. It is NaN if the trace lacks the launch."""
     out = np.full(len(works["start"]), np.nan)
     if not len(calls["correlation"]):
         return out
@@ -151,7 +151,7 @@ def _window(
 def _gaps(
     start: Floats, us: Floats, asked: Floats, calls: dict[str, npt.NDArray[Any]], loads: dict[str, npt.NDArray[Any]]
 ) -> pd.DataFrame:
-    """Return the times in which the device did nothing, with the reason of each.
+    """Return the periods in which the device did nothing, with the reason of each.
 
     ``start`` and ``us`` are the begins and durations of the device's work, in ascending order.
     """
@@ -194,7 +194,7 @@ def kernels(con: duckdb.DuckDBPyConnection, run: str, steps: float | None) -> pd
 
 
 def write(con: duckdb.DuckDBPyConnection, run: str, database: str) -> None:
-    """Write the tables for the page's timeline into a database.
+    """Write the tables for the web page's timeline into a database.
 
     They are ``kernels``, ``works``, ``gaps`` and ``step`` (its title). The table ``steps_``, which
     ``point_table.build`` made, has the number of steps.

@@ -1,8 +1,8 @@
-"""Start the processes that read a store for the page, and receive their reports (``child`` is their program).
+"""Start the child processes that load data for the web page, and receive their reports (``child`` is their program).
 
 This module imports next to nothing, so that the first process, which takes longest, starts before this process imports
-the drawing code. The analyzers of a large store run in a second process, because one process for both would take a
-gigabyte of memory.
+the drawing code. If there are many data, the analyzers run in a second process, because one process for both would take
+a gigabyte of memory.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from types import MappingProxyType
 from analyzers.explore.load.job import DONE, FAILED, VERDICT, Job
 
 _GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
-"""Settings of glibc that return freed memory to the system. They lower the peak memory of the child by a fifth."""
+"""Environment variables that make glibc return freed memory to the system.
+
+They lower the peak memory of the child process by a fifth.
+"""
 _CHILD = "analyzers.explore.load.child"
 
 
 class StoreReading:
-    """The child processes that read a store. The first starts when the object is made."""
+    """The child processes that load the data for the web page. The first starts when the object is made."""
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class StoreReading:
         self._process = _started(self._job)
 
     def steps(self) -> Iterator[tuple[str, str]]:
-        """Yield each step of the reading as soon as it is done, as ``(step, text)``.
+        """Yield each step of loading the data as soon as it is done, as ``(step, text)``.
 
         Raises EOFError if a process dies.
         """
@@ -53,7 +56,7 @@ class StoreReading:
             yield from self._steps_of_process()
 
     def _steps_of_process(self) -> Generator[tuple[str, str], None, tuple[bool, bool]]:
-        """Yield the steps of the process that runs at present.
+        """Yield the steps that the present child process reports.
 
         Returns two bools: whether the process did all its work, and whether it ran the analyzers.
         """
@@ -72,7 +75,7 @@ class StoreReading:
         raise EOFError
 
     def close(self) -> None:
-        """Stop reading and remove the written files."""
+        """Stop loading and remove the written files."""
         self._closed = True
         self._process.kill()
         self._process.wait()
@@ -82,7 +85,7 @@ class StoreReading:
 
 
 def _started(job: Job) -> subprocess.Popen[str]:
-    """Start the child process that reads the store.
+    """Start the child process that loads the data for the web page.
 
     It is started as a module (``-m``), because DuckDB treats a program without a file (``-c``) as interactive and
     prints progress bars. Ctrl-C is blocked in the child from its first instruction on: this process ends the child, and

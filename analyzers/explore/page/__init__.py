@@ -1,1 +1,1 @@
-"""The page in the browser."""
+"""The web page that ``logparse explore`` shows in the browser."""

@@ -1,8 +1,8 @@
-"""The web server of the page: a Flask app that answers only this machine.
+"""The web server of ``logparse explore``: a Flask app that answers only this machine.
 
-The URL has the whole state of the page. A click on anything gives a new URL, and the whole page is drawn again from
-that URL. Nothing is loaded from another host, because Content-Security-Policy forbids it. Only requests that name this
-host are answered, so that a foreign page cannot reach the server through a host name of its own (DNS rebinding).
+The URL contains the whole state of the page. A click on anything gives a new URL, and the whole page is drawn again
+from that URL. Nothing is loaded from another host, because Content-Security-Policy forbids it. Only requests that name
+this host are answered, so that a foreign page cannot reach the server through a host name of its own (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from logparse.quoting import Html, asset
 
 
 def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 8050, token: str = "") -> Flask:
-    """Return the Flask app that serves the page.
+    """Return the Flask app that serves the web page.
 
     Requests are refused if their ``Host`` is neither ``host`` nor a name of this machine. With a ``token``, only
     requests with this token are answered. The first request has the token in the URL (``?token=``), later requests have
@@ -40,7 +40,7 @@ def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 805
 
 
 _FILES_S = 120.0
-"""Seconds for which a click on the download waits until the files are written."""
+"""How many seconds a click on the download may wait until the files are written."""
 
 _STYLE = Html('<link rel="stylesheet" href="/assets/explore.css">')
 # plotly.js is fetched at once, but run only when the first chart is to be drawn. The overview needs none.
@@ -51,7 +51,7 @@ _TYPES = {"css": "text/css", "js": "text/javascript"}
 
 
 def _assets(app: Flask, pages: Pages, port: int) -> None:
-    """Serve the HTML of the page, its style, its script and plotly.js."""
+    """Make the app serve the page's HTML, its style, its script and plotly.js."""
 
     @app.route("/")
     def index() -> Response:

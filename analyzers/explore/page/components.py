@@ -1,4 +1,4 @@
-"""Build the parts of the page: lists, cards, tables and links. Pure: they are made from a selection and small tables.
+"""Build the parts of the web page: lists, cards, tables and links. Pure: they are made from small tables and filters.
 
 Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to others. The URL is the
 state of the page. Text of a log goes into elements as text, which the browser never reads as HTML.
@@ -30,7 +30,7 @@ def _aria(**attributes: str) -> dict[str, Any]:
 
 
 def _data(**attributes: str) -> dict[str, Any]:
-    """Return HTML attributes that ``assets/explore.js`` reads."""
+    """Return HTML attributes ``data-…`` that the script ``assets/explore.js`` reads."""
     return {f"data_{name}": value for name, value in attributes.items()}
 
 
@@ -54,7 +54,7 @@ def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[
 
 
 AFTER = "-after"
-"""End of the name that ``tune`` gives to a run with its change applied."""
+"""End of the name of a run that ``tune`` made with its changes."""
 _LONGEST = 36
 
 
@@ -76,10 +76,10 @@ def _run(name: str, chosen: Selection, here: bool) -> html.Element:
 
 
 def comparison(known: PageVerdict, other: str, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
-    """Return the page's text on the comparison of two runs.
+    """Return the web page's text about the comparison of two runs.
 
     First come the times of both runs from their traces, then the GEMMs and convolutions (``queries.changes``).
-    ``choice`` is True if the store has another run to compare with.
+    ``choice`` is True if there is another run to compare with.
     """
     if not other:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
@@ -123,7 +123,7 @@ def tabs(chosen: Selection) -> list[object]:
 
 
 def chips(chosen: Selection, actions: Sequence[Card] = ()) -> list[object]:
-    """Return the active filters, each with a link that removes it."""
+    """Return the filters that are set, each with a link that removes it."""
     made: list[object] = [
         _chip(f"{FACETS[facet]}: {printable(facet_text(facet, value, whole=True))}", chosen.toggled(facet, value))
         for facet, values in chosen.values.items()
@@ -196,7 +196,7 @@ _FRAME = 14  # Padding and border of a chart's box (px).
 
 
 def count(problems: int, order: str) -> str:
-    """Return a line about the table, for example ``1,200 problems, the most worthwhile first``.
+    """Return the line above the table, for example ``1,200 problems, the most worthwhile first``.
 
     ``order`` names what comes first by default. It is empty if the user chose the order.
     """
@@ -222,12 +222,12 @@ REMARKS = 1  # Number of remarks shown at once in the overview. In the other vie
 
 
 def unreadable(error: str) -> list[object]:
-    """Return the text that the page shows if the store could not be read."""
+    """Return the text that the web page shows if the data could not be read."""
     return [html.strong("The store could not be read"), html.p(printable(error))]
 
 
 def no_such_run(name: str, known: Sequence[str], chosen: Selection) -> list[object]:
-    """Return the text that the page shows if the URL names a run that the store does not have."""
+    """Return the text that the web page shows if the URL names a run that does not exist."""
     latest = list(reversed(known))
     links = [_run(x, replace(chosen.cleared(), run=x, compare=""), False) for x in latest]
     return [
@@ -238,16 +238,18 @@ def no_such_run(name: str, known: Sequence[str], chosen: Selection) -> list[obje
 
 
 def skeleton() -> list[object]:
-    """Return the text that the page shows while the run is analysed. It has no sum, because the sum would change."""
+    """Return the text that the web page shows while the run is still being analysed.
+
+    It contains no sums, because they would change.
+    """
     lines = [html.span("", class_="bone") for _ in range(2)]
     return [html.strong("The run is being analysed …"), html.p(lines, class_="skeleton")]
 
 
 def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection) -> list[object]:
-    """Return the top of the page: what to do first, the sums of the selection, and the analyzers' remarks.
+    """Return the top of the web page: what to do first, sums over the table's rows, and the analyzers' remarks.
 
-    If filters are set, the possible saving is stated for the filtered problems, and remarks about the whole run are
-    folded.
+    If filters are set, the possible saving is stated for the filtered rows, and remarks about the whole run are folded.
     """
     remarks = REMARKS if chosen.view == "overview" and not chosen.filters else 0
     calls = f"{amount(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
@@ -289,7 +291,7 @@ def answer(
     * ``parts``: the time of the selected GEMMs and convolutions (``queries.split``), shown for a filter or a run
       without traces.
     * ``download``: URL of the files, empty without files.
-    * ``about``: names of the things to do about the selection. None if nothing is filtered.
+    * ``about``: names of the things to do that concern the selected rows. None if nothing is filtered.
     """
     made = _split_bar(parts, chosen) if time is None or about is not None else _time_bar(time)
     shown = [x for x in actions if about is None or x.name in about]
@@ -321,7 +323,7 @@ def _split_bar(parts: pd.DataFrame, chosen: Selection) -> list[object]:
 
 
 _PARTS = 9
-"""Largest number of kinds of work in a bar. The last is the sum of all others."""
+"""Largest number of kinds of work in a bar. If there are more, the last part is the sum of the others."""
 
 
 def _bar(head: str, parts: Sequence[tuple[str, float, float]]) -> list[object]:
@@ -360,9 +362,9 @@ def _look(name: str) -> str:
 
 
 def _card(action: Card, number: int, download: str, chosen: Selection) -> html.Element:
-    """Return the card of one thing to do.
+    """Return the card of one thing to do, as an element of the web page.
 
-    It is a link to its problems, or to the timeline if it concerns the whole job.
+    It is a link to the GEMMs and convolutions that it concerns, or to the timeline if it concerns the whole job.
     """
     view = "overview" if action.problems else "timeline"
     where = replace(chosen.cleared(), view=view, todo=action.name if action.problems else "")
@@ -389,13 +391,13 @@ def _card(action: Card, number: int, download: str, chosen: Selection) -> html.E
 
 
 _SURE = {"unknown": "a bound: how much of it is unknown"}
-"""Explanations for words about a saving's reliability that users may not understand."""
+"""Explanations for words about how certain a saving is, if users may not understand the word."""
 KERNELS = 200
-"""Largest number of rows in the table of kernels."""
+"""Largest number of rows in the web page's table of kernels."""
 
 
 def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selection) -> list[object]:
-    """Return the table of kernels with the longest times (``queries.kernels``).
+    """Return the web page's table of the kernels with the longest times (``queries.kernels``).
 
     A kernel of a GEMM or convolution has a link to it. ``unit`` names the step to which the times belong, and is empty
     if they are of the whole run.
@@ -438,7 +440,7 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
 def launched(rows: Sequence[KernelRow], chosen: Selection) -> list[object]:
     """Return the list of kernels that a GEMM or convolution launches, with a link to the timeline.
 
-    Empty if none is known.
+    The list is empty if no kernel is known.
     """
     if not len(rows):
         return []
@@ -460,9 +462,9 @@ def detail(
     expected: str = "",
     launched: Sequence[object] = (),
 ) -> html.Element:
-    """Return the details of one GEMM or convolution: what to do, its numbers, solutions, kernels, and texts to copy.
+    """Return the details of one GEMM or convolution: what to do, its numbers, times, kernels, and texts to copy.
 
-    ``expected`` is a sentence on the times of similar ones. ``launched`` are elements on its kernels.
+    ``expected`` is a sentence about the times of similar ones. ``launched`` are elements about its kernels.
     """
     estimated = row["saving_from"] == "estimated"
     numbers = [

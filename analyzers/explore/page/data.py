@@ -1,4 +1,4 @@
-"""Data of the page in memory: the table of problems, all measurements, and later the results of the analyzers."""
+"""Data of the web page in memory: the table of GEMMs and convolutions, all measurements, and the analyzers' results."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ DOING = {
     VERDICT: "Writing the files to download",
 }
 _STORED = tuple(x for x in COLUMNS if x != "problem")
-"""Columns of measurements that are read for a problem (GEMM or convolution).
+"""Columns that are read if the measurements of a GEMM or convolution are needed.
 
-The rows are found by the hash of the problem's text.
+The rows are found by the hash of its text.
 """
 
 
 class PageData:
-    """The data of one page. Reading the store starts at once, and requests are answered as soon as data are there.
+    """The data of one web page. Loading starts at once, and requests are answered as soon as their data are there.
 
     The object may be used from several threads.
     """
@@ -52,25 +52,25 @@ class PageData:
     ) -> None:
         self.url, self.run, self.runs = url, run or "", list[str]()
         self.other = ""
-        """Name of the run to compare with. It begins with its store's URL if that is another store."""
+        """Name of the run to compare with. It begins with the folder's URL if the run is in another Parquet folder."""
         self.names = (url, "")
-        """The names of the two runs in the chart that compares them."""
+        """The names of the two runs, as the chart that compares them shows them."""
         self.target = dict(target)
         """Facts about the machine that will use the override files.
 
         If it is empty, each override is for the machine on which it was measured.
         """
         self.verdict = PageVerdict()
-        """The result of the analyzers, once they are done (``judged``)."""
+        """The results of the analyzers. They are there when ``judged`` is True."""
         self.judged = False
         self.empty: frozenset[str] = frozenset()
-        """Columns of the table that have no value in any row."""
+        """Columns of the web page's table that have no value in any row."""
         self.error = ""
         self._begun, self._done = time.monotonic(), DOING[""]
         self.version = 0
-        """A number that grows whenever there is more to show."""
+        """A number that grows whenever there are more data to show."""
         self.reading = reading or StoreReading(url, run, other, target)
-        """The processes that read the store. They may have started before this object was made."""
+        """The processes that load the data. They may have started before this object was made."""
         # One thread per query: a click asks three queries at once, and a second thread for each takes up to a quarter
         # more CPU.
         self._con = duckdb.connect(config={"memory_limit": "400MB", "threads": "1"})
@@ -81,9 +81,9 @@ class PageData:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def cursor(self, timeout_s: float = 120.0) -> duckdb.DuckDBPyConnection:
-        """Return a database cursor for the caller alone. Waits until the table ``points`` is there.
+        """Return a database cursor for the caller alone. Waits until the table ``points`` has been loaded.
 
-        Raises LogparseError if ``points`` will never be there, or not within ``timeout_s`` seconds.
+        Raises LogparseError if loading failed, or takes longer than ``timeout_s`` seconds.
         """
         if not self._ready.wait(timeout_s):
             raise LogparseError(f"{self.url} takes longer than {timeout_s:g} s to read")
@@ -96,7 +96,7 @@ class PageData:
     def tries(self, row: pd.Series) -> Sequence[Try]:
         """Return all measurements of the GEMM or convolution in this row, but only from the row's file if it has some.
 
-        If it was not measured itself, measurements of the one that may mean the same call are returned.
+        If it was not measured itself, the measurements of another one that may mean the same call are returned.
         """
         if not self._tries.wait(30.0) or self.error:
             return ()
@@ -111,7 +111,7 @@ class PageData:
 
     @property
     def files(self) -> Path | None:
-        """The zip file with the recommendation's files, for download. It is written after the analyzers (see ``wait``).
+        """Path of the zip file with the recommendation's files, for download. It is written last (see ``wait``).
 
         None before the analyzers are done, or if the files could not be written.
         """
@@ -125,18 +125,18 @@ class PageData:
 
     @property
     def doing(self) -> str:
-        """A text on what is being read at present and what will follow. It is empty at the end."""
+        """A text for the user about what is being loaded. It is empty at the end."""
         return f"{self._done} … {time.monotonic() - self._begun:.0f} s" if self._done and not self.finished else ""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until all is read, or nothing more will come.
+        """Wait until all data are loaded, or loading has failed.
 
         Returns False if that takes longer than ``timeout_s`` seconds.
         """
         return self._finished.wait(timeout_s)
 
     def close(self) -> None:
-        """Stop reading and remove the written files."""
+        """Stop loading and remove the written files."""
         self.reading.close()
         self._con.close()
 
@@ -181,7 +181,7 @@ class PageData:
         self.judged = True
 
     def _attach(self, name: str) -> None:
-        """Use the tables of this database file from now on, instead of the earlier ones."""
+        """Use the tables of this database file from now on, in place of the earlier ones."""
         tables = name.partition(".")[0]
         self._con.cursor().execute(f"attach {sql_text(self.reading.folder / name)} as {tables} (read_only)")
         with self._con.cursor() as con:
@@ -191,9 +191,10 @@ class PageData:
 
 
 class Pages:
-    """The pages of several runs of one store. The page of another run is read when it is requested.
+    """The data of several runs for the web page. A run's data are loaded when its page is requested.
 
-    A page of a large store takes hundreds of megabytes, so only the first page and the ``_OTHERS`` latest are kept.
+    The page of a run with many data takes hundreds of megabytes, so only the first page and the ``_OTHERS`` latest are
+    kept.
     """
 
     def __init__(self, first: PageData) -> None:
@@ -202,10 +203,10 @@ class Pages:
         self._lock = threading.Lock()
 
     def of(self, chosen: Selection) -> PageData:
-        """Return the page for the runs that the user selected.
+        """Return the data of the runs that the user selected.
 
-        The first page is returned if the selection names no run, or a run that the store does not have. A run is never
-        compared with itself.
+        The first page is returned if the user selected no run, or a run that does not exist. A run is never compared
+        with itself.
         """
         first = self.first
         if not (chosen.run or chosen.compare):
@@ -224,7 +225,7 @@ class Pages:
             return page
 
     def unknown(self, chosen: Selection) -> str:
-        """Return the name of the selected run if the store does not have it, otherwise an empty text."""
+        """Return the name of the selected run if it does not exist, otherwise an empty text."""
         first = self.first
         known = ("", first.other, *first.runs)
         return next((x for x in (chosen.run, chosen.compare) if first.runs and x not in known), "")

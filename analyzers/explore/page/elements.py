@@ -1,4 +1,4 @@
-"""Elements of the page as plain data, from which ``assets/explore.js`` makes HTML elements in the browser.
+"""Elements of the web page as plain data, from which ``assets/explore.js`` makes HTML elements in the browser.
 
 All text of a log goes into elements as text, which the browser never reads as HTML.
 """
@@ -45,5 +45,5 @@ td, th, thead, tr, ul = map(_maker, ("td", "th", "thead", "tr", "ul"))
 
 
 def link(children: Any, href: str, **attributes: object) -> Element:
-    """Return a link to another state of the page, which is shown without a reload."""
+    """Return a link to the same web page in another state, which is shown without a reload."""
     return a(children, href=href, within="1", **attributes)

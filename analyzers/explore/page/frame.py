@@ -1,4 +1,4 @@
-"""Make the HTML of the page and of the report, without their content, which ``assets/explore.js`` adds."""
+"""Make the HTML of the web page and of the report, without their content, which ``assets/explore.js`` adds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def columns() -> list[dict[str, object]]:
 def frame(
     title: str, store: str, footer: str, data: Mapping[str, object], *, policy: Html, style: Html, scripts: Html
 ) -> Html:
-    """Return the HTML of the page.
+    """Return the HTML of the web page, still without content.
 
     ``data`` are the values that ``assets/explore.js`` needs in addition to the table's columns.
     """

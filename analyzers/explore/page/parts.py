@@ -1,4 +1,4 @@
-"""Answer the browser's requests for the parts of the page that depend on the selection.
+"""Answer the browser's requests for those parts of the web page that depend on the user's filters.
 
 ``assets/explore.js`` requests each part with one request and draws it. The answers are plain data (``elements``), from
 which the browser makes HTML elements. The report has the same answers in its file.
@@ -35,7 +35,7 @@ FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away,
 
 
 def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return everything on the page but the charts, the table, and the details of a GEMM or convolution.
+    """Return everything on the web page but the charts, the table, and the details of a GEMM or convolution.
 
     The keys are the ids of the HTML elements (see ``content``). ``asked`` has ``search``: the query string of the URL,
     without parameters that change no filter.
@@ -65,9 +65,9 @@ _FRAME: Mapping[str, object] = {
 
 
 class Known(Protocol):
-    """The data about the shown run that the parts of the page need, besides its tables.
+    """The data about the shown run that the parts of the web page need, besides its tables.
 
-    See ``PageData`` for each attribute.
+    ``PageData`` describes each attribute.
     """
 
     verdict: PageVerdict
@@ -86,7 +86,7 @@ class Known(Protocol):
 
 
 def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> dict[str, object]:
-    """Return everything on the page but the charts, the table, and the details of a GEMM or convolution.
+    """Return everything on the web page but the charts, the table, and the details of a GEMM or convolution.
 
     The keys are the ids of the HTML elements. The entry ``filters`` is plain data, ``content`` has class names,
     ``empty`` the columns without values, and ``names`` the names of the two runs.
@@ -114,7 +114,7 @@ def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
 
 
 def progress(page: PageData) -> dict[str, object]:
-    """Return how far the reading of the store is: the version of the data, whether more will come, and a text."""
+    """Return how far loading the data is: the version of the data, whether more will come, and a text."""
     return {"version": page.version, "finished": page.finished, "doing": page.doing}
 
 
@@ -134,7 +134,7 @@ def _answer(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
 
 
 def _after(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
-    """Return the elements below the chart. Only the timeline has some: the table of kernels."""
+    """Return the elements below the chart. Only the timeline has elements there: the table of kernels."""
     if chosen.view != "timeline":
         return []
     total, per_step = queries.kernels_us(con)
@@ -178,9 +178,9 @@ def figure_of(
 
 
 def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the details of the selected GEMM or convolution.
+    """Return the details of the selected GEMM or convolution for the web page.
 
-    ``card`` are the elements, and ``figure`` is the chart of its solutions.
+    ``card`` are the elements, and ``figure`` is the chart of the times of its kernels.
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
@@ -208,7 +208,7 @@ def problem_card(
     near: queries.Nearby | None,
     theme: str,
 ) -> dict[str, object]:
-    """Build the details of one GEMM or convolution (``card``) and the chart of its solutions (``figure``).
+    """Build the details of one GEMM or convolution (``card``) and the chart of its kernels' times (``figure``).
 
     ``kernels`` are the kernels that its calls launch. ``near`` are the times of similar ones.
     """
@@ -222,7 +222,7 @@ def problem_card(
 
 
 LAUNCHED = 8
-"""Largest number of kernels in the details of a problem (GEMM or convolution)."""
+"""Largest number of kernels that are listed in the details of a GEMM or convolution."""
 
 
 def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
@@ -242,7 +242,7 @@ def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 
 def watch(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return how far the reading of the store is, for a page that waits for more."""
+    """Return how far loading the data is. The browser asks again and again until all data are loaded."""
     return progress(pages.of(_chosen(asked)))
 
 
@@ -257,7 +257,7 @@ PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {
 
 
 def as_json(part: Mapping[str, object]) -> str:
-    """Return a part of the page as JSON for the browser.
+    """Return a part of the web page as JSON for the browser.
 
     An element becomes a list of its tag, attributes and children.
     """

@@ -1,6 +1,6 @@
-"""Make the texts about one problem that the user can copy.
+"""Make two texts about a GEMM or convolution that the user can copy from the web page.
 
-These are the library's bench command, and the row of an override file for the best known solution.
+They are the library's benchmark command, and the row of an override file for the best known kernel.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Paste:
 
 @dataclass(frozen=True)
 class Advice:
-    """A sentence on what to do about one GEMM or convolution, and two texts that the user can copy.
+    """A sentence about what to do for one GEMM or convolution, and two texts that the user can copy.
 
-    The texts are a bench command and a row of an override file.
+    The texts are a benchmark command and a row of an override file.
     """
 
     sentence: str
@@ -49,11 +49,11 @@ class Advice:
 
 
 def advice(row: Row, facts: Mapping[str, str], verdict: PageVerdict | None = None) -> Advice:
-    """Return what to do about one problem (GEMM or convolution), and the texts to copy for it.
+    """Return what to do about one GEMM or convolution, and the texts to copy for it.
 
-    ``facts`` describe the machine that runs the command. The override is the one that ``recommend`` proposes for the
-    problem. It has a second row if the run called the problem through hipBLASLt's C++ object and such calls need a row
-    of their own. While the analyzers are still at work, there is no ``verdict``.
+    ``facts`` describe the machine that runs the command. The override is the one that ``recommend`` proposes. It has a
+    second row if the job makes the call through hipBLASLt's C++ object and such calls need a row of their own. While
+    the analyzers are still at work, there is no ``verdict``.
     """
     problem = problem_from_text(str(row["problem"]))
     return Advice(_sentence(row) + _in_the_run(row), _command(problem, facts), _override(row, verdict))
@@ -83,7 +83,7 @@ def _sentence(row: Row) -> str:
 
 
 def _in_the_run(row: Row) -> str:
-    """Return a sentence with the time that the best solution would take in this run.
+    """Return a sentence with the time that a call of this run would take with the best kernel.
 
     The ratio of two times that were measured elsewhere is applied to the time of a call in this run. The text is empty
     if the times were measured in this run, or if no saving is known.
@@ -119,9 +119,9 @@ def _override(row: Row, verdict: PageVerdict | None) -> Paste:
 
 
 def _none_proposed(row: Row) -> str:
-    """Return why ``recommend`` proposes no override for a GEMM or convolution.
+    """Return the reason why ``recommend`` proposes no override for a GEMM or convolution.
 
-    Its row in the table shows only some reasons.
+    It is found from the row of the web page's table, which shows only some reasons.
     """
     if pd.isna(row["best_us"]):
         return "nothing is measured"

@@ -1,4 +1,4 @@
-"""Serve the page in the browser: the function behind ``logparse explore``."""
+"""Show the web page in the browser: the function behind ``logparse explore``."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def explore(
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the page of a store in the browser until the user interrupts it.
+    """Serve the web page about a Parquet folder (``url``) until the user interrupts it, and open the browser.
 
     ``url`` has the same default as in ``logparse.store.open_store``. ``target`` are facts about the machine that will
-    use the override files. Raises LogparseError if the store or run does not exist, or if the port is in use.
+    use the override files. Raises LogparseError if the folder or run does not exist, or if the port is in use.
     """
     facts = target or {}
     listening = _listening(host, port)
@@ -100,12 +100,10 @@ def explore(
 
 @contextmanager
 def _redirecting(address: str) -> Iterator[Path]:
-    """Write a temporary HTML file that only this user can read and that leads the browser to ``address``.
+    """Context manager: a temporary HTML file, readable only by this user, that leads the browser to ``address``.
 
-    Yield its path.
-
-    ``ps`` shows the browser's command line to every user. So the command line has only the path of this file, and not
-    the token. Jupyter does the same (``jupyter_server/serverapp.py``, ``_write_browser_open_file``).
+    Yields its path. ``ps`` shows the browser's command line to every user. So the command line has only the path of
+    this file, and not the token. Jupyter does the same (``jupyter_server/serverapp.py``, ``_write_browser_open_file``).
     """
     with TemporaryDirectory(prefix="logparse-") as folder:  # The folder is made with mode 0700.
         page = Path(folder, "open.html")

@@ -1,4 +1,4 @@
-"""The content of the page's table: some rows for the browser, or all rows as CSV."""
+"""The content of the web page's table: some rows for the browser, or all rows as CSV."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _sorted(model: object) -> Sequence[Mapping[str, object]]:
-    """Return the columns by which the browser wants the table sorted. Anything that is not a valid entry is dropped."""
+    """Return the columns by which the browser wants the table sorted. Invalid entries are dropped."""
     known = [x for x in model if isinstance(x, dict)] if isinstance(model, list) else []
     return [x for x in known if isinstance(x.get("colId"), str)]
 
@@ -56,7 +56,7 @@ def _rows(
     start: int,
     end: int,
 ) -> tuple[pd.DataFrame, int, str]:
-    """Return rows of the table, the number of all rows, and a text on what is first in the default order."""
+    """Return rows of the web page's table, the number of all rows, and a text about which row is first by default."""
     page = pages.of(chosen)
     moved = chosen.view == "compare" and bool(page.other)
     default, first = (queries.MOVED, "the largest change") if moved else (queries.ORDER, "the most worthwhile")
@@ -76,7 +76,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, object]]:
 
 
 def export(pages: Pages, search: str | None) -> str:
-    """Return the table as CSV, with the filters and the order that the query string of a URL states."""
+    """Return the web page's table as CSV, with the filters and the order in the query string of a URL."""
     chosen = from_url(search)
     try:
         given = json.loads(chosen.table or "{}")
@@ -90,7 +90,7 @@ def export(pages: Pages, search: str | None) -> str:
 
 
 def csv(frame: pd.DataFrame) -> str:
-    """Return the table as CSV. The header has the titles of the columns with their units.
+    """Convert a table to CSV text. The header has the titles of the columns with their units.
 
     A text that a spreadsheet would run as a formula gets a leading quote.
     """
