@@ -26,7 +26,7 @@ Made = tuple[nn.Module, tuple[torch.Tensor, ...] | dict[str, torch.Tensor], Call
 
 @dataclass(frozen=True)
 class Model:
-    """A model for the benchmark, and how its step runs.
+    """A model for the benchmark, with the settings of its training step.
 
     ``make`` is a function of the device and of ``small`` (a size for tests) that returns ``Made``. ``autocast`` is the
     type for autocast, or None if the step runs in float32. ``trains`` is False if the model is only used for inference.
@@ -131,7 +131,7 @@ class Permute(nn.Module):
 class ConvNeXtBlock(nn.Module):
     """The block of ConvNeXt (Liu et al. 2022) in its usual form.
 
-    Its layer norm and both matrix products work on permuted views.
+    The layer norm and both matrix products of the block work on permuted views.
     """
 
     def __init__(self, channels: int) -> None:
@@ -401,7 +401,7 @@ def _of_transformers(name: str, device: torch.device, small: bool, trains: bool)
 
 
 def _some_loss(output: Any) -> torch.Tensor:
-    """Return the cross entropy of a model's output with random classes.
+    """Return the cross entropy of a model's output with random classes, as a loss for training.
 
     Segmentation models return their output in a dict, under "out".
     """

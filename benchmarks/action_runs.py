@@ -1,6 +1,6 @@
 """Train a model for a few steps under a profiler, in a process of its own. ``actions.py`` uses this module.
 
-The model runs unchanged or with an action (a change to the job, such as TF32).
+The model runs unchanged or with a change of the job, such as TF32.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from logparse.libraries.torch_profiler.operands import WITHOUT_KERNELS
 from logparse.libraries.torch_profiler.operators import OPERATORS
 
 BY_HAND = ".by_hand"
-"""The suffix of a file next to a trace. It lists the changes to the model that ``apply.py`` leaves to a person."""
+"""Suffix of a file beside a trace that lists changes to the model which ``apply.py`` cannot make.
+
+A person must make them.
+"""
 WARM_UP = 3
 """The number of steps before the first timed step.
 
@@ -36,10 +39,10 @@ _TIMED = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A training run: ``steps`` profiled steps of a model on a device. The trace is written to ``trace``.
+    """The settings of a training run: ``steps`` profiled steps of a model on a device.
 
-    ``apply`` is the path of a generated ``apply.py``, and ``action`` the name of the action to apply from it. If both
-    are empty, the model runs unchanged.
+    The trace is written to ``trace``. ``apply`` is the path of a generated ``apply.py``, and ``action`` the name of the
+    change that it makes. If both are empty, the model runs unchanged.
     """
 
     model: str
@@ -52,7 +55,10 @@ class Run:
 
 
 def train(run: Run, failed: str) -> None:
-    """Train as ``run`` says. If that fails, write the traceback to the file ``failed`` and raise the error again."""
+    """Train a model with the given settings and write its trace.
+
+    If that fails, the traceback is written to the file ``failed``, and the error is raised again.
+    """
     try:
         _train(run)
     except BaseException:
@@ -61,9 +67,9 @@ def train(run: Run, failed: str) -> None:
 
 
 def prepared(run: Run) -> tuple[Callable[[], None], Any]:
-    """Return a function that does one step of the model with the action, and the imported ``apply.py``.
+    """Return a function that does one training step, and the imported ``apply.py`` that changed the model.
 
-    Without an action, None is returned in place of the module.
+    For the unchanged model, None is returned in place of the module.
     """
     device, chosen = torch.device(run.device), model_of(run.model)
     torch.manual_seed(0)
@@ -109,7 +115,7 @@ def _train(run: Run) -> None:
 
 
 def _step_us(step: Callable[[], None], device: torch.device) -> float:
-    """Return the wall time of a step without the profiler, µs. It is the mean of several consecutive steps."""
+    """Return the wall time of a training step without the profiler, µs: the mean of several consecutive steps."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     wait()
     begun = time.perf_counter_ns()
@@ -120,9 +126,10 @@ def _step_us(step: Callable[[], None], device: torch.device) -> float:
 
 
 def _profiled(step: Callable[[], None], device: torch.device, count: int, untraced_us: float) -> torch.profiler.profile:
-    """Profile ``count`` steps and return the profile.
+    """Profile ``count`` training steps and return the profile.
 
-    Its metadata contain the time of a step without the profiler (``untraced_us``), as in the traces of ``capture``.
+    Its metadata contain the time of a step without the profiler (``untraced_us``), because the traces of ``capture``
+    also contain it.
     """
     kinds = [torch.profiler.ProfilerActivity.CPU]
     kinds += [torch.profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
@@ -149,7 +156,7 @@ def imported(path: str) -> Any:
 
 
 def as_device(trace: dict[str, Any]) -> dict[str, Any]:
-    """Add a kernel for each operator to the trace of a CPU, so that it looks like the trace of a GPU.
+    """Make the trace of a CPU look like the trace of a GPU: each operator gets a kernel.
 
     A convolution or matrix product gets a kernel as long as the whole operator. The kernel of another operator is as
     long as the operator without the operators that it calls.
@@ -164,7 +171,7 @@ def as_device(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kernels(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the kernels to add for the operators of one thread.
+    """Return the kernels that are added to the trace for the operators of one thread.
 
     ``rows`` are the operators sorted by start. An operator comes before the operators that it calls.
     """

@@ -61,18 +61,18 @@ WITHIN, SIGN, BEST = 0.05, 0.02, 0.01
 _MOST_S = 600
 """A run of a model is ended after this many seconds."""
 _IMPORTS = ("torch", "torch.profiler", "analyzers.replay.worker")
-"""Modules that every run and the replay's worker need. A server process imports them once for all of them."""
+"""Modules that every run of a model and the replay's worker need. One process imports them in advance for all."""
 _ENVIRONMENT = ("device", "pytorch", "cudnn", "small")
-"""Facts that must be equal in all records that are merged."""
+"""Names of the facts that must be equal in all records that are merged."""
 
 
 # ------------------------------------------------------------------------------------------------ one model
 
 
 def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
-    """Run a model unchanged and with each action, and yield its record after each action.
+    """Run a model unchanged and with each change, and yield its record after each change.
 
-    The record has the time without actions, and for each action the predicted and the measured time.
+    The record has the time without changes, and for each change the predicted and the measured time.
     """
     store = open_store(str(folder / "store"), create=True)
     begun = time.monotonic()
@@ -140,7 +140,7 @@ def _row(name: str, x: Any, now: float, folder: Path, store: Store, run: Future[
 
 
 def _groups(x: Any, store: Store, action: str, per: float) -> dict[str, list[float]]:
-    """Return three times for each kind of operator, µs per step: before the action, predicted, and measured."""
+    """Return three times for each kind of operator, µs per step: without the change, predicted, and measured."""
     before, after = (_by_group(store, run) for run in ("as_is", action))
     change: dict[str, float] = {}
     for part in x.parts:
@@ -197,7 +197,7 @@ def _say(text: str) -> None:
 
 
 def summary(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return how often the predictions were right over all models of a record, and whether that is often enough."""
+    """Return how often the predictions were right over all models of a record, and whether the requirements are met."""
     pairs = [(name, model["now_us"], x) for name, model in models.items() for x in model["actions"] if "error" in x]
     within = [abs(x["error"]) <= WITHIN for _, _, x in pairs]
     moved = [(now, x) for _, now, x in pairs if abs(x["measured_us"] / now - 1) > SIGN]
@@ -228,9 +228,9 @@ def summary(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge records of several calls into one.
+    """Merge records of several calls of this program into one.
 
-    If several records contain a model, the last one is taken. Raises ValueError if they come from different
+    If several records contain a model, the last one is used. Raises ValueError if they come from different
     environments.
     """
     out: dict[str, Any] = {"models": {}}
@@ -271,7 +271,7 @@ def main() -> None:
 def _measured(options: argparse.Namespace, results: Path) -> tuple[dict[str, Any], Path]:
     """Measure the chosen models, and return the record with the path of its file.
 
-    The file is written after each action. Models that it contained before are kept.
+    The file is written after each change that was measured. Models that it contained before are kept.
     """
     options.devices = ("cuda:0",) if options.device == "cuda" else ("cpu",)
     if options.device == "cpu":

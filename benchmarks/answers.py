@@ -60,9 +60,9 @@ COMPILED = {name: value for name, value in os.environ.items() if name != "PYTHON
 PROGRAM = (sys.executable, "-m", "logparse")
 NAME = "gfx90a68.HIP.fdb.txt"
 USER_NAME = "gfx90a68.HIP.3_5_1_5ea1b2b.ufdb.txt"
-"""A file name of a user find-db (the file in which MIOpen stores what it measured). ``merge`` requires this form."""
+"""A valid file name of a user find-db (the file in which MIOpen stores what it measured), as ``merge`` needs it."""
 DEVICES = (104, 108, 110, 112, 116, 120, 228)
-"""Numbers of CUs of the devices in the copies' names. The original find-db has the first one, 104 (0x68)."""
+"""Numbers of compute units in the names of the copied find-dbs. The original file has the first one, 104 (0x68)."""
 BATCHES = (1, 3, 5)
 SMALL_FILES = 20_000
 SIZES = ("one", "many", "small", "start")
@@ -79,21 +79,21 @@ OWED: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "small": {"ingest": (40, 1000), **dict.fromkeys((*QUICK, "recommend", "diff", "report"), (10, 1000))},
     "start": {"help": (0.12, 400), "ingest": (0.2, 400)},
 }
-"""Limits for each question, in wall seconds and MB (10^6 bytes), on two idle cores."""
+"""Largest allowed time (wall seconds) and memory (MB, 10^6 bytes) of each question on two idle cores."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question to a store, as a command of logparse and as programs that answer it by hand."""
+    """A question about stored measurements: a command of logparse, and programs that answer the question by hand."""
 
     verb: str
     words: tuple[str, ...]
     sql: str = ""
     pandas: str = ""
     imports: str = ""
-    """A program that only imports the libraries that the command needs.
+    """A Python program that only imports the libraries that the command needs.
 
-    The costs of the command and of the other programs are compared with the cost of this program.
+    The command and the other programs cannot be faster than this one, so their costs are compared with it.
     """
 
 
@@ -133,7 +133,7 @@ def main() -> int:
 
 
 def asked(question: Question, size: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Measure one question. The command of logparse and the programs by hand take turns.
+    """Measure one question: run the command of logparse and the programs by hand in turns.
 
     Returns medians, ratios, and whether the limits are met.
     """
@@ -219,9 +219,9 @@ def of_many(folder: Path, find_db: str) -> Iterator[Question]:
 
 
 def of_find_dbs(store: Path, files: Sequence[Path], later: Sequence[Path]) -> Iterator[Question]:
-    """Yield the questions to a store of find-dbs.
+    """Yield the questions about stored find-dbs.
 
-    ``later`` are the same files with other times. They make the second run, with which ``diff`` compares the first.
+    ``later`` are the same files with other times. They make a second run, with which ``diff`` compares the first.
     """
     after = store.with_name(f"{store.name}-after")
     ingested(store, files)
@@ -269,7 +269,7 @@ def of_start(folder: Path, find_db: str) -> Iterator[Question]:
 
 
 def first(folder: Path, find_db: str) -> Path:
-    """Unpack the find-db into ``folder`` and return its path."""
+    """Unpack the original find-db into ``folder`` and return its path."""
     target = folder / "inputs" / NAME
     if not target.exists():
         if not Path(find_db).exists():
@@ -282,14 +282,17 @@ def first(folder: Path, find_db: str) -> Path:
 
 
 def copy_of(file: Path, number: int) -> Path:
-    """Write a copy of the find-db for another device. Two of three copies also have another batch size."""
+    """Write a copy of the find-db that seems to be from another device.
+
+    Two of three copies also have another batch size.
+    """
     target = file.with_name(NAME.replace("68", f"{DEVICES[number]:x}") if number else NAME)
     batch = BATCHES[number % len(BATCHES)]
     return target if number == 0 else _written(target, file, lambda key, items: (_rebatched(key, batch), items))
 
 
 _BATCH = re.compile(r"-(\d+)(?=-\d+(?:x\d+)+-\d+(?:x\d+)+-\d+(?:x\d+)+-)")
-"""Pattern of the batch size in a key of a find-db. It comes before pads, strides and dilations."""
+"""Pattern that finds the batch size in a key of a find-db. Pads, strides and dilations follow it."""
 
 
 def _rebatched(key: str, batch: int) -> str:
@@ -297,7 +300,7 @@ def _rebatched(key: str, batch: int) -> str:
 
 
 def changed(file: Path) -> Path:
-    """Write a copy of the find-db with other times for a third of its keys, as after an upgrade of the library."""
+    """Write a copy of the find-db with other times for a third of its keys, like after an upgrade of the library."""
     draw = random.Random(1)
 
     def other(key: str, items: str) -> tuple[str, str]:
@@ -324,7 +327,7 @@ def _written(target: Path, file: Path, change: Callable[[str, str], tuple[str, s
 
 
 def one_device(files: Sequence[Path]) -> list[Path]:
-    """Link the files as user find-dbs of one device, each in a folder of its own, and return their paths."""
+    """Make the files look like user find-dbs of one device, by links in a folder for each, and return their paths."""
     out = []
     for file in files:
         target = file.parent / f"as-{file.name.split('.')[0]}" / USER_NAME
@@ -367,7 +370,7 @@ def small_logs(folder: Path) -> Path:
 
 
 def by_sql(store: Path, sql: str, after: Path | None = None) -> str:
-    """Return a Python program that asks DuckDB the question.
+    """Return a Python program that answers a question by SQL in DuckDB.
 
     In the SQL text, ``{measurements}`` becomes the Parquet files of that table.
     """
@@ -381,7 +384,10 @@ def by_sql(store: Path, sql: str, after: Path | None = None) -> str:
 
 
 def by_pandas(store: Path, program: str, after: Path | str | None = None) -> str:
-    """Return a pandas program that answers the question. In it, ``read(table, columns)`` reads the files of a table."""
+    """Return a Python program that answers a question with pandas.
+
+    In it, ``read(table, columns)`` reads the Parquet files of a table.
+    """
     return f"""
 import glob
 import pandas as pd

@@ -44,7 +44,7 @@ def job(trace: Path, steps: int) -> None:
 
 
 def main() -> int:
-    """Capture the logs of the job, read its trace, and compare the numbers of calls."""
+    """Run the job under ``capture``, and compare the numbers of calls in its logs with those in its trace."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--results", default=str(Path(__file__).parent / "results"))

@@ -61,23 +61,23 @@ FAMILIES = (
     *(("N", "N", x) for x in ("bf16_r", "f16_r")),
     ("N", "T", "bf16_r"),
 )
-"""Transposes and type of the random products of ``--cost``."""
+"""Transposes and data type of the random matrix products for ``--cost``."""
 MEASURED = 12_000
-"""The number of products in ``--cost`` whose times are assumed to be measured."""
+"""Number of matrix products in ``--cost`` whose times are assumed to be measured."""
 GAINS, WORTH = 1.2, 1.1
-"""Two factors of the best time, which say when a default solution is slow.
+"""Two factors that define when the library's default kernel is slow.
 
-``GAINS``: a default that takes more than this factor is worth finding. ``WORTH``: reporting a problem is right if its
-default takes at least this factor.
+* ``GAINS``: a default that takes more than this many times the best time should be found.
+* ``WORTH``: reporting a default is right if it takes at least this many times the best time.
 """
 FIRST = (0.05, 0.10, 0.20)
 FEW = (1000, 300, 100)
-"""Numbers of measured problems in the rows of the table that show what fewer measurements give."""
+"""Numbers of measured operators in those table rows that show what fewer measurements would give."""
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Problems (operators with sizes) of one device with their best times.
+    """Operators (with sizes) of one device with their best times, from which the estimates are tested.
 
     The time of the library's default is NaN if it is unknown.
     """
@@ -92,11 +92,11 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class Guesses:
-    """Estimates of the time of each problem, µs.
+    """Estimated times of operators, µs.
 
     * ``expected_us``: the estimate, NaN if it is unknown.
     * ``high_us``: the upper bound of the estimate.
-    * ``guess_us``: a rougher guess, by which problems are ordered.
+    * ``guess_us``: a rougher guess, by which operators are ordered.
     """
 
     expected_us: Floats
@@ -132,7 +132,7 @@ def main() -> int:
 
 
 def read(inputs: Sequence[str], device: str) -> Iterator[Known]:
-    """Yield the problems of the input files, in sets that are judged separately.
+    """Yield the measured operators in the input files, in sets that are judged separately.
 
     Each table of defaults and bests is a set of its own. All other inputs are read together and become one set for each
     device and kind of operator.
@@ -162,7 +162,7 @@ def columns(path: str) -> set[str]:
 
 
 def of_table(path: str) -> tuple[list[str], Floats, Floats]:
-    """Return the texts of the products in a table of defaults and bests, with their best times and default times."""
+    """Read a table of defaults and bests. Return the texts of its products, their best times and default times."""
     with open(path, encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["type"] in TYPES]
     texts = [product(row).text for row in rows]
@@ -170,7 +170,7 @@ def of_table(path: str) -> tuple[list[str], Floats, Floats]:
 
 
 def product(row: Mapping[str, str]) -> GemmProblem:
-    """Return the matrix product of a row in the table: not batched, columns without gaps, beta 0 (no C is added)."""
+    """Return the matrix product in a row of the table: not batched, columns without gaps, beta 0 (no C is added)."""
     dtype = TYPES[row["type"]]
     sizes = {name: int(row[name]) for name in ("m", "n", "k")}
     types = {"a_type": dtype, "b_type": dtype, "d_type": "f32_r", "compute_type": "f32_r"}
@@ -248,7 +248,7 @@ def random_products(count: int, seed: int) -> list[str]:
 
 
 def table(known: Known, folds: int) -> Iterator[dict[str, object]]:
-    """Yield the rows of the printed table for one set of problems. Each row judges one way of estimating."""
+    """Yield the rows of the printed table for one set of operators. Each row judges one way of estimating."""
     log_ratio = np.log(known.best_us / known.base_us)
     roofline = known.base_us * np.exp(np.median(log_ratio))
     none = np.full(len(roofline), np.nan)
@@ -263,10 +263,10 @@ def table(known: Known, folds: int) -> Iterator[dict[str, object]]:
 
 
 def estimated(known: Known, folds: int, count: int | None = None, shuffled: bool = False) -> Guesses:
-    """Estimate the time of each problem from other problems, so that no problem is estimated from itself.
+    """Estimate the time of each operator (with sizes) from other operators, never from its own time.
 
-    The problems are split into ``folds`` parts, and each part is estimated from the others. ``count`` limits the
-    measured problems to a random sample of this size. ``shuffled`` permutes the measured times, which shows how good
+    The operators are split into ``folds`` parts, and each part is estimated from the others. ``count`` limits the
+    measured operators to a random sample of this size. ``shuffled`` permutes the measured times, which shows how good
     the estimates are by chance.
     """
     random = np.random.default_rng(7)
@@ -320,10 +320,10 @@ def judged(name: str, known: Known, guesses: Guesses) -> dict[str, object]:
 
 
 def area(score: Floats, true: Sequence[bool] | Floats) -> float | None:
-    """Return how well a score separates true problems from false ones (the area under the ROC curve).
+    """Return how well a score separates true cases from false ones (the area under the ROC curve).
 
-    It is the probability that a true problem has a higher score than a false one. Returns None if all problems are true
-    or all are false.
+    It is the probability that a true case has a higher score than a false one. Returns None if all cases are true or
+    all are false.
     """
     yes = np.asarray(true, dtype=bool)
     if yes.all() or not yes.any():

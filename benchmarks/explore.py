@@ -53,7 +53,7 @@ FILLED = """() => document.querySelector('aside .entry') && document.querySelect
     '#table tbody [data-column=label], #table .ag-row [col-id=label]')?.textContent.trim()"""
 WORDS = "document.querySelector('#verdict strong')?.textContent"
 HEADLINE = f"{WORDS} && !/^Reading|is being analysed/.test({WORDS})"
-"""JavaScript that is true if the page shows the result of the analyzers, in this version and in the one before."""
+"""JavaScript condition: the web page shows the result of the analyzers. It also works in the version before."""
 PARTS = "#charts .chart, #table-box, #facets, #chips, #verdict, #tabs, #intro, #detail"
 WATCH = """parts => {
     if (!window.changed_) {
@@ -75,7 +75,7 @@ WATCH = """parts => {
     window.changed_.clear();
     window.clicked_ = 0; }"""
 QUIET_MS, UNCHANGED_MS = 1000, 2500
-"""How long nothing must change on the page until an interaction is over, ms.
+"""How long nothing may change on the web page before an interaction is taken to be over, ms.
 
 ``QUIET_MS`` is the time after the last change, if the page also waits for nothing. ``UNCHANGED_MS`` is the time after
 which an interaction that changes nothing is over.
@@ -101,7 +101,7 @@ FILTERS = ("FP16", "BF16", "FP32", "INT8")
 
 
 def first_view(page: Any, url: str, words: Callable[[], None] = lambda: None) -> float:
-    """Open the page and return the seconds until its first view is complete.
+    """Open the web page and return the seconds until its first view is complete.
 
     ``words`` is called when the first words are shown.
     """
@@ -116,15 +116,16 @@ def first_view(page: Any, url: str, words: Callable[[], None] = lambda: None) ->
 
 SEARCHES = ("1x1", "ConvAsm", "FP16", "256-56", "no such text")
 VIEW, AGAIN, FILTER, SEARCH, ROW = "view", "view again", "filter", "search", "row opened"
-"""The kinds of interaction with the page.
+"""The kinds of interactions with the web page that are timed.
 
-``VIEW``: another view is drawn with filters with which it was not drawn before. ``AGAIN``: another view is shown as it
-was left.
+* ``VIEW``: another tab is opened for the first time with the present filters.
+* ``AGAIN``: another tab is opened that was already drawn with the present filters.
+* ``FILTER``, ``SEARCH``, ``ROW``: a filter is switched, a text is searched, a row of the table is opened.
 """
 
 
 def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[float, float, float]:
-    """Do one interaction, such as a click, and measure how long the page takes for it.
+    """Do one interaction, such as a click, and measure how long the web page takes for it.
 
     Returns the milliseconds from the click or key to the last change that it causes, first on the screen, then on the
     whole page, and the server's CPU milliseconds for it.
@@ -140,10 +141,10 @@ def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[
 
 
 def interactions(page: Any, rounds: int, watch: Watch) -> dict[str, list[tuple[float, float, float]]]:
-    """Do and time all interactions with the page, by kind and view.
+    """Do all interactions with the web page, and return their times by kind and tab.
 
-    In each view, filters are switched on and off, another filter each time. Then all views are opened, with other
-    filters each time, and opened again. At last there are searches, and rows are opened.
+    In each tab, filters are switched on and off, another filter each time. Then all tabs are opened, with other filters
+    each time, and opened again. At last there are searches, and rows are opened.
     """
     times: dict[str, list[tuple[float, float, float]]] = {}
 
@@ -183,9 +184,9 @@ def _entry(i: int) -> str:
 
 @contextmanager
 def serving(store: str, checkout: Path) -> Iterator[tuple[str, Watch]]:
-    """Serve a store with the program of a checkout.
+    """Context manager: run ``logparse explore`` of a checkout on stored data.
 
-    Yields the page's address and a watch of the server's memory and CPU time.
+    Yields the page's address and an object that measures the server's memory and CPU time.
     """
     compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     compiled["PYTHONPATH"] = str(checkout)
@@ -201,7 +202,7 @@ def serving(store: str, checkout: Path) -> Iterator[tuple[str, Watch]]:
 
 
 def look(browser: Any, store: str, checkout: Path) -> dict[str, object]:
-    """Start the server, open the page, and wait until the results of the analyzers are shown. Returns the times."""
+    """Start the server, open the web page, and wait until the results of the analyzers are shown. Returns the times."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(TIMEOUT_MS)
     begun = time.perf_counter()
@@ -224,7 +225,7 @@ def look(browser: Any, store: str, checkout: Path) -> dict[str, object]:
 
 
 def clicks(browser: Any, store: str, rounds: int) -> dict[str, object]:
-    """Measure the page when the server has been up for a while: opening it again, and all interactions."""
+    """Measure the web page when its server has been running for a while: opening it again, and all interactions."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(TIMEOUT_MS)
     out: dict[str, object] = {}
@@ -259,11 +260,14 @@ OWED: Mapping[str, Mapping[str, float]] = {
     "one": {"first view (s)": 2.5, "interaction (ms)": 200.0, "memory (MB)": 700.0},
     "many": {"first view (s)": 3.0, "interaction (ms)": 300.0, "memory (MB)": 1000.0},
 }
-"""Limits for one trace, a find-db of 9,600 problems, 193,590 problems (``one``) and at least 570,000 (``many``)."""
+"""Largest allowed times and memory for four sizes of data.
+
+They are one trace, a find-db of 9,600 convolutions, 193,590 convolutions (``one``) and at least 570,000 (``many``).
+"""
 
 
 def owed(out: dict[str, Any], size: str) -> dict[str, object]:
-    """Compare the worst case of each number with its limit.
+    """Compare the measured times and memory with their limits, each by its worst case.
 
     The worst cases are the median time to the headline, the longest time to the first view, the median of the slowest
     interaction, and the largest memory.

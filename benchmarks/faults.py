@@ -3,11 +3,11 @@
     python benchmarks/faults.py                          # deletions and truncations of every file, 400 flipped bits
     python benchmarks/faults.py --code ../before         # the same, with the code of another checkout
 
-Three stores are made from a few sample logs.  In the first, each log has a part file of its own.  In the second,
-several logs share a part file.  The third is compacted.  In each store, one log is forgotten at the end, and each store
-holds findings.  A fault changes one file, and is taken back before the next fault.  Three kinds of files are counted
-separately: parts; commits (row files, manifests, findings and lists of forgotten attempts); inventories.  Prints a
-table in Markdown.  The same ``--seed`` makes the same choices.
+A store is the Parquet folder to which ``ingest`` writes.  Three stores are made from a few sample logs.  In the first,
+each log has a part file of its own.  In the second, several logs share a part file.  The third is compacted.  In each
+store, one log is forgotten at the end, and each store holds findings.  A fault changes one file, and is taken back
+before the next fault.  Three kinds of files are counted separately: parts; commits (row files, manifests, findings and
+lists of forgotten attempts); inventories.  Prints a table in Markdown.  The same ``--seed`` makes the same choices.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def made(kind: str, folder: Path) -> Any:
 
 
 def answers(url: str) -> tuple[dict[str, list[str]], int]:
-    """Return the rows of each view of the store, and the number of views that end in an error."""
+    """Return the rows of each SQL view, and the number of views that end in an error."""
     from logparse.store import open_store
     from logparse.store.schema import VIEWS
 
@@ -89,7 +89,7 @@ def found(url: str) -> bool:
 
 
 def without(data: bytes, rng: random.Random) -> None:
-    """Delete a file, which means that its new content is missing (None)."""
+    """Return None for a file's content, which means that the file is deleted. It is one of the faults."""
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:
@@ -105,8 +105,8 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
 def tried(url: str, files: Iterator[Path], fault: Callable[[bytes, random.Random], bytes | None], seed: int) -> str:
     """Damage each file in one way, look for the effect, and undo the damage.
 
-    Returns four cells of the printed table: the numbers of faults, of faults that `check` found, of faults with an
-    error, and of faults that changed an answer.
+    Returns four cells of the printed table: how many faults there were, how many `check` found, how many caused an
+    error, and how many changed an answer.
     """
     wanted, _ = answers(url)
     counts, rng = Counter[str](), random.Random(seed)

@@ -65,7 +65,7 @@ from logparse.model import Problem
 LARGEST_MEDIAN_REGRET = 1.05
 
 KINDS = {"W": "wgrads", "F": "fprops", "B": "dgrads"}
-"""The name of the record for each direction of a convolution."""
+"""The name of the record for each direction of a convolution, for example ``wgrads`` for W (weight gradient)."""
 
 
 def main() -> int:
@@ -147,7 +147,7 @@ def _replayed(
     workspaces: Mapping[str, int],
     budget_s: float,
 ) -> tuple[list[Outcome], bool]:
-    """Time the solutions of each problem, and confirm the fastest in fresh processes.
+    """Time the kernels for each GEMM or convolution, and confirm the fastest in fresh processes.
 
     Returns the results, and whether the time (``budget_s``) was enough.
     """
@@ -240,7 +240,7 @@ def _record(
 
 
 def _said_slow(slow: Sequence[Problem], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Count the problems that the find-db shows as slow, and list which of them are confirmed as slow here."""
+    """Count the convolutions that the find-db shows as slow, and list which of them are confirmed as slow here."""
     measured = {row["problem"]: row for row in record["results"] if row["pick"]}
     tried = {row["problem"]: row for row in record["confirmations"]}
     confirmed: list[dict[str, Any]] = []
@@ -283,7 +283,7 @@ def _said_slow_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def _regret(result: Result) -> float | None:
-    """Return the time of the library's choice divided by the best time of all solutions with a right result.
+    """Return how many times as long the library's choice takes as the fastest kernel with a right result.
 
     Both times are medians.
     """

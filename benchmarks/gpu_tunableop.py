@@ -40,7 +40,7 @@ ALPHABET = 'Gemm_TN,0123456789.-*" \t\r\n#aDdefault:é'
 
 
 def predict(data: bytes, running: Mapping[str, str]) -> tuple[bool, list[Any]]:
-    """Predict whether PyTorch's ``read_file`` accepts a file, and which rows it reads.
+    """Predict whether PyTorch's ``read_file`` accepts a TunableOp file, and which rows it reads.
 
     ``running`` are the validators (version lines) of the process that reads.
     """
@@ -53,7 +53,7 @@ def predict(data: bytes, running: Mapping[str, str]) -> tuple[bool, list[Any]]:
 
 
 def predicted_call(rows: Sequence[Any], torch: tuple[int, int]) -> str:
-    """Predict what a call of the matrix product ``KEY`` does in a process that knows only the solution ``Default``."""
+    """Predict what a call of the matrix product ``KEY`` does in a process that knows only the kernel ``Default``."""
     names = [row.name for row in rows if row.key == KEY]
     unknown = "default" if torch >= (2, 14) else "raises"
     return "miss" if not names else "hit" if names == ["Default"] else unknown
@@ -63,7 +63,10 @@ def predicted_call(rows: Sequence[Any], torch: tuple[int, int]) -> str:
 
 
 def edits(head: str, version: str) -> dict[str, bytes]:
-    """Return edited files, by the name of the edit. ``head`` has the validators (version lines) of this PyTorch."""
+    """Return variants of a valid TunableOp file with deliberate edits, by the name of the edit.
+
+    ``head`` has the validators (version lines) of this PyTorch.
+    """
     row = f"{KEY},Default,0.01\n"
     wrong, bom = "Validator,PT_VERSION,1.0.0\n", b"\xef\xbb\xbf"
     texts = {
@@ -145,7 +148,7 @@ def mutations(valid: str) -> dict[str, bytes]:
 
 
 def observe(path: str, folder: str, pipe: Connection) -> None:
-    """Let PyTorch read the file, and send what it did as a dict. This function runs in a process of its own."""
+    """Let PyTorch read a TunableOp file, and send what it did as a dict. This function runs in a process of its own."""
     log = Path(folder, Path(path).stem + ".log")
     os.environ |= {
         "PYTORCH_TUNABLEOP_ENABLED": "1",
@@ -192,7 +195,7 @@ def ask(path: str, folder: str) -> dict[str, Any]:
 
 
 def same_row(mine: Any, theirs: list[Any]) -> bool:
-    """Tell whether the texts of two rows are equal and their times agree to the precision of float32."""
+    """Tell whether two rows of a TunableOp file have equal texts, and times that agree to the precision of float32."""
     if [mine.op, mine.params, mine.name] != theirs[:3]:
         return False
     a, b = mine.time_ms, theirs[3]

@@ -60,7 +60,7 @@ from logparse.model import ConvProblem, Problem, Solution, problem_from_text
 from logparse.store import Store, open_store
 
 IN_JOB = 0.056
-"""How much a call's log ratio in a job deviates from the replay's log ratio (standard deviation).
+"""How far the gain of a call in a job deviates from the replay's (standard deviation of the logarithm of the ratio).
 
 A call behaves differently in a job, because other kernels have used the caches, the clock and the instruction cache
 before, and other kernels run at the same time. The value is the root mean square over 129 calls of five models on an
@@ -74,14 +74,14 @@ WARM_UP, STEPS = 3, 4
 _START_S = 15.0  # A process needs this time to start: it imports torch and opens the device.
 
 Key: TypeAlias = tuple[str, str]
-"""The text of a problem (an operator with its sizes), and the solution that is compared with ``Default``."""
+"""The text of an operator (with sizes), and the kernel that is compared with ``Default``."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the job (for example another BLAS library) that makes calls run another solution.
+    """A setting of the job (for example another BLAS library) that makes calls use another kernel.
 
-    ``kind`` is the kind of calls that it changes, and ``solution`` the solution as a replay names it.
+    ``kind`` is the kind of calls that it changes. ``solution`` is the name of the kernel in a replay.
     """
 
     name: str
@@ -103,7 +103,7 @@ def _blas(word: str) -> Iterator[None]:
 
 
 def settings_of(gpu: bool) -> list[Setting]:
-    """Return the settings to try. The first is the default, with which the others are compared."""
+    """Return the settings to try. The first is the default setting, with which the others are compared."""
     layout = Setting("channels_last", "conv", "torch:layout=NHWC,stored", channels_last=True)
     if not gpu:
         off = Setting("mkldnn=off", "gemm", "torch:mkldnn=off", around=partial(without_mkldnn, torch_device("cpu")))
@@ -114,7 +114,7 @@ def settings_of(gpu: bool) -> list[Setting]:
 
 
 class Running:
-    """A model that is being trained."""
+    """A model that is being trained, with its inputs."""
 
     def __init__(self, job: Job, device: torch.device, small: bool) -> None:
         torch.manual_seed(0)
@@ -155,9 +155,9 @@ class Running:
 
 
 def in_any_layout(text: str) -> str:
-    """Return a problem's text without memory layouts, because ``channels_last`` changes them.
+    """Return an operator's text without memory layouts.
 
-    So a call has the same text with and without ``channels_last``.
+    So a call has the same text with and without ``channels_last``, which changes the layouts.
     """
     problem = problem_from_text(text)
     if not isinstance(problem, ConvProblem):
@@ -167,7 +167,7 @@ def in_any_layout(text: str) -> str:
 
 @dataclass
 class Calls:
-    """The times and kernels of a model's calls in the job, by setting and problem (an operator with its sizes).
+    """The times and kernels of a model's calls in the job, by setting and operator (with sizes).
 
     Times are µs per call, one per trace.
     """
@@ -177,9 +177,9 @@ class Calls:
     layouts: dict[str, str] = field(default_factory=dict)  # a problem's text without layouts → its text by default
 
     def add(self, setting: str, store: Store, run: str) -> None:
-        """Add the times in the trace of a run.
+        """Add the times of all calls in a trace.
 
-        Problems are stored without their memory layouts, because channels_last changes them.
+        The texts of operators are stored without memory layouts, because channels_last changes the layouts.
         """
         tables = tables_of(store, run)
         rows = timings(tables)
@@ -195,7 +195,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Pair:
-    """A call of a model with two solutions, and the times of both in the job.
+    """A call of a model with two kernels, and the times of both in the job.
 
     Times are µs per call, one per trace.
     """
@@ -213,7 +213,7 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """The gain of the call in the job: its default time divided by its time with the other solution (medians)."""
+        """The gain of the call in the job: its default time divided by its time with the other kernel (medians)."""
         return statistics.median(self.before_us) / statistics.median(self.after_us)
 
     @property
@@ -224,7 +224,7 @@ class Pair:
 def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
     """Run every model with each setting that changes its calls, and return the times of its costliest calls.
 
-    The settings are tried in order and then in reverse order. Each returned pair is a call with two solutions.
+    The settings are tried in order and then in reverse order. Each returned pair is a call with two kernels.
     """
     device, store = torch.device(options.device), open_store(str(folder / "store"), create=True)
     settings = settings_of(device.type == "cuda")
@@ -250,9 +250,9 @@ def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
 
 
 def in_turns(pairs: Sequence[Pair]) -> list[Key]:
-    """Return what to replay (each time a call and a solution), alternating between the models.
+    """Return the calls to replay, each with a kernel, so that the models alternate.
 
-    So calls of every model are left if the list is cut off.
+    Then some calls of every model are left if the list is cut off.
     """
     seen: dict[str, int] = {}
     places = [(seen.setdefault(pair.model, 0), seen.update({pair.model: seen[pair.model] + 1}))[0] for pair in pairs]
@@ -283,7 +283,7 @@ def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair
 
 @dataclass(frozen=True)
 class Replay:
-    """The conditions under which a process times solutions: with their operands in the caches (``hot``) or not."""
+    """The conditions under which a process times kernels: with their operands in the caches (``hot``) or not."""
 
     name: str
     hot: bool = False
@@ -305,7 +305,7 @@ class Measured:
 def one_process(
     device: str, keys: Sequence[Key], replay: Replay, turn: int, blocks: int, deadline_s: float
 ) -> Measured:
-    """Time both solutions of every call once in this process, until ``deadline_s`` seconds have passed."""
+    """Time both kernels of every call once in this process, until ``deadline_s`` seconds have passed."""
     started = time.monotonic()
     place = Place(device=device)
     # The floor is chosen so that no pair is given up early.
@@ -329,7 +329,7 @@ def one_process(
 
 
 def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -> dict[str, list[Measured]]:
-    """Time both solutions of every call in several processes with cold operands, then in one with hot operands.
+    """Time both kernels of every call in several processes with cold operands, then in one with hot operands.
 
     They should end at the time ``until`` (monotonic clock, s). The first process measures as many calls as its time
     allows. The others measure the same calls.
@@ -379,7 +379,7 @@ def in_job(confirmation: Confirmation) -> Interval:
 
 
 def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
-    """Return one row for each call with two solutions.
+    """Return one row for each call with two kernels.
 
     It has the ratio of the two times in the job, and the interval that the replay predicts for this ratio.
     """
@@ -430,7 +430,7 @@ def _medians(pairs: Pairs | None) -> list[float] | None:
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return how many calls were compared, and which fraction is inside the predicted interval.
 
-    There are three sets of calls with two solutions:
+    There are three sets of calls with two kernels:
 
     * ``pairs``: all of them.
     * ``changed``: only calls for which the setting changed the kernels.
@@ -452,7 +452,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def missed(made: Mapping[str, Any]) -> list[str]:
-    """Return a line for each requirement that is not met."""
+    """Return a line for each requirement of this benchmark that is not met."""
     out = []
     for name in ("changed", "findings"):
         held = made[name]
@@ -503,7 +503,10 @@ def environment(device: str) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the models, replay, write the record, and print the numbers. Returns 1 if a requirement is not met."""
+    """Run the models, replay their calls, write the record, and print the numbers.
+
+    Returns 1 if a requirement is not met.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--models", nargs="+", choices=tuple(JOBS), default=list(JOBS))

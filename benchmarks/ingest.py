@@ -94,7 +94,7 @@ def bench_line(m: int, n: int, k: int, trans: str, index: int) -> str:
 
 
 def trace_line(m: int, n: int, k: int, trans: str, index: int) -> str:
-    """Return a template of a hipBLASLt trace line, with ``%s`` for the clock and ``%x`` for six addresses."""
+    """Return a hipBLASLt trace line with ``%s`` in place of the clock and ``%x`` in place of six addresses."""
     a, b = ((k, m) if trans[0] == "T" else (m, k)), ((n, k) if trans[1] == "T" else (k, n))
     return (
         "[%s][HIPBLASLT][4242][Trace][rocblaslt_matmul] A=0x%x"
@@ -116,7 +116,7 @@ APPLICATION = [
 
 
 def write_log(path: Path, kind: str, size: int, per_second: int) -> None:
-    """Write a random log of about ``size`` bytes. The same arguments give the same log."""
+    """Write a random log of about ``size`` bytes. Equal arguments give equal logs."""
     rng = random.Random(20260203)
     shapes = problems(rng)
     weights = [1 / (i + 1) for i in range(PROBLEMS)]
@@ -245,12 +245,12 @@ def machine() -> Iterator[str]:
 
 
 class Program:
-    """The command line of logparse, and an environment for it that is as plain as a user's."""
+    """The command line of logparse, with an environment without developers' packages, as users have it."""
 
     def __init__(self, folder: Path) -> None:
         """Make a virtual environment without a developer's packages in the folder.
 
-        Python also keeps its bytecode there.
+        Python's bytecode is stored in the folder, too.
         """
         venv.create(folder / "plain", with_pip=False)
         path = [str(ROOT), *(entry for entry in sys.path if entry.endswith("site-packages"))]

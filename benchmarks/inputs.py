@@ -55,7 +55,7 @@ def _lines(stream: BinaryIO) -> Iterator[str]:
 class Gemms:
     """The different GEMMs of a log with their numbers of calls.
 
-    ``workspaces`` and ``picks`` (the solutions that the library chose) are given by the text of the GEMM.
+    ``workspaces`` and ``picks`` (the kernels that the library chose) are dictionaries by the text of the GEMM.
     """
 
     calls: Counter[Problem] = field(default_factory=Counter)
@@ -70,7 +70,10 @@ class Gemms:
 
     @property
     def about(self) -> Mapping[str, Mapping[str, Any]]:
-        """Facts that the record has in addition to the measured result of a GEMM: its calls and logged solutions."""
+        """For each GEMM, its number of calls in the log and the kernels that the library chose.
+
+        The record contains these facts in addition to the measured times.
+        """
         return {
             problem.text: {"calls": count, "logged_picks": sorted(self.picks.get(problem.text, ()))}
             for problem, count in self.calls.items()
@@ -108,7 +111,7 @@ def _read(line: str) -> Outcome:
 def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W") -> list[Problem]:
     """Return a random sample of the convolutions in a find-db that have one direction and more than 2 GFLOP.
 
-    Only convolutions that torch can run are taken. The same ``seed`` gives the same sample.
+    Only convolutions that torch can run are chosen. The same ``seed`` gives the same sample.
     """
     found = set()
     for line in _lines(_opened(path, "--find-db")):
@@ -123,10 +126,10 @@ def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W"
 
 
 def slow_wgrads(path: str | None) -> list[Problem]:
-    """Return the backward-weight convolutions of a find-db that ``logparse recommend`` calls slow.
+    """Return the weight gradients of convolutions in a find-db that ``logparse recommend`` calls slow.
 
     They are slow in comparison with the forward and backward-data passes of the same layer, by the analyzer's own rule
-    and defaults. As in the sample, they have more than 2 GFLOP. The one with the largest loss comes first.
+    and defaults. Only convolutions with more than 2 GFLOP are returned. The one with the largest loss comes first.
     """
     found = [
         outcome.tables["measurements"] for outcome in find_db.read(_FindDb(path)) if "measurements" in outcome.tables
@@ -147,7 +150,7 @@ MODELS = (
     *("mobilenet_v3_large", "regnet_x_1_6gf", "regnet_y_3_2gf", "resnet18", "resnet50", "resnext50_32x4d"),
     *("shufflenet_v2_x1_0", "squeezenet1_1", "vgg16", "wide_resnet50_2"),
 )
-"""Names of models in torchvision."""
+"""Names of the torchvision models whose convolutions are measured."""
 _BATCH, _IMAGE = 32, 224
 
 

@@ -58,11 +58,11 @@ _COPIES_EACH = 16
 _START_S = 12.0  # A process needs this time to start: it imports torch and opens the device.
 
 Key: TypeAlias = tuple[str, str, int]
-"""``copy`` or ``planted``, the text of the GEMM, and the number of the pair among the pairs of this GEMM."""
+"""Identifies a pair of kernels: ``copy`` or ``planted``, the text of the GEMM, and the pair's number for this GEMM."""
 
 
 class Known(Torch):
-    """A backend of ``replay`` with solutions whose true time ratios are known.
+    """A backend of ``replay`` with kernels whose true time ratios are known.
 
     ``copy:N`` is PyTorch's default under another name. ``part:SHARE`` copies the fraction SHARE of the rows.
     """
@@ -89,7 +89,7 @@ class Known(Torch):
 
 
 class _Unchecked(TorchRunnable):
-    """A call whose result is not checked, because a copy of rows computes no product."""
+    """A call whose result is not checked. It only copies rows, so there is no product to compare with."""
 
     def error(self) -> float:
         return 0.0
@@ -100,7 +100,7 @@ class _Unchecked(TorchRunnable):
 
 @dataclass(frozen=True)
 class Pair:
-    """Two solutions of one GEMM, and the true ratio of their times."""
+    """Two kernels for one GEMM, and the true ratio of their times."""
 
     key: Key
     problem: Problem
@@ -110,7 +110,7 @@ class Pair:
 
 
 def pairs_of(smoke: bool, copies: int) -> list[Pair]:
-    """Return the pairs of solutions to compare, in the order of work.
+    """Return the pairs of kernels to compare, in the order of work.
 
     The two kinds of pairs alternate, so that pairs of both kinds are left if the list is cut off.
     """
@@ -157,7 +157,7 @@ class Measured:
 
 
 def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, deadline_s: float) -> Measured:
-    """Compare the two solutions of every pair once in this process, until ``deadline_s`` seconds have passed."""
+    """Compare the two kernels of every pair once in this process, until ``deadline_s`` seconds have passed."""
     started = time.monotonic()
     place = Place(device=device)
     method = Method(blocks=blocks, floor=-1.0)  # No pair is given up early, because the intervals are measured here.
@@ -177,7 +177,7 @@ def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, dead
 
 
 def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, budget_s: float) -> list[Measured]:
-    """Compare the two solutions of every pair in ``total`` fresh processes, one after the other.
+    """Compare the two kernels of every pair in ``total`` fresh processes, one after the other.
 
     The first process measures as many pairs as its time allows. The others measure the same pairs.
     """
@@ -199,7 +199,7 @@ def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, bud
 
 
 def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pairs]:
-    """Join what the processes of one run measured, for each pair of solutions."""
+    """Join what the processes of one run measured, for each pair of kernels."""
     out = {}
     for pair in pairs:
         held = Pairs((), ())
@@ -210,7 +210,10 @@ def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pa
 
 
 def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, Any]:
-    """Return the results for which there are requirements: fractions, with the numbers from which they come."""
+    """Return the numbers on which the requirements of this benchmark are checked.
+
+    They are fractions, for example of intervals that exclude the true ratio, with the counts behind them.
+    """
     half = len(processes) // 2
     runs = [processes[:half], processes[half : 2 * half]]
     judged = [judge_all(joined(pairs, run)) for run in runs]
@@ -256,7 +259,10 @@ def _share(values: Any) -> float:
 
 
 def _deviation(pairs: Sequence[Pair], processes: Sequence[Measured]) -> float:
-    """Return how much the log ratio of a pair differs from process to process (standard deviation over all pairs)."""
+    """Return how much the measured log ratio of a pair of kernels differs from process to process.
+
+    It is a standard deviation over all pairs.
+    """
     squares = degrees = 0.0
     for pair in pairs:
         values = [math.log(judge(process.pairs[pair.key]).speedup.value) for process in processes]
@@ -266,7 +272,7 @@ def _deviation(pairs: Sequence[Pair], processes: Sequence[Measured]) -> float:
 
 
 def missed(made: Mapping[str, Any]) -> list[str]:
-    """Return a line for each requirement that is not met."""
+    """Return a line for each requirement of this benchmark that is not met."""
     checks = {
         f"copies_excluded {made['copies_excluded']:.1%} of {made['copies']}": made["copies"] >= LEAST_COPIES
         and made["copies_excluded"] <= MOST_EXCLUDED,

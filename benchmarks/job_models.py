@@ -115,7 +115,7 @@ def _tokens(count: int, words: int) -> Callable[[int], torch.Tensor]:
 
 @dataclass(frozen=True)
 class Job:
-    """A model to train, as a function that makes it (small or not), and its inputs."""
+    """A model to train: a function that makes it (small or not), and functions for its inputs."""
 
     build: Callable[[bool], nn.Module]
     inputs: Callable[[int], torch.Tensor]
@@ -133,4 +133,4 @@ JOBS: Mapping[str, Job] = {
     "regnet": Job(lambda small: regnet_y_3_2gf(), _images(224), 64, _images(32), "conv"),
     "vit": Job(vit, _images(224), 64, _images(32), "gemm"),
 }
-"""The jobs in the order of work. Jobs of convolutions and of GEMMs alternate, so that a short list has both."""
+"""The models to train, by name. Models of convolutions and of GEMMs alternate, so that the first few have both."""

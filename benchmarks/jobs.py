@@ -86,7 +86,7 @@ from logparse.capture.in_job.logparse_in_job.switches import parts_of
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "benchmarks" / "job_programs"
 FLOOR, MOST_SAME = 0.01, 0.04
-"""Bounds of a change that is taken as no change, as fractions of the time of a step.
+"""Limits for saying that a job's step time did not change, as fractions of the time.
 
 A change below ``FLOOR`` is no change, because two machines of one kind differ by as much. An interval that contains 0
 means "same" if none of its ends is beyond ``MOST_SAME``.
@@ -94,9 +94,9 @@ means "same" if none of its ends is beyond ``MOST_SAME``.
 _RUN_S, _JOB_S, _LEAST_S = 90.0, 540.0, 120.0
 """Limits in seconds: for one run without the profiler, for one job, and the time that must be left to begin a job."""
 _TRIED_S = 400
-"""Seconds for which a job runs while actions are tried in it. It is ended earlier, once the trial is over."""
+"""Seconds for which a job runs while changes are tried in it. It is ended as soon as the trial is over."""
 _OTHERS = 2
-"""How many other actions of a job are timed, in addition to the applied ones."""
+"""How many other changes of a job are timed, in addition to the changes that were made."""
 _SMOKE = {
     "JOB_SMOKE": "1",
     "JOB_SECONDS": "2",
@@ -108,19 +108,19 @@ _SMOKE = {
 FASTER = frozenset({"verified", "faster, not as promised"})
 NOT_FASTER = frozenset({"took effect, not faster", "had no effect"})
 _WALL = re.compile(r"wall time of an? \w+: (.*)")
-"""Pattern of the line in which ``verify`` states the wall time of a step before and after."""
+"""Pattern that finds the line in which ``verify`` prints the wall time of a step before and after."""
 VERDICTS = (*FASTER, *NOT_FASTER, "another workload", "time unknown")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A program to run as a job, and what it needs.
+    """A program that this benchmark runs as a user's job, and what it needs.
 
     * ``gpus``: the number of GPUs.
     * ``only_gpu``: the reason why it cannot run on a CPU.
     * ``seconds``: how long it does steps or requests.
     * ``at_once``: how many of its processes fit into a GPU's memory.
-    * ``tries``: the actions that ``--tried`` tries. Some of them should bring no gain.
+    * ``tries``: the changes that ``--tried`` tries. Some of them should bring no gain.
     """
 
     program: str
@@ -170,7 +170,10 @@ JOBS: Mapping[str, Job] = {
 
 
 def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
-    """Run all stages of a job in this process. ``row.json`` is written after each stage."""
+    """Run all stages of a job in this process: tune it, judge the result, and time it. ``row.json`` keeps the results.
+
+    The file is written after each stage.
+    """
     row: dict[str, Any] = {"job": name, "about": JOBS[name].about, "seconds": {}}
     if options.again:
         row |= json.loads((folder / "row.json").read_text(encoding="utf-8")) | {"seconds": {}}
@@ -188,7 +191,7 @@ def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
 
 
 class _Stages:
-    """The stages of one job. Each stage adds its results to ``row``."""
+    """The stages in which this benchmark tests a job. Each stage adds its results to ``row``."""
 
     def __init__(self, options: argparse.Namespace, folder: Path, row: dict[str, Any]) -> None:
         from logparse.store import open_store
@@ -244,7 +247,7 @@ class _Stages:
     def _kept(self) -> None:
         """Simulate the step of a job again, from the files that an earlier run of this benchmark left.
 
-        If the unchanged step was also timed in turns with the actions, the step is simulated from that time, too.
+        If the unchanged job was also timed in turns with the changed ones, the step is simulated from that time, too.
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise
@@ -257,13 +260,13 @@ class _Stages:
             self._named = self._applying(*row["actions"])
 
     def _applying(self, *names: str) -> dict[str, str]:
-        """Return the environment variables with which the program applies these actions."""
+        """Return the environment variables that make the program change itself by these names."""
         return {"JOB_APPLY": str(self._folder / "applied" / "apply.py"), "JOB_APPLY_NAMES": ",".join(names)}
 
     def _foretold(self) -> None:
-        """Trace the job, run it once more without the profiler, replay its calls, and simulate its step.
+        """Measure all that is needed to simulate the job's step, and simulate it.
 
-        ``tune`` does the same.
+        The job is traced, run once more without the profiler, and its calls are replayed. ``tune`` does the same.
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise, write
@@ -288,10 +291,10 @@ class _Stages:
         row["applied_by"], row["actions"], row["others"] = "nothing", [], _others(found.step, found.actions, [])
 
     def _simulated(self, found: Any, run: str) -> Any:
-        """Return the simulated time of a step in µs, now and with each action.
+        """Return the simulated time of a step in µs, now and with each change.
 
-        If the time is unknown, the reason is returned as a string. ``traced_us`` is the unchanged step as the profiler
-        saw it. In ``scaled_us``, the host's time and waits are scaled to a run without profiler.
+        If the time is unknown, the reason is returned as a string. ``traced_us`` is the time of the unchanged step
+        under the profiler. In ``scaled_us``, the host's time and waits are scaled to a run without profiler.
         """
         from analyzers.actions.totals import factors_of
         from analyzers.evidence.runs import tables_of
@@ -324,7 +327,7 @@ class _Stages:
             raise RuntimeError(f"tune ended with {code}")
 
     def _tried(self) -> None:
-        """Try the job's actions while it runs, as ``logparse try`` does. The raw records of the trials are kept.
+        """Try changes in the running job, in the same way as ``logparse try``. The raw records of the trials are kept.
 
         Raises RuntimeError if nothing was tried.
         """
@@ -348,7 +351,7 @@ class _Stages:
             raise RuntimeError(f"nothing was tried: {'; '.join(found.notes)}")
 
     def _as_if_tuned(self) -> None:
-        """Do the first stages of ``tune`` on a CPU, where the operators of the trace take the place of kernels."""
+        """Do the first stages of ``tune`` on a CPU. The operators of the trace take the place of kernels."""
         from analyzers.replay.replay import Options, replay
         from analyzers.replay.results import Method
         from analyzers.replay.scheduler import Limits
@@ -361,7 +364,7 @@ class _Stages:
         )
 
     def _captured(self, run: str, environ: Mapping[str, str]) -> None:
-        """Run the job with logs and traces, and ingest them as the run ``run``.
+        """Run the job with logs and traces, and ingest them under the name ``run``.
 
         Raises RuntimeError if the job fails.
         """
@@ -383,10 +386,10 @@ class _Stages:
             raise RuntimeError(f"the job ended with {code}")
 
     def _applied(self) -> tuple[str, str, list[str], Any]:
-        """Find the actions that ``tune`` applied. If it applied none, run the job with its best action.
+        """Find the changes that ``tune`` made. If it made none, run the job with its best change.
 
-        Returns the names of the runs before and after, the actions of the second run, and the action that applies its
-        override files (None without such files).
+        Returns the names of the runs before and after, the changes of the second run, and the override files' change
+        (None without such files).
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.apply_module import without_a_change
@@ -417,7 +420,7 @@ class _Stages:
         return before, after, [best.action.name], None
 
     def _judged(self, before: str, after: str, names: Sequence[str], files: Any) -> dict[str, Any]:
-        """Compare the two runs as ``verify`` does, and return the verdict and the numbers."""
+        """Compare the two runs in the same way as ``verify``, and return the verdict and the numbers."""
         from analyzers.compare.actions import lines, verify_actions
         from analyzers.evidence.runs import tables_of
         from analyzers.tune.by_turns import MOST_PAIRS, PAIRS, by_turns
@@ -441,9 +444,9 @@ class _Stages:
         return {"unit": found.sort, "tracing": found.tracing, "mean_us": found.mean_us, "kinds": kinds}
 
     def _truths(self) -> Iterator[str]:
-        """Let the program itself time its steps without the action, with it, and with other actions, in turns.
+        """Let the program itself time its steps without the change, with it, and with other changes, in turns.
 
-        If no action is applied, only the unchanged job and other actions are timed.
+        If no change is made, only the unchanged job and other changes are timed.
         """
         from logparse.capture import with_overrides
 
@@ -485,9 +488,9 @@ class _Stages:
         yield "truth"
 
     def _beside(self) -> dict[str, Any]:
-        """Return the simulated step with each action.
+        """Return the simulated step with each change.
 
-        The simulation begins with the time that the unchanged step took in turns with the actions.
+        The simulation begins with the time of the unchanged step that was measured in turns with the changed jobs.
         """
         from analyzers.job.step.answer import Step, answer, traced_step
 
@@ -507,9 +510,9 @@ def _as_device(path: Path) -> None:
 
 
 def _best(actions: Sequence[Any]) -> Any:
-    """Return the best action that ``apply.py`` can apply: the one with the largest saving among those worth applying.
+    """Return the best change that ``apply.py`` can make: the one with the largest saving among those worth making.
 
-    If none is worth applying, it is the action with the largest saving. Returns None if there is no action.
+    If none is worth making, it is the change with the largest saving. Returns None if there is no change.
     """
     from analyzers.recommend.apply_module import has_lines
 
@@ -525,13 +528,13 @@ def _offer(x: Any) -> dict[str, Any]:
 
 
 def _verdict(said: Sequence[str]) -> str | None:
-    """Return the verdict in the last lines of ``tune``, which have the form "tune: VERDICT…: kept"."""
+    """Find the verdict in the last lines that ``tune`` printed, which have the form "tune: VERDICT…: kept"."""
     ending = next((x.removeprefix("tune: ") for x in reversed(said) if x.startswith("tune: ")), "")
     return next((x for x in sorted(VERDICTS, key=len, reverse=True) if ending.startswith(x)), None)
 
 
 def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[str]:
-    """Return the actions with the largest simulated change of the step, without an action that was applied alone."""
+    """Return the changes with the largest simulated effect on the step, without a change that was made alone."""
     if step is None or isinstance(step, str):
         return []
     from analyzers.recommend.apply_module import has_lines
@@ -542,7 +545,7 @@ def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[s
 
 
 class _Run:
-    """A run of the program without our profiler. Once all runs are ready, it does steps turn by turn."""
+    """A run of the program without our profiler, as a process that does steps only in its turns."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
         folder.mkdir()
@@ -588,8 +591,8 @@ def _by_turns(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Start all runs at once, and let them take turns on the device for ``seconds`` seconds.
 
-    Yields the number of a run and its report after each turn. Every other turn has the opposite order. The first turn
-    is a warm-up and is left out.
+    Yields the number of a run and its report after each turn. In every other turn the runs have the opposite order. The
+    first turn is a warm-up and is left out.
     """
     held: list[_Run] = []
     with tempfile.TemporaryDirectory(dir=folder, prefix="truth-") as place:
@@ -621,7 +624,7 @@ def _last_lines(path: Path) -> str:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
-    """End a process and the processes that it started. A launcher gets time to end its ranks itself."""
+    """End a process and the processes that it started. A launcher of ranks gets time to end them itself."""
     held = list(_below(process.pid))
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.terminate()
@@ -647,7 +650,7 @@ def _below(pid: int) -> Iterator[int]:
 
 
 class _Devices:
-    """The GPUs of the machine. A job waits until it gets as many as it needs, after the jobs that came before it."""
+    """The GPUs of the machine. A job waits until it gets as many as it needs. Jobs that asked earlier come first."""
 
     def __init__(self, count: int) -> None:
         shown = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -675,7 +678,7 @@ class _Devices:
 def all_jobs(
     names: Sequence[str], options: argparse.Namespace, folder: Path, record: dict[str, Any], out: Path
 ) -> None:
-    """Run the jobs side by side on the available GPUs. The record is written after each stage of a job."""
+    """Run the jobs side by side on the available GPUs, and write the record after each stage of a job."""
     deadline = time.monotonic() + options.budget
     devices, lock = _Devices(2 if options.smoke else record["environment"]["gpus"]), threading.Lock()
     rows: dict[str, dict[str, Any]] = record["jobs"]
@@ -720,7 +723,7 @@ def _watched(
     seconds: float,
     keep: Callable[[str, Mapping[str, Any]], None],
 ) -> None:
-    """Run the process of a job until it ends or its time is over. ``keep`` is called with its results."""
+    """Run the process of a job until it ends or its time is over. ``keep`` is called with its results so far."""
     words = ["--job", name, "--folder", str(folder.resolve()), "--replay", str(options.replay)]
     words += ["--truth-s", str(options.truth_s), "--truth-copies", str(options.truth_copies)]
     words += ["--try-s", str(options.try_s)]
@@ -759,10 +762,11 @@ def _watched(
 
 
 def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
-    """Return the time of a step in µs without and with an action, as the program itself measured it.
+    """Return the time of a step in µs without and with a change, measured by the program itself.
 
-    The result also has the change with its interval. ``side`` names the runs with the action. Copy i of them and copy i
-    of the unchanged runs make a pair. Turns are compared as ``tune`` compares them. Returns None without times.
+    The result also has the relative change with its interval. ``side`` names the runs with the change. Copy i of them
+    and copy i of the unchanged runs make a pair. Turns are compared by the same rules as in ``tune``. Returns None
+    without times.
     """
     found = compared(row.get("truth", {}), side)
     if found is None:
@@ -777,7 +781,7 @@ def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
 
 
 def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
-    """Tell whether a verdict about a step's wall time is right, by comparison with the measured truth.
+    """Tell whether a verdict about a step's wall time is right, by comparison with the time that the program measured.
 
     Returns "right", "wrong", "undecided", or "no claim".
     """
@@ -805,7 +809,7 @@ def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Count the right and the wrong verdicts over all jobs of a record, as the requirements need them."""
+    """Count the right and the wrong verdicts over all jobs of a record, to check the requirements."""
     if any("tried" in row for row in rows.values()):
         return tried.summary(rows)
     ran = {name: row for name, row in rows.items() if "skipped" not in row}
@@ -864,9 +868,9 @@ def _ms(us: float | None) -> str:
 
 
 def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge records of several calls into one record of all jobs.
+    """Merge records of several calls of this program into one record of all jobs.
 
-    If several records contain a job, the last one in which it did not fail is taken.
+    If several records contain a job, the last one in which it did not fail is used.
     """
     rows: dict[str, Any] = {}
     for name, row in (x for record in records for x in record["jobs"].items()):
@@ -878,9 +882,9 @@ def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _environment(smoke: bool) -> dict[str, Any]:
-    """Return the names and versions of device, driver and libraries.
+    """Return the names and versions of device, driver and libraries, without opening a GPU.
 
-    No GPU is opened by this process, because the jobs would notice it.
+    If this process opened a GPU, the jobs would notice it.
     """
     from importlib.metadata import PackageNotFoundError, version
 
@@ -904,7 +908,7 @@ def _written(record: Mapping[str, Any], path: Path) -> None:
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:
-    """Return the names of the jobs to run, in the order of ``--only``.
+    """Return the names of the jobs to run, in the order that the user gave (``--only``).
 
     Without ``--only``, they have the order of ``JOBS``, where jobs with two GPUs come first.
     """

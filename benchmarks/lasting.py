@@ -1,4 +1,4 @@
-"""Measure what it costs to make a store durable: an ingest with this code and with another checkout's code, in turns.
+"""Measure what it costs that ``ingest`` stores data durably: this code and another checkout's code, in turns.
 
     git worktree add --detach ../before REVISION && (cd ../before && python setup.py build_ext --inplace)
     python benchmarks/lasting.py --before ../before

@@ -1,7 +1,7 @@
 """Test whether findings are repeatable, and how many are false (``gpu_replay.py --repeat`` and ``--null``).
 
-``COPIES`` is a backend whose solutions are all PyTorch's default under other names. Every confirmed finding among them
-is false.
+``COPIES`` is a replay backend whose kernels are all PyTorch's default under other names. So every confirmed finding
+among them is false.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from logparse.model import DEFAULT, Problem, Solution
 LEAST_AGAIN, MOST_FALSE = 0.95, 0.01
 COPIES_EACH, PAIRS = 8, 300
 SHARE_OF_RACES = 0.4
-"""The fraction of the time of ``--null`` in which all solutions of a problem are timed.
+"""The fraction of the time of ``--null`` in which all kernels for an operator are timed.
 
-In the rest of the time, two solutions are compared in fresh processes.
+In the rest of the time, two kernels are compared in fresh processes.
 """
 
 Replayed: TypeAlias = Callable[
@@ -44,7 +44,7 @@ Replayed: TypeAlias = Callable[
 
 
 class CopiesOfDefault:
-    """A replay backend with eight solutions that are all PyTorch's default call.
+    """A replay backend with eight kernels that are all PyTorch's default call.
 
     Because they are the same, every difference that a replay finds between them is false.
     """
@@ -78,9 +78,9 @@ COPIES = BackendType("copies", "PyTorch's default under several names", CopiesOf
 
 @dataclass(frozen=True)
 class Replay:
-    """The results of one replay, by the text of a problem (an operator with its sizes).
+    """The results of one replay, by the text of an operator (with sizes).
 
-    ``raced`` are all measured problems, and ``kept`` the problems with a confirmed finding.
+    ``raced`` are all measured operators, and ``kept`` the operators with a confirmed finding.
     """
 
     raced: frozenset[str]
@@ -90,9 +90,9 @@ class Replay:
 
 
 def verdicts(outcomes: Sequence[Outcome]) -> Replay:
-    """Judge the results of a replay as ``logparse replay`` reports them.
+    """Judge the results of a replay by the same rules as ``logparse replay``.
 
-    A winner is kept if it is confirmed by repeated comparisons, with a correction for many tests.
+    A faster kernel is kept if it is confirmed by repeated comparisons, with a correction for many tests.
     """
     confirmed = {x.problem.text: x for x in outcomes if isinstance(x, Confirmed)}
     judged, kept = judge_all({text: x.pairs for text, x in confirmed.items()})
@@ -105,7 +105,7 @@ def verdicts(outcomes: Sequence[Outcome]) -> Replay:
 def compared(first: Replay, second: Replay) -> dict[str, Any]:
     """Count how many findings of the first replay the second replay finds again.
 
-    Only problems that both replays measured are counted.
+    Only operators that both replays measured are counted.
     """
     common = first.raced & second.raced
     found = first.kept & common
@@ -160,7 +160,8 @@ def repeat(
 def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Replayed) -> int:
     """Replay copies of PyTorch's default, and count the findings, which are all false.
 
-    In the rest of the time, copies are compared with each other in fresh processes, as ``replay`` confirms a winner.
+    In the rest of the time, copies are compared with each other in fresh processes, in the same way in which ``replay``
+    confirms a faster kernel.
     """
     started = time.monotonic()
     outcomes, _ = replayed(options, [f"{Path(__file__).stem}:COPIES"], problems, {}, SHARE_OF_RACES * options.budget)
@@ -187,7 +188,10 @@ def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Rep
 
 
 def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: float) -> dict[str, Pairs]:
-    """Compare copies of PyTorch's default with each other in fresh processes, as ``replay`` confirms a winner."""
+    """Compare copies of PyTorch's default with each other in fresh processes.
+
+    The comparison is the same as when ``replay`` confirms a faster kernel.
+    """
     wanted = [
         Pair(
             ("copy", problem.text, turn),
@@ -206,9 +210,9 @@ def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: 
 
 
 def _upper(count: int, trials: int) -> float:
-    """Return Clopper and Pearson's one-sided upper bound of a fraction, found by bisection.
+    """Return an upper bound of the true fraction if ``count`` events were seen in ``trials`` (Clopper and Pearson).
 
-    It is the fraction at which ``count`` or fewer events in ``trials`` have a probability of 5 %.
+    It is the fraction at which ``count`` or fewer events have a probability of 5 %. It is found by bisection.
     """
     low, high = 0.0, 1.0
     for _ in range(50):

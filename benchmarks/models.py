@@ -21,7 +21,7 @@ def convolution(
 
 
 class Residual(nn.Module):
-    """A body whose output is added to its input.
+    """A block of layers whose output is added to its input.
 
     If the shape changes, a 1×1 convolution of the input is added instead.
     """
@@ -37,7 +37,7 @@ class Residual(nn.Module):
 
 
 class SqueezeExcite(nn.Module):
-    """A layer that weights each channel by two 1×1 convolutions of the means of all channels."""
+    """A layer that weights each channel. The weights come from two 1×1 convolutions of the means of all channels."""
 
     def __init__(self, width: int, squeezed: int) -> None:
         super().__init__()

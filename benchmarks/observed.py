@@ -40,7 +40,7 @@ RESULTS = Path(__file__).with_name("results")
 
 
 def run(name: str, folder: Path | None, limit: float) -> dict[str, Any]:
-    """Run a program once. If ``folder`` is given, the program is observed, and its traces go there."""
+    """Run a program once and return its results. If ``folder`` is given, it is observed, and its traces go there."""
     environ = dict(os.environ)
     if folder is not None:
         environ = with_overrides.with_torch(environ, with_overrides.UNITS_FILE)
@@ -66,7 +66,7 @@ def run(name: str, folder: Path | None, limit: float) -> dict[str, Any]:
 
 
 def observation(folder: Path) -> dict[str, Any]:
-    """Read the files that an observed run has left, and return what they show: steps, traces and kernels."""
+    """Read the files that an observed run has left, and return its numbers of steps, traces and kernels."""
     units = [json.loads(path.read_text()) for path in folder.glob("units_*.json")]
     best = max(units, key=lambda x: sum(kind["count"] for kind in x["kinds"].values()), default=None)
     traces = sorted(folder.glob("trace_*.json.gz"))
@@ -89,14 +89,14 @@ def observation(folder: Path) -> dict[str, Any]:
 def late_ms(found: Mapping[str, Any]) -> float | None:
     """Return the median of the last quarter of the program's own step times, ms. None without times.
 
-    By then the observer records no more.
+    In the last quarter the observer records no more.
     """
     times = found.get("ms") or []
     return statistics.median(times[-(len(times) // 4) :]) if times else None
 
 
 def judged(plain: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Tell whether observed runs give the same results as runs without observer, and how their times compare."""
+    """Compare observed runs with runs without observer: are the results the same, and are the times?"""
     same = {key: all(x.get(key) == plain[0].get(key) for x in seen) for key in ("code", "result", "graphs")}
     repeatable = all(x.get("result") == plain[0].get("result") for x in plain)
     times = [late_ms(x) for x in plain], [late_ms(x) for x in seen]

@@ -21,7 +21,7 @@ from torch import nn
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 STEPS, CALLS = (120, 600) if GPU else (30, 30)
-"""The number of training steps, and the number of calls of inference."""
+"""The number of training steps, and the number of calls in inference."""
 PROGRAMS: dict[str, Callable[[], None]] = {}
 
 
@@ -31,7 +31,7 @@ def program(function: Callable[[], None]) -> Callable[[], None]:
 
 
 class Clock:
-    """Notes the moments between steps. The times are read at the end, so that the device does not wait."""
+    """Notes the moments between steps. The times are only read at the end, so that the host never waits."""
 
     def __init__(self) -> None:
         self._moments: list[Any] = []
@@ -147,7 +147,10 @@ def cuda_graph() -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Hide the progress bars and notices of a library, because they show times that differ from run to run."""
+    """Context manager that hides the progress bars and notices of a library.
+
+    They show times that differ from run to run.
+    """
     with open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
         yield
 

@@ -44,14 +44,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent / "job_programs"))
 
 LIMITS = {"outermost_us": 40.0, "inner_us": 1.5, "step_share": 0.001}
-"""Limits: µs per call of the model, µs per module within it, and fraction of a step of 30 ms."""
+"""Largest allowed costs: µs per call of the model, µs per module within it, and fraction of a step of 30 ms."""
 INNER, STEP_US = 150, 30e3
 STARTS, TURNS, CALLS, WARM_UP = 7, 10, 40, 400
 HOT_LOOP = 60
 
 
 class Programs:
-    """The measured loops of one process, by name."""
+    """The loops that one process times, each under its name."""
 
     def __init__(self, device: str) -> None:
         import torch
@@ -119,7 +119,10 @@ class Programs:
 
 
 def _without_inner_calls(network: Any) -> Any:
-    """Let each module within the network run ``forward`` directly, so that only the outermost call is observed."""
+    """Change the network so that the observer sees only its outermost call.
+
+    Each module within the network runs ``forward`` directly.
+    """
     for module in list(network.modules())[1:]:
         kind = type(module)
         module.__class__ = type(kind.__name__, (kind,), {"__call__": kind.forward})
@@ -143,7 +146,7 @@ def _lower(found: Sequence[float]) -> float:
 
 
 def child(device: str) -> None:
-    """Run the loop whose name comes on standard input, once per line, and print its times."""
+    """Read names of loops from standard input, run each loop, and print its times."""
     programs = Programs(device)
     print("ready", flush=True)
     for line in sys.stdin:
@@ -167,7 +170,7 @@ def asked(process: subprocess.Popen[str], loop: str) -> dict[str, float]:
 def pair(device: str, folder: str, turns: int) -> tuple[dict[str, float], dict[str, float]]:
     """Start a process with the observer and one without it, and let them measure in turns.
 
-    Returns two mappings in µs: what the observed process takes more, and the times of the plain process.
+    Returns two mappings in µs: the additional time of the observed process, and the time of the plain process.
     """
     from logparse.capture import with_overrides
 
@@ -194,9 +197,9 @@ def pair(device: str, folder: str, turns: int) -> tuple[dict[str, float], dict[s
 
 
 def cost(more: Mapping[str, float], modules: int) -> dict[str, float]:
-    """Return the measures that the module's docstring lists, from one pair of processes.
+    """Return the costs that the module's docstring lists, from one pair of processes.
 
-    ``more`` is what the observed process takes more, and ``modules`` the number of inner calls.
+    ``more`` is the additional time of the observed process (µs), and ``modules`` the number of inner calls.
     """
     outermost, inner, step = more["flat"], (more["full"] - more["flat"]) / modules, more["step"]
     return {

@@ -29,7 +29,7 @@ class Cost:
 
 
 class Watch:
-    """Watches a process and all processes that it starts: their largest memory so far, and their CPU seconds."""
+    """Measures a process and all processes that it starts: their largest memory so far, and their CPU seconds."""
 
     def __init__(self, pid: int, every_s: float = 0.1) -> None:
         self.pid = pid
@@ -69,7 +69,10 @@ class Watch:
 
 
 def cost(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
-    """Run a program to its end and measure it. CPU seconds include all processes that it waited for."""
+    """Run a program to its end, and return its time and memory.
+
+    CPU seconds include all processes that the program waited for.
+    """
     begun = time.perf_counter()
     # The output is read all the time, because a full pipe would stop the program.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as started:

@@ -47,24 +47,24 @@ from logparse.model import ConvProblem, Problem, Solution, problem_from_text, so
 
 RESULTS = Path(__file__).parent / "results"
 PLANS_OF, SETTINGS = "cudnn", "torch"
-"""The name of the library whose solutions are cuDNN's plans, and of the library of PyTorch's settings."""
+"""Names of two libraries in the records: the one whose kernels are cuDNN's plans, and PyTorch's settings."""
 _KINDS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
 RECORDS = {**_KINDS, **{f"{direction} of models": f"{kind}-models" for direction, kind in _KINDS.items()}}
-"""The kinds of records that are read, by the name in the table."""
+"""The kinds of records that are read: the name in the table, and the beginning of the file's name."""
 SEARCH, BY_TURNS = "search", "by turns"
 COUNTS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128)
-"""How many solutions the simple strategy ``by turns`` tries per problem. Simulated problems get eight times as many."""
+"""How many kernels the simple strategy ``by turns`` tries per operator. Simulated operators get eight times as many."""
 
 Near: TypeAlias = Mapping[str, Sequence[Measured]]
-"""The nearest measured problems, by the text of a problem (an operator with its sizes)."""
+"""The nearest measured operators for each operator (with sizes), by its text."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem (an operator with its sizes) with the measured time (µs) of every solution.
+    """An operator (with sizes) with the measured time (µs) of every kernel.
 
-    The library's choice comes first. ``models`` are the names of the models that contain the problem, or of its group.
-    Problems that share a model do not learn from each other.
+    The library's choice comes first. ``models`` are the names of the models that contain the operator, or of its group.
+    Operators that share a model do not learn from each other.
     """
 
     problem: Problem
@@ -85,7 +85,7 @@ def latest(kind: str) -> Path:
 
 
 def recorded(path: Path, libraries: Sequence[str] = (PLANS_OF,)) -> list[Case]:
-    """Return the problems of a record, with the times of the solutions of ``libraries`` that ran."""
+    """Return the operators of a record, with the times of the kernels that ran and belong to ``libraries``."""
     found: dict[str, dict[str, Any]] = {}
     for result in _record(str(path))["results"]:
         rows = [x for x in result["rows"] if x["status"] == "ok" and library_of(x["solution"]) in libraries]
@@ -100,14 +100,14 @@ def recorded(path: Path, libraries: Sequence[str] = (PLANS_OF,)) -> list[Case]:
 
 
 def library_of(text: str) -> str:
-    """Return the library to which a solution belongs."""
+    """Return the library to which a kernel belongs, from the kernel's text."""
     return solution_from_text(text).library
 
 
 def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
-    """Map each problem's text to the models that contain it, as the record says.
+    """Map each operator's text to the names of the models that contain it, from the record.
 
-    If the record names no models, it is the name of the problem's group instead.
+    If the record names no models, the operator's group is used instead.
     """
     problems = [problem_from_text(x["problem"]) for x in results if "models" not in x]
     groups = grouped([x for x in problems if isinstance(x, ConvProblem)])
@@ -117,7 +117,7 @@ def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]
 
 
 def grouped(problems: Sequence[ConvProblem]) -> dict[str, str]:
-    """Map each problem's text to the name of its group, which is the text of the group's first problem.
+    """Map each convolution's text to the name of its group, which is the text of the group's first convolution.
 
     The module's docstring defines the groups.
     """
@@ -147,7 +147,7 @@ _WIDTHS = {
     "34b": 6656,
     "70b": 8192,
 }
-"""Hidden sizes of language models."""
+"""Hidden sizes of the language models whose GEMMs are simulated."""
 SOLUTIONS = 2_226
 _CUS = 304
 
@@ -187,12 +187,12 @@ def simulated(seed: int, per_model: int = 4) -> list[Case]:
 
 
 def near_of(case: Case, cases: Sequence[Case]) -> list[Measured]:
-    """Return the measured problems that most resemble this one, without problems that share a model with it."""
+    """Return the measured operators that most resemble this one, but none that share a model with it."""
     return nearest(case, [Measured(x.problem, x.times_us) for x in cases if not x.models & case.models])
 
 
 def nearest(case: Case, measured: Sequence[Measured]) -> list[Measured]:
-    """Return the measured problems with the same operation that most resemble this one."""
+    """Return the measured operators with the same operation that most resemble this one."""
     here = coordinates(case.problem)
     assert here is not None
     far = [(distance(here, at) if (at := coordinates(x.problem)) else math.inf, x.problem.text, x) for x in measured]
@@ -201,11 +201,11 @@ def nearest(case: Case, measured: Sequence[Measured]) -> list[Measured]:
 
 
 def tried_of(case: Case, near: Sequence[Measured], strategy: str, count: int) -> list[Solution]:
-    """Return the solutions that a strategy tries for a problem.
+    """Return the kernels that a strategy tries for an operator.
 
-    ``near`` are the most similar measured problems. The strategy ``by turns`` tries the first ``count`` solutions of
-    its list, or the whole list if too few problems are near. The strategy ``search`` tries as many solutions as a
-    search with this ``count`` wants.
+    ``near`` are the most similar measured operators. The strategy ``by turns`` tries the first ``count`` kernels of its
+    list, or the whole list if too few operators are near. The strategy ``search`` tries as many kernels as a search
+    with this ``count`` wants.
     """
     offered = case.offered
     if strategy == SEARCH:
@@ -215,7 +215,7 @@ def tried_of(case: Case, near: Sequence[Measured], strategy: str, count: int) ->
 
 
 def searched(proposal: Proposal, case: Case) -> list[Solution]:
-    """Return the solutions that ``replay`` tries if it follows this proposal."""
+    """Return the kernels that ``replay`` tries for an operator if it follows this proposal."""
     chosen, following = proposal.chosen(case.offered), proposal.further(case.offered)
     found: dict[str, float | None] = {x.text: case.times_us[x.text] for x in chosen}
     while following is not None and (one := following(found)) is not None:
@@ -225,9 +225,9 @@ def searched(proposal: Proposal, case: Case) -> list[Solution]:
 
 
 def summed(cases: Sequence[Case], near: Near | None, strategy: str, count: int) -> dict[str, Any]:
-    """Return which fraction of all solutions a strategy tries, and how much time its choices lose, over all problems.
+    """Return which fraction of all kernels a strategy tries, and how much time its choices lose, over all operators.
 
-    Without ``near``, learning begins with an empty store.
+    Without ``near``, nothing is known at the beginning, and the strategy learns from what it tries.
     """
     tried, found, before = 0, [], list[Measured]()
     for case in cases:
@@ -248,8 +248,9 @@ def summed(cases: Sequence[Case], near: Near | None, strategy: str, count: int) 
 def rows_of(name: str, cases: Sequence[Case], counts: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Yield the rows of the table for one record.
 
-    There is a row for the search as ``replay`` does it, and a row for the strategy ``by turns`` with each count. This
-    is done twice: first each problem learns from all other problems (``held out``), then from an empty store.
+    There is a row for the search with the settings of ``replay``, and a row for the strategy ``by turns`` with each
+    count. This is done twice: first each operator learns from all other operators (``held out``), then nothing is known
+    at the beginning (``empty``).
     """
     times, least = (8, math.ceil(SOLUTIONS / 10)) if "simulated" in name else (1, Proposal.least)
     held_out = {x.problem.text: near_of(x, cases) for x in cases}
@@ -260,10 +261,10 @@ def rows_of(name: str, cases: Sequence[Case], counts: Sequence[int]) -> Iterator
 
 
 def saved(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line per record: how much time the search loses, and how many solutions it spares.
+    """Yield a line per record: how much time the search loses, and how many kernels it need not try.
 
-    It is compared with the strategy ``by turns`` with the fewest solutions that loses no more time than the search, in
-    total and for the worst problem.
+    It is compared with the strategy ``by turns`` with the fewest kernels that loses no more time than the search, in
+    total and for the worst operator.
     """
     for name, learns in itertools.product(dict.fromkeys(x["record"] for x in rows), ("held out", "empty")):
         mine = [x for x in rows if (x["record"], x["learns"]) == (name, learns)]
@@ -301,7 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def sources(seed: int) -> Iterator[tuple[str, Sequence[Case]]]:
-    """Yield the name and the problems of each record."""
+    """Yield the name of each record with its operators."""
     for name, kind in RECORDS.items():
         yield f"cudnn {name}", recorded(latest(kind))
     yield "hipblaslt (simulated)", simulated(seed)

@@ -46,25 +46,25 @@ from logparse.model import Problem, Solution, problem_from_text, solution_from_t
 
 LARGEST_REGRET, OF_EXHAUSTIVE, OF_TUNABLEOP = 1.01, 1 / 8, 1 / 2
 NEAR = 3.0
-"""A solution is called near the best if it takes at most this factor of the best time.
+"""A kernel is called near the best if it takes at most this many times the best time.
 
-The output also has the time of exhaustive timing with only such solutions.
+The output also has the time of exhaustive timing with only such kernels.
 """
 JUDGING_SAMPLES = 9
 
 
 class OutOfTimeError(Exception):
-    """Raised if the time is over while a problem is measured. The problem is then left out."""
+    """Raised if the time is over while an operator is measured. The operator is then left out."""
 
 
 class TooLongError(Exception):
-    """Raised if timing all solutions of a problem would take too much of the time."""
+    """Raised if timing all kernels for an operator would take too much of the time."""
 
 
 class Metered:
-    """A backend of ``replay`` that adds up the GPU time of the solutions that it runs.
+    """A backend of ``replay`` that adds up the GPU time of the kernels that it runs.
 
-    Prepared solutions are kept until ``forget`` is called.
+    Prepared kernels are kept until ``forget`` is called.
     """
 
     cache_bytes = 0
@@ -96,13 +96,13 @@ class Metered:
         self._inner.refresh(seed)
 
     def release(self) -> None:
-        """Do nothing. Prepared solutions are kept, because the next strategy needs them."""
+        """Do nothing. Prepared kernels are kept, because the next strategy needs them."""
 
     def healthy(self) -> bool:
         return self._inner.healthy()
 
     def forget(self) -> None:
-        """Free all prepared solutions before the next problem."""
+        """Free all prepared kernels before the next operator."""
         self._held.clear()
         self._inner.release()
 
@@ -126,12 +126,12 @@ class MeteredRunnable:
         return self._inner.host_us
 
     def error(self) -> float:
-        """Measure the error of the result, and count the time of the one execution that it takes."""
+        """Measure the error of the result, and add the time of the one execution that this needs."""
         self._meter.add(self._once_us)
         return self._inner.error()
 
     def fault(self) -> str:
-        """Look for a fault of the result, and count the time of the two executions that it takes."""
+        """Look for a fault of the result, and add the time of the two executions that this needs."""
         self._meter.add(2 * self._once_us)
         return self._inner.fault()
 
@@ -145,8 +145,8 @@ class MeteredRunnable:
 class Simulated:
     """A backend of ``replay`` that draws random times from the samples of a record, so that no GPU is needed.
 
-    A sample is the solution's median × a relative deviation that was recorded for this problem. The deviations of all
-    solutions are used, because most solutions were dropped after one sample.
+    A sample is the kernel's median × a relative deviation that was recorded for this operator. The deviations of all
+    kernels are used, because most kernels were dropped after one sample.
     """
 
     cache_bytes = 0
@@ -180,7 +180,7 @@ class Simulated:
         return Drawn(self._medians[text][solution.text], self._deviations[text], self._random)
 
     def refresh(self, seed: int) -> None:
-        """Do nothing, because the random draws go on."""
+        """Do nothing. A real backend would write new inputs here, but random times need none."""
 
     def release(self) -> None:
         """Do nothing, because no resource is in use."""
@@ -209,7 +209,7 @@ class Drawn:
 
 
 class Bench:
-    """Three strategies to choose the fastest solution of a problem, on one device whose GPU time is counted."""
+    """Three strategies to choose the fastest kernel for an operator, on one device whose GPU time is counted."""
 
     def __init__(self, backend: Metered, method: Method, longest_s: float, place: Place) -> None:
         self.backend, self.method, self._longest_s = backend, method, longest_s
@@ -217,10 +217,10 @@ class Bench:
         self.context = WorkerContext({"metered": backend}, place, method, lambda what: None)
 
     def ready(self, problem: Problem) -> dict[Solution, MeteredRunnable]:
-        """Prepare and check all solutions of a problem.
+        """Prepare and check all kernels for an operator.
 
-        Returns the solutions that run and give a right result, the library's choice first. Raises TooLongError if
-        timing all of them would take too long.
+        Returns the kernels that run and give a right result, the library's choice first. Raises TooLongError if timing
+        all of them would take too long.
         """
         self.backend.forget()
         seconds = 0.0
@@ -244,14 +244,14 @@ class Bench:
         return out
 
     def racing(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Choose a solution as ``logparse replay`` does: it drops slow solutions early (a race)."""
+        """Choose a kernel by the method of ``logparse replay``, which drops slow kernels early (a race)."""
         result = self.context.run(RaceTask(problem=problem))
         return result.best or next(iter(ready))
 
     def exhaustive(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Choose the fastest solution by giving each as many samples as the last solutions of a race get.
+        """Choose the fastest kernel by giving each as many samples as the last kernels of a race get.
 
-        The time of the solutions near the best is also counted separately.
+        The time of the kernels near the best is also counted separately.
         """
         times, spent_us = {}, {}
         for solution, runnable in ready.items():
@@ -265,7 +265,7 @@ class Bench:
         return best
 
     def tunableop(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Choose a solution as TunableOp does: drop slow solutions after 3 and after 10 executions."""
+        """Choose a kernel by the method of TunableOp, which drops slow kernels after 3 and after 10 executions."""
         best, least = next(iter(ready)), math.inf
         for solution, runnable in ready.items():
             if runnable.sample_us(3) > 1.5 * least:
@@ -283,7 +283,7 @@ Strategy: TypeAlias = Callable[[Problem, Mapping[Solution, MeteredRunnable]], So
 
 
 def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[str, Any] | None:
-    """Compare the three strategies on one problem. Returns None if fewer than two solutions can be chosen."""
+    """Compare the three strategies on one operator. Returns None if fewer than two kernels can be chosen."""
     ready = bench.ready(problem)
     if len(ready) < 2:
         return None
@@ -310,7 +310,7 @@ def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[st
 def _judged(
     ready: Mapping[Solution, MeteredRunnable], chosen: Mapping[Solution, None], generator: random.Random
 ) -> dict[Solution, float]:
-    """Time the chosen solutions again, and return the median of each. They take turns, in another order each round."""
+    """Time the chosen kernels again, and return the median of each. They take turns, in another order each round."""
     samples: dict[Solution, list[float]] = {solution: [] for solution in chosen}
     counts = {solution: executions(ready[solution].sample_us(1)) for solution in chosen}
     for _ in range(JUDGING_SAMPLES):
@@ -392,9 +392,9 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the totals of each strategy, and what fraction of the others' totals the race needs.
+    """Return the totals of each strategy, and which fraction of the other strategies' totals the race needs.
 
-    The totals are the time of the choices, GPU seconds and wall seconds.
+    The totals are the time of the chosen kernels, GPU seconds and wall seconds.
     """
     out: dict[str, float] = {"problems": len(rows), "solutions": sum(row["solutions"] for row in rows)}
     for name in ("racing", "exhaustive", "tunableop"):
@@ -411,7 +411,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def missed(totals: Mapping[str, float]) -> list[str]:
-    """Return a line for each target that these totals miss."""
+    """Return a line for each target of this benchmark that is missed."""
     targets = (
         ("regret_against_exhaustive", LARGEST_REGRET),
         ("gpu_share_of_exhaustive", OF_EXHAUSTIVE),

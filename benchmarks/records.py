@@ -1,4 +1,4 @@
-"""Test what records of another machine save: which problems they settle, and how good their winners are.
+"""Test what records of another machine save: for which convolutions they suffice, and how good their winners are.
 
     python benchmarks/records.py [--results FOLDER]
 
@@ -34,16 +34,16 @@ KINDS = ("fprops", "dgrads", "wgrads")
 
 
 def timed(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the measured time (µs) of each solution of a problem.
+    """Return the measured time (µs) of each kernel for an operator.
 
-    ``result`` is a problem of a record. In the records of ``searched.py``, its rows are lists.
+    ``result`` is an operator of a record. In the records of ``searched.py``, its rows are lists.
     """
     rows = [x if isinstance(x, list) else [x["solution"], x["status"], x["time_us"]] for x in result["rows"]]
     return {x[0]: float(x[2]) for x in rows if x[1] == "ok"}
 
 
 def machine(store: Store, results: Sequence[Mapping[str, Any]], environment: Mapping[str, str]) -> None:
-    """Store the times that one machine measured, in the way in which a replay stores them."""
+    """Store the times that one machine measured, in the same form in which a replay stores them."""
     facts = {**environment, "environment": environment_key(environment), "pick": "Default"}
     for result in results:
         problem = problem_from_text(result["problem"])
@@ -56,7 +56,7 @@ def machine(store: Store, results: Sequence[Mapping[str, Any]], environment: Map
 
 
 def compare(kind: str, results: Path) -> str:
-    """Compare the records of two machines, and return one line of the table."""
+    """Compare the records of two machines for one kind of convolutions, and return a line of the table."""
     first = _record(str(max(results.glob(f"{kind}-models-*.json.gz"))))
     second = _record(str(max(results.glob(f"searched-{kind}-*.json.gz"))))
     own = {x["problem"]: x for x in second["results"]["all"]}

@@ -187,9 +187,9 @@ def _ingested(logs: Path, target: Path, engine: str, jobs: int) -> tuple[float, 
 
 
 def cores_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time the ingest of one log with some of this machine's cores, in turns.
+    """Time the ingest of one log with 1, 2, 4 … of this machine's cores, in turns.
 
-    It is one process, with at most a thread per core.
+    The ingest is one process, with at most a thread per core.
     """
     from ingest import write_log
 
@@ -218,7 +218,7 @@ def cores_section(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def parts_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time the views of a store with many part files, before and after the files are compacted."""
+    """Time SQL views over many part files, before and after the files are compacted."""
     from ingest import write_log
 
     from logparse.executors import open_executor
@@ -258,7 +258,7 @@ def parts_section(options: argparse.Namespace) -> dict[str, Any]:
 def memory_section(options: argparse.Namespace) -> dict[str, Any]:
     """Measure the peak memory of the ingesting process while other processes read its files.
 
-    The second call finds that all files are known.
+    Each ingest is done twice. In the second call all files are already known.
     """
     rows = []
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
@@ -317,7 +317,7 @@ def _peak_mb() -> float:
 
 
 def plan_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time how long planning a replay takes, from a store of 200,000 measurements to the ordered list of problems."""
+    """Time how long planning a replay takes, from 200,000 stored measurements to the ordered list of operators."""
     from dataclasses import replace
 
     from analyzers.evidence.runs import tables_of
@@ -359,7 +359,7 @@ MOST_SECONDS, SLACK = 6.0, 1.5
 
 
 def findings_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time ``recommend`` over tables of different lengths.
+    """Time ``recommend`` on tables of different lengths.
 
     The target is missed above 6 s for 19,088 rows. It is also missed if 100,000 rows take more than 1.5 times the time
     that n log n predicts from there.
@@ -409,7 +409,7 @@ def timed(into: dict[str, float], name: str) -> Iterator[None]:
 
 @dataclass
 class Clock:
-    """Counts open workers, and the time in which no worker was open."""
+    """Measures the time in which no worker process was open, by counting the open workers."""
 
     since: float = field(default_factory=time.monotonic)
     open: int = 0
@@ -454,7 +454,7 @@ class ClockedDevice(LocalDevice):
 
 @dataclass
 class Run:
-    """One replay of the problems on a number of GPUs."""
+    """One replay of the operators on a number of GPUs."""
 
     gpus: int
     wall_s: float
@@ -468,13 +468,13 @@ class Run:
 
     @property
     def findings(self) -> Mapping[str, float]:
-        """The confirmed speed-ups, by the text of a problem (an operator with its sizes)."""
+        """The confirmed speed-ups, by the text of an operator (with sizes)."""
         judged, kept = judge_all({x.problem.text: x.pairs for x in self.outcomes if isinstance(x, Confirmed)})
         return {text: judged[text].speedup.value for text in kept}
 
 
 def gpu_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Replay the same problems on each number of GPUs, and compare the times."""
+    """Replay the same operators on each number of GPUs, and compare the times."""
     counts = [int(x) for x in options.gpu.split(",")]
     problems = _problems(options)
     few = _replayed(options, 1, problems[:CALIBRATION])
@@ -558,7 +558,7 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
 
 
 class Sleeper:
-    """A replay backend without a device. It has two solutions that sleep, the second half as long."""
+    """A replay backend without a device. It has two kernels that only sleep, the second half as long as the first."""
 
     cache_bytes = 0
     workspace_bytes, host_us = 0, None

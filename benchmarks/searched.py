@@ -57,15 +57,15 @@ from logparse.libraries.kinds.backend import Place
 from logparse.model import Problem
 
 Raced: TypeAlias = Mapping[str, Any]
-"""A problem of the record. Its rows are ``[solution, status, time_us, samples_us]``."""
+"""A measured convolution of the record. Its rows are ``[kernel, status, time_us, samples_us]``."""
 PROBLEMS = 375
-"""The number of problems in the record of replays on several GPUs (``scale.py``)."""
+"""The number of convolutions in the record of replays on several GPUs (``scale.py``)."""
 _CHECKS = 3
-"""How often a solution is run for checks before its samples: once for its result, twice for faults."""
+"""How often a kernel is run for checks before its samples: once for its result, twice for faults."""
 
 
 def main() -> int:
-    """Time the solutions in three ways, write the record, and print the table."""
+    """Time the kernels in three ways, write the record, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--direction", nargs="+", choices=tuple(KINDS), default=list(KINDS))
     parser.add_argument("--per-model", type=int, default=7, help="problems of each model")
@@ -148,19 +148,19 @@ def _written(options: argparse.Namespace, record: Mapping[str, Any]) -> Path:
 
 
 class _All:
-    """Proposes that ``replay`` times every solution of a problem."""
+    """Makes ``replay`` time every kernel for a convolution."""
 
     def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
         return None
 
     def take(self, result: Result) -> None:
-        """Do nothing, because every solution is tried anyway."""
+        """Do nothing with a result. Every kernel is tried anyway, so nothing can be learned."""
 
 
 class _HeldOut:
-    """Proposes that ``replay`` times a tenth of cuDNN's plans (solutions of a convolution).
+    """Makes ``replay`` time only a tenth of cuDNN's plans (kernels for a convolution).
 
-    The proposals are learned from ``cases``, which are measured problems of other models.
+    The choice is learned from ``cases``, which are measured convolutions of other models.
     """
 
     def __init__(self, models: Mapping[Problem, tuple[str, ...]], cases: Sequence[Case]) -> None:
@@ -173,11 +173,11 @@ class _HeldOut:
         return Proposal(problem=problem, near=tuple(near), least=self._tenth, share=0.0)
 
     def take(self, result: Result) -> None:
-        """Do nothing, because this proposer does not learn from results."""
+        """Do nothing with a result, because the choice is learned only from the recorded cases."""
 
 
 class _FromNothing:
-    """Proposes solutions in the way of ``replay --propose neighbours``, with a store that is empty at the beginning."""
+    """Chooses kernels by the method of ``replay --propose neighbours``. At the beginning, nothing is known."""
 
     def __init__(self) -> None:
         self._experience = Experience()
@@ -194,7 +194,7 @@ Way: TypeAlias = _All | _HeldOut | _FromNothing
 
 @dataclass(frozen=True)
 class Run:
-    """The results of a replay, the confirmed speed-ups by problem, and the wall time (s)."""
+    """The results of a replay, the confirmed speed-ups by convolution, and the wall time (s)."""
 
     results: Sequence[Result]
     confirmed: Mapping[str, float]
@@ -202,7 +202,7 @@ class Run:
 
 
 def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way, processes: int = 0) -> Run:
-    """Time the proposed solutions of each problem. Then confirm the winners in ``processes`` fresh processes."""
+    """Time the proposed kernels for each convolution. Then confirm the fastest in ``processes`` fresh processes."""
     results: list[Result] = []
     pairs: dict[str, Pairs] = {}
 
@@ -229,9 +229,9 @@ def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way, p
 
 
 def compared(truth: Sequence[Raced], results: Sequence[Raced]) -> dict[str, Any]:
-    """Return how many of cuDNN's plans were timed in ``results``, and how much time their choices lose.
+    """Return which fraction of cuDNN's plans was timed in ``results``, and how much time their choices lose.
 
-    The number is a fraction of all plans. Times are taken from ``truth``, which has all plans.
+    Times are taken from ``truth``, which has all plans.
     """
     every = {x["problem"]: {y[0]: y[2] for y in plans_of([x])} for x in truth}
     tried = [(x, us := every[x["problem"]], {y[0]: y[2] for y in plans_of([x]) if y[0] in us}) for x in results]
@@ -253,7 +253,7 @@ def compared(truth: Sequence[Raced], results: Sequence[Raced]) -> dict[str, Any]
 
 
 def table(record: Mapping[str, Any]) -> list[str]:
-    """Return a line for each of the three ways to choose the solutions that are timed."""
+    """Return a line for each of the three ways to choose the kernels that are timed."""
     results, seconds = record["results"], record["seconds"]
     return [
         f"{record['direction']} {line(name, seconds[name], compared(results['all'], results[name]))}"
@@ -269,18 +269,18 @@ def line(way: str, seconds: float, row: Mapping[str, Any]) -> str:
 
 
 def plans_of(raced: Sequence[Raced]) -> list[Sequence[Any]]:
-    """Return the rows of cuDNN's plans (solutions of a convolution) that ran."""
+    """Return the rows of cuDNN's plans (kernels for a convolution) that ran."""
     rows = [row for x in raced for row in x["rows"]]
     return [row for row in rows if row[0].startswith("cudnn:") and row[1] == "ok" and row[2]]
 
 
 def _gpu_us(row: Sequence[Any]) -> float:
-    """Return the GPU time that a plan's samples took, with the checks before them, µs."""
+    """Return the GPU time (µs) that a plan's samples took, including the checks before them."""
     return sum(executions(x) * x for x in row[3]) + _CHECKS * float(row[2])
 
 
 def _whole_us(row: Sequence[Any]) -> float:
-    """Return the GPU time that a plan takes if it gets the full number of samples, with the checks before them, µs."""
+    """Return the GPU time (µs) that a plan would take with the full number of samples, including the checks."""
     return (Rules().rounds[-1] * executions(row[2]) + _CHECKS) * float(row[2])
 
 

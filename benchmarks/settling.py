@@ -1,4 +1,4 @@
-"""Compare rules that decide when the times of a job's steps are settled, on simulated times.
+"""Compare rules that decide when the times of a job's steps have become steady, on simulated times.
 
     python benchmarks/settling.py                    # one core, below 3 minutes; the tables of docs/measurement.md
     python benchmarks/settling.py --series 200       # a first look
@@ -31,23 +31,23 @@ from logparse.capture.in_job.logparse_in_job.settling import settled
 Times: TypeAlias = NDArray[np.float64]
 """Times of steps: a row per series, a column per step."""
 Shares: TypeAlias = Mapping[int, tuple[float, float]]
-"""Fractions (0 to 1) of series, by number of steps n: settled at n steps, and settled at least once by n steps."""
+"""Fractions (0 to 1) of series that a rule calls settled: at n steps, and at least once by n steps. Keys are n."""
 Draw: TypeAlias = Callable[[np.random.Generator, int, int], Times]
 Rule: TypeAlias = Callable[[Times], NDArray[np.bool_]]
 
 COUNTS = (6, 10, 20, 50, 100, 199)
 BRIEF = (20, 199)
 HELD = 20
-"""The number of series per cell on which the chosen rule is compared with ``settled``."""
+"""The number of series per cell on which the chosen rule is compared with the function ``settled``."""
 NOISE = 0.02
-"""Standard deviation of the noise that is added to warm-ups, drifts and steps, relative to the time."""
+"""Standard deviation of the noise in simulated warm-ups, drifts and jumps, relative to the time."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A way to draw random times of steps.
+    """A kind of simulated step times, for example a warm-up, with the answer that a rule should give.
 
-    ``wanted`` is the answer that a rule should give. ``whole`` is True if the case depends on the number of steps.
+    ``wanted`` is that answer. ``whole`` is True if the case depends on the number of steps.
     """
 
     name: str
@@ -68,7 +68,10 @@ def white(deviation: float) -> Draw:
 
 
 def spikes(share: float, factor: float) -> Draw:
-    """Draw noise of 1 %. A fraction of the steps takes ``factor`` times as long."""
+    """Make a function that draws times with noise of 1 % and some spikes.
+
+    A fraction (``share``) of the steps takes ``factor`` times as long.
+    """
 
     def draw(random: np.random.Generator, series: int, count: int) -> Times:
         return white(0.01)(random, series, count) * np.where(random.random((series, count)) < share, factor, 1.0)
@@ -88,12 +91,12 @@ def autoregressive(correlation: float, deviation: float = 0.05) -> Draw:
 
 
 def shaped(shape: Callable[[int], Times]) -> Draw:
-    """Draw noise of ``NOISE`` around the given times."""
+    """Make a function that draws times with noise of ``NOISE`` around the times of ``shape``."""
     return lambda random, series, count: white(NOISE)(random, series, count) * shape(count)
 
 
 def warm_up(units: int | None, factor: float) -> Draw:
-    """Draw times in which the first steps take ``factor`` times as long.
+    """Make a function that draws times with a warm-up: the first steps take ``factor`` times as long.
 
     ``units`` is the number of slow steps. Without ``units``, the first half of the steps (rounded up) is slow.
     """
@@ -101,7 +104,10 @@ def warm_up(units: int | None, factor: float) -> Draw:
 
 
 def decay(share: float) -> Draw:
-    """Draw times that fall from 3 to 1, with a time constant of ``share`` × the length of the series."""
+    """Make a function that draws times that fall from 3 to 1.
+
+    The time constant is ``share`` × the length of the series.
+    """
     return shaped(lambda count: 1 + 2 * np.exp(-np.arange(count) / (share * count)))
 
 
@@ -133,7 +139,7 @@ CASES = (
 
 
 def kept(values: Times, least: int, unbiased: bool = False) -> NDArray[np.int_]:
-    """Return how many of the last values of each series a rule keeps. The values before them are the warm-up.
+    """Return how many values at the end of each series a rule keeps. The values before them are taken as warm-up.
 
     At least ``least`` are kept. The rule minimizes White's s^2 / m if ``unbiased``, else MSER's sum((x - mean)^2) /
     m^2.
@@ -176,7 +182,7 @@ def batches_of_ranks(times: Times) -> NDArray[np.bool_]:
 
 
 def before(times: Times) -> NDArray[np.bool_]:
-    """Apply the rule that was used earlier, and tell for each series whether its times are settled.
+    """Apply the rule of earlier versions, and tell for each series whether its times are settled.
 
     It is MSER (a rule that finds the end of the warm-up), which keeps at least three times and cuts off at most half.
     """
@@ -185,14 +191,18 @@ def before(times: Times) -> NDArray[np.bool_]:
 
 
 def rest_of_a_quarter(times: Times) -> NDArray[np.bool_]:
-    """Apply MSER (a rule that finds the end of the warm-up), keeping at least a quarter of the times."""
+    """Tell for each series whether its times are settled, by MSER that keeps at least a quarter of the times.
+
+    MSER is a rule that finds the end of the warm-up.
+    """
     return less_than_half(times, quarter(times.shape[1]))
 
 
 def winsorised(times: Times) -> NDArray[np.bool_]:
-    """Apply MSER (a rule that finds the end of the warm-up) to times without outliers.
+    """Tell for each series whether its times are settled, by MSER on times without outliers.
 
-    They are clipped at three median absolute deviations from the median.
+    MSER is a rule that finds the end of the warm-up. Times are clipped at three median absolute deviations from the
+    median.
     """
     middle = np.median(times, axis=1, keepdims=True)
     width = 3 * np.median(np.abs(times - middle), axis=1, keepdims=True)
@@ -200,14 +210,18 @@ def winsorised(times: Times) -> NDArray[np.bool_]:
 
 
 def ranks_alone(times: Times) -> NDArray[np.bool_]:
-    """Apply the chosen rule to the ranks of single times, not of batches."""
+    """Tell for each series whether its times are settled, by the chosen rule on ranks of single times.
+
+    The chosen rule itself uses ranks of batches.
+    """
     return less_than_half(ranked(times), quarter(times.shape[1]), unbiased=True)
 
 
 def mser_5(times: Times) -> NDArray[np.bool_]:
-    """Apply MSER-5 (Hoad, Robinson and Davies, 2010), a rule that finds the end of the warm-up.
+    """Tell for each series whether its times are settled, by MSER-5 (Hoad, Robinson and Davies, 2010).
 
-    It works on means of five times and may not cut within the last five means. Fewer than 30 times are never settled.
+    It finds the end of the warm-up. It works on means of five times and may not cut within the last five means. Fewer
+    than 30 times are never settled.
     """
     if times.shape[1] < 30:
         return np.zeros(len(times), dtype=bool)
@@ -215,7 +229,10 @@ def mser_5(times: Times) -> NDArray[np.bool_]:
 
 
 def mann_whitney(times: Times) -> NDArray[np.bool_]:
-    """Tell for each series whether the third quarter of the times does not differ from the last quarter, at 5 %."""
+    """Tell for each series whether its times are settled, by the Mann-Whitney test at 5 %.
+
+    They are settled if the third quarter of the times does not differ from the last quarter.
+    """
     count = times.shape[1]
     last = count // 4
     ranks = ranked(times[:, count - 2 * last :]) + 1
@@ -239,7 +256,7 @@ MORE: Mapping[str, Rule] = {
 
 
 def shares(rule: Rule, drawn: Mapping[int, Times], whole: bool, first: int | None) -> Shares:
-    """Return which fraction of the series a rule calls settled, at and by each number of steps.
+    """Return which fraction of the series a rule calls settled, at n steps and at least once by n steps.
 
     The rule is asked from ``first`` steps on. Without ``first``, the fractions "by" are NaN.
     """

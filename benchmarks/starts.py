@@ -74,7 +74,7 @@ def main() -> int:
 
 
 class Runs:
-    """Starts the commands of one checkout on a store of samples."""
+    """Starts the commands of one checkout on small sample data."""
 
     def __init__(self, checkout: Path, folder: Path) -> None:
         self.checkout, self.folder, self._number = checkout, folder, 0

@@ -48,7 +48,7 @@ MOST_APART, MOST_OFF = 0.05, 0.01
 
 @dataclass
 class Watched:
-    """The reference computation with all its readings: (seconds since the start, µs)."""
+    """The reference computation that keeps all its readings: (seconds since the start, µs)."""
 
     runnable: Runnable
     started: float = field(default_factory=time.monotonic)
@@ -122,7 +122,7 @@ def gemm(size: int, dtype: str) -> GemmProblem:
 
 
 def idle(options: argparse.Namespace, reference: Watched) -> dict[str, Any]:
-    """Let the device rest, and measure how its clock settles afterwards, several times."""
+    """Let the device rest, and measure how long its clock then needs to become steady. This is done several times."""
     rounds = []
     for _ in range(options.rounds):
         time.sleep(options.rest)
@@ -197,7 +197,7 @@ def load(options: argparse.Namespace, reference: Watched, large: Runnable) -> di
 def copies(options: argparse.Namespace, reference: Watched, one: Runnable, other: Runnable) -> dict[str, Any]:
     """Compare a product with a copy of itself right after a rest, with and without the loop that steadies the clock.
 
-    Returns the log ratios of the two samples.
+    Returns the log ratios of the two samples, which should be 0.
     """
     count = executions(one.sample_us(4))
     ratios: dict[str, list[float]] = {"held": [], "free": []}
@@ -225,7 +225,7 @@ def copies(options: argparse.Namespace, reference: Watched, one: Runnable, other
 
 
 def missed(record: dict[str, Any]) -> list[str]:
-    """Return a line for each requirement that is not met."""
+    """Return a line for each requirement of this benchmark that is not met."""
     checks = {
         f"{record['idle']['unsettled']} rests did not end in a settled clock": record["idle"]["unsettled"] == 0,
         f"readings {record['load']['most_apart']:.1%} apart around a kept block": record["load"]["most_apart"]

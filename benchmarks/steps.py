@@ -52,11 +52,11 @@ The first job has 50,000 kernels in all, the second 50,000 on each rank.
 """
 NEAR, WIDEST, _KNOWN = 0.05, 0.10, 0.04
 _EVERY = 100
-"""The number of kernels from one collective to the next."""
+"""Every this many kernels, a synthetic job has a collective."""
 
 
 def synthetic(rank: int, kernels: int) -> RankTrace:
-    """Make the trace of one step of a rank, with invented times.
+    """Make the trace of one step of a rank with invented times, to measure the speed of the simulation.
 
     It has a kernel of 20 µs every 25 µs, every tenth kernel on a second stream, and collectives on a third.
     """
@@ -97,7 +97,7 @@ def as_json(trace: RankTrace, path: Path) -> None:
 
 
 def speed(job: tuple[int, int]) -> str:
-    """Simulate a synthetic job, and return the row of the table with the times.
+    """Simulate a synthetic job, and return the table row with the times that the simulation took.
 
     Times are seconds of CPU, so that other processes of the machine do not matter.
     """
@@ -168,13 +168,13 @@ def show(path: str) -> None:
 
 @dataclass(frozen=True)
 class Pair:
-    """Times of a step in µs, measured and simulated, for a job and an action.
+    """Times of a step, measured and simulated, for a job and a change.
 
-    * ``said_us``: the time that recommend printed for the action.
+    * ``said_us``: the time that recommend printed for the change.
     * ``now_us``: the time of the unchanged step when it ran in turns with the changed step.
     * ``then_us`` and its interval: the changed step, simulated from ``now_us``.
-    * ``measured_us``: ``now_us`` × the measured change.
-    * ``spread``: half of the 95 % interval of the measured change, relative to the unchanged time.
+    * ``measured_us``: ``now_us`` × the measured relative change.
+    * ``spread``: half of the 95 % interval of the measured relative change.
     * ``limit``: what limits the simulated step.
     """
 
@@ -195,18 +195,18 @@ class Pair:
 
     @property
     def held(self) -> bool:
-        """True if the simulated time is right.
+        """True if the simulated time is right: the error is within 5 %, or the measured time is in a narrow interval.
 
-        The error must be within 5 %, or the measured time in an interval that reaches at most 10 % to either side.
+        An interval is narrow if it reaches at most 10 % to either side.
         """
         narrow = self.high_us - self.low_us <= 2 * WIDEST * self.then_us
         return abs(self.error) <= NEAR or (narrow and self.low_us <= self.measured_us <= self.high_us)
 
 
 def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
-    """Return the measured and simulated times for all jobs and actions of a record.
+    """Return the measured and simulated times for all jobs and changes of a record.
 
-    ``void`` actions, which turned out not to be applied, are left out.
+    ``void`` changes, which turned out not to be made, are left out.
     """
     out = []
     for name, row in jobs.items():
@@ -225,7 +225,7 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
 
 
 def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
-    """Compare the program's own times without and with an action. Returns None without runs.
+    """Compare the step times that the program itself measured without and with a change. Returns None without runs.
 
     Two runs that ran side by side make a pair, copy by copy and turn by turn. If a record joins several calls of the
     benchmark, ``call`` is the number of the call in which a copy ran.
@@ -240,16 +240,17 @@ def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
 
 
 def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the time of a step in several runs of one kind, µs, computed as ``compared`` does it."""
+    """Return the time of a step over several runs of one kind, µs, by the same method as ``compared``."""
     found = compared({"before": runs}, "before")
     return found.before_us if found is not None else None
 
 
 def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
-    """Return for each job how much the starts of its program differ, as a relative standard deviation.
+    """Return for each job how much the step time differs from one start of its program to the next.
 
-    If ``host`` is True, only jobs that wait for their host are taken, else only the others. A pair has two starts, so
-    the gains of two pairs differ by the effect of four starts. Only jobs with several timed pairs are taken.
+    It is a relative standard deviation. If ``host`` is True, only jobs that wait for their host are used, else only the
+    others. A pair has two starts, so the gains of two pairs differ by the effect of four starts. Only jobs with several
+    timed pairs are used.
     """
     out = []
     for row in (row for jobs in records for row in jobs.values() if isinstance(row.get("step"), dict)):
@@ -265,13 +266,13 @@ def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
 def own_errors(jobs: Mapping[str, Any]) -> list[float]:
     """Return the relative errors of the simulation itself, without the errors of the measurement.
 
-    So only changes that were measured precisely are taken. Jobs whose step is limited by the host are left out.
+    So only changes that were measured precisely are used. Jobs whose step is limited by the host are left out.
     """
     return [x.error for x in pairs(jobs) if x.spread <= _KNOWN and x.limit != "host"]
 
 
 def foretold(jobs: Mapping[str, Any]) -> list[str]:
-    """Return two tables with times in ms: one of the unchanged steps, and one of the steps with actions."""
+    """Return two tables with times in ms: one of the unchanged steps, and one of the steps with changes."""
     out = ["| job | untraced | simulated as traced | scaled | limited by |", "|" + "---|" * 5]
     near = []
     for name, row in jobs.items():

@@ -31,7 +31,7 @@ from gpu_replay import unpack_wheels
 from jobs import JOBS, PROGRAMS, ROOT, _environment
 
 LIMIT_S = 90.0
-"""Aim: the largest number of seconds from the command to the answer, without the replay's budget."""
+"""Aim: ``tune`` answers within this many seconds, not counting the time that the replay may take."""
 _STAGE = re.compile(r"([1-5])/5 (\w[\w ]*)")
 
 
@@ -58,7 +58,10 @@ def timed_lines(
 
 
 def stages(lines: Sequence[tuple[float, str]]) -> dict[str, float]:
-    """Return the seconds of each stage of ``tune`` by its number and first word, and of what precedes the first."""
+    """Return the seconds that each stage of ``tune`` took. The keys are the stage's number and first word.
+
+    The time before the first stage has the key ``begin``.
+    """
     begins = [(0.0, "begin")]
     begins += [(at, f"{found[1]} {found[2].split()[0]}") for at, line in lines if (found := _STAGE.match(line))]
     ends = [*(at for at, _ in begins[1:]), lines[-1][0]]
@@ -66,7 +69,7 @@ def stages(lines: Sequence[tuple[float, str]]) -> dict[str, float]:
 
 
 def measured(name: str, units: int, replay_s: float, smoke: bool, folder: Path) -> dict[str, Any]:
-    """Run ``tune`` on a job with about this many units.  Return the times and the printed lines."""
+    """Run ``tune`` on a job of about ``units`` steps.  Return the times and the printed lines."""
     job = JOBS[name]
     program = [sys.executable, str(PROGRAMS / job.program), name]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))

@@ -32,7 +32,7 @@ ROCM = {
     "ROCBLAS_VERSION": "5.2.0.4f6b2c1",
     "HIPBLASLT_VERSION": "100202-fa4e",
 }
-"""Validators (version lines) that a build for AMD writes in addition to PT_VERSION."""
+"""Validators (version lines of a TunableOp file) that a build for AMD writes in addition to PT_VERSION."""
 
 
 def unpacked(wheels: Path, folder: Path) -> str:
@@ -78,7 +78,7 @@ def files(running: dict[str, str]) -> dict[str, bytes]:
 
 
 def asked(program: Path, running: dict[str, str], texts: dict[str, bytes], folder: Path) -> list[dict[str, Any]]:
-    """Return what PyTorch reads from each file: whether it accepts the file, and its rows."""
+    """Let PyTorch read each file, and return whether it accepts the file, and which rows it reads."""
     paths = []
     for number, data in enumerate(texts.values()):
         paths.append(folder / f"{number}.csv")
@@ -97,7 +97,7 @@ def asked(program: Path, running: dict[str, str], texts: dict[str, bytes], folde
 
 
 def compared(data: bytes, running: dict[str, str], seen: dict[str, Any]) -> str:
-    """Return how the prediction differs from what PyTorch reads. Empty if there is no difference."""
+    """Describe how PyTorch's reading of a file differs from our prediction. Empty if there is no difference."""
     accepted, rows = made.predict(data, running)
     mine = sorted(rows, key=lambda row: (row.op, row.params))
     theirs = sorted(seen["rows"], key=lambda row: (row[0], row[1]))

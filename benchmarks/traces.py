@@ -40,9 +40,9 @@ from processes import Cost, cost
 ROOT = Path(__file__).absolute().parents[1]
 KERNEL = re.compile(rb'"cat":\s*"kernel"')
 FASTER, LIGHTER = 4.0, 4.0
-"""Goals: the rival's wall time divided by ours, and the rival's memory divided by ours."""
+"""Goals for logparse: how many times faster it is than the rival, and how many times less memory it needs."""
 CPU_S = 1.5
-"""Goal for ``recommend`` on a store of one trace, CPU seconds."""
+"""Goal for ``recommend`` on the data of one trace, CPU seconds."""
 
 
 def main() -> int:
@@ -128,7 +128,7 @@ def report(rival: Path, path: Path, folder: str) -> dict[str, list[str]]:
 
 
 def environment(tree: Path | None) -> dict[str, str]:
-    """Return the environment variables of a program.
+    """Return the environment variables with which a program is started.
 
     Python keeps bytecode, and imports the modules of the checkout ``tree``.
     """
@@ -144,7 +144,7 @@ def ran(command: Sequence[str], env: Mapping[str, str]) -> Cost:
 
 
 def medians(trace: Mapping[str, Any], program: str, *verbs: str) -> dict[str, float]:
-    """Return the median wall and CPU seconds of a program, and the MB of its command that needs most.
+    """Return the median wall and CPU seconds of a program, and the median memory (MB) of its largest command.
 
     ``verbs`` selects commands. Without it, the seconds of all commands are added up.
     """
@@ -164,7 +164,7 @@ def head(before: bool = False) -> list[str]:
 
 
 def line(name: str, trace: Mapping[str, Any]) -> str:
-    """Return a trace's row of the table: our medians, and the rival's as a multiple of ours."""
+    """Return a trace's row of the table: our medians, and how many times more the rival needs."""
     rival, ours = medians(trace, "rival"), medians(trace, "ours")
     ingest, answered = (medians(trace, "ours", verb)["cpu_s"] for verb in ("ingest", "recommend"))
     cells = [
@@ -182,7 +182,7 @@ def line(name: str, trace: Mapping[str, Any]) -> str:
 
 
 def summary(traces: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a sentence that says how many of the traces meet each goal."""
+    """Return a sentence with the number of traces that meet each goal."""
     pairs = [(medians(x, "rival"), medians(x, "ours")) for x in traces.values()]
     answers = [medians(x, "ours", "recommend")["cpu_s"] for x in traces.values()]
     faster = sum(rival["wall_s"] >= FASTER * ours["wall_s"] for rival, ours in pairs)

@@ -24,18 +24,22 @@ from analyzers.evidence.trials import Tried
 from logparse.libraries.own.job_trials import Record, record
 
 WRONG = 0.02
-"""Two results that contradict each other are counted only if one of them changes the step by more than this fraction.
-"""
+"""A contradiction between two results is counted only if one of them changes the step by more than this fraction."""
 NARROW, QUICK_S = 0.05, 60.0
-"""Aims: the ends of the interval are at most this far from the ratio, after at most so many seconds of trials."""
+"""Aims for ``logparse try``: the width of its interval, and the time that it needs.
+
+``NARROW`` is the largest distance of the interval's ends from the ratio. ``QUICK_S`` are the seconds of trials in the
+job.
+"""
 
 
 def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
-    """Compare what ``logparse try`` says about each action of a job with separate starts of the program.
+    """Compare what ``logparse try`` found about each change of a job with separate starts of the program.
 
     * ``row``: the job's record, with the rows of ``logparse try`` in ``tried``.
-    * ``truths``: the change for each action, by the program's own clock (``change``, ``low``, ``high``). −0.1 is 10 %
-      less.
+    * ``truths``: the relative change of the step's time for each change, by the program's own clock (``change``,
+      ``low``,
+      ``high``). −0.1 is 10 % less.
     """
     trials = [record(json.dumps(x).encode()) for x in row.get("trials", ())]
     return [
@@ -72,9 +76,9 @@ def _compared(said: Mapping[str, Any], truth: Mapping[str, Any] | None) -> dict[
 
 
 def best(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the action (change to a job) with the least ratio of times, or None if no action was timed.
+    """Return the change that makes the job fastest (least ratio of times), or None if no change was timed.
 
-    Actions that were also timed in separate starts come first, because a combination of actions was not.
+    Changes that were also timed in separate starts come first, because a combination of changes was not.
     """
     return min((x for x in found if x["said"]), key=lambda x: (x["truth"] is None, x["said"][0]), default=None)
 
@@ -82,7 +86,7 @@ def best(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Count over all jobs how often ``logparse try`` and separate starts of the program agree.
 
-    ``best`` counts the best action of each job, ``all`` all actions that were timed.
+    ``best`` counts only the best change of each job, ``all`` all changes that were timed.
     """
     found = {name: row.get("compared", []) for name, row in rows.items() if "skipped" not in row}
     firsts = {name: x for name, of in found.items() if (x := best(of)) is not None}
@@ -109,7 +113,7 @@ def _counts(found: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a table with a row per job and action, as in ``docs/results.md``."""
+    """Return a table with a row per job and change, like the one in ``docs/results.md``."""
     out = ["| job | action | `try` says | ratio in the job | truth | |", "|" + "---|" * 6]
     for name, row in rows.items():
         for x in row.get("compared", []):

@@ -118,7 +118,7 @@ Pair: TypeAlias = tuple[Problem, Solution, Solution]
 
 
 def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], budget_s: float) -> dict[str, Any]:
-    """Time the solutions of each problem in this process, then confirm the winners in a fresh process.
+    """Time the kernels for each operator in this process, then confirm the fastest in a fresh process.
 
     Returns how long each step of this took.
     """
@@ -140,7 +140,7 @@ def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], bu
 
 
 def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
-    """Open the backends of a replay's worker, and time every step of them."""
+    """Open the backends that a replay's worker process uses, and time every step of them."""
     with steps.step("opening"):
         backends = {name: backend_named(name).open(place) for name in names}
         context = WorkerContext(backends, place, Method(), lambda what: None)
@@ -164,7 +164,7 @@ def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
 
 
 def confirmed(names: Sequence[str], place: Place, pairs: Sequence[Pair]) -> Steps:
-    """Compare each pair of solutions once in this process, and return how long each step took."""
+    """Compare each pair of kernels once in this process, and return how long each step took."""
     steps = Steps()
     context = opened(names, place, steps)
     with steps.step("rest of the confirmations"):
@@ -177,7 +177,10 @@ def confirmed(names: Sequence[str], place: Place, pairs: Sequence[Pair]) -> Step
 
 
 def side_by_side(problems: Sequence[Problem]) -> dict[str, Any]:
-    """Time building all plans of each problem, with several processes at once and with threads, in seconds."""
+    """Time how long it takes to build all plans for each convolution, in several processes at once and in threads.
+
+    The results are in seconds.
+    """
     out: dict[str, Any] = {}
     start = multiprocessing.get_context("spawn")
     for count in PROCESSES:
@@ -200,7 +203,7 @@ def side_by_side(problems: Sequence[Problem]) -> dict[str, Any]:
 
 
 def _built(problems: Sequence[Problem], barrier: Any, queue: Any) -> None:
-    """Build all plans of ``problems`` twice, each time from new graphs. Nothing is run."""
+    """Build all plans for the convolutions twice, each time from new graphs. Nothing is run."""
     backend: Any = backend_named("cudnn").open(Place(device="cuda:0"))
     backend._device.torch.zeros(1, device=backend._device.device)
     row: dict[str, Any] = {"plans": 0, "milliseconds": {}}
@@ -225,7 +228,10 @@ def _built(problems: Sequence[Problem], barrier: Any, queue: Any) -> None:
 
 
 def _threaded(problem: Problem, count: int) -> dict[str, float]:
-    """Time building the plans of one problem, first one after another and then by several threads, in seconds."""
+    """Time how long it takes to build the plans for one convolution: one after another, then by several threads.
+
+    The results are in seconds.
+    """
     backend: Any = backend_named("cudnn").open(Place(device="cuda:0"))
     out = {}
     for threads in (1, 1, count):

@@ -1,8 +1,8 @@
-"""Apply actions (changes such as TF32) in the way that a user writes them by hand.
+"""Make changes such as TF32 to a job in the way in which a user writes them by hand.
 
 ``tried.py`` compares ``logparse try`` with programs that this module has changed before their first step. It has the
 form of a generated ``apply.py``: ``settings(*names)`` and ``model(model, *names)``. PyTorch has a line for most
-actions. For the others this module calls the functions that ``apply.py`` contains.
+changes. For the others this module calls the functions that ``apply.py`` contains.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ATTENTION = {
 
 
 def settings(*names: str) -> None:
-    """Set PyTorch's switches for the named actions."""
+    """Set PyTorch's switches for the named changes, for example ``tf32``."""
     for name in names:
         if name == "tf32":
             torch.backends.cuda.matmul.allow_tf32 = True
@@ -37,7 +37,7 @@ def settings(*names: str) -> None:
 
 
 def model(made: nn.Module, *names: str) -> nn.Module:
-    """Change the model as the named actions say. Call this before its optimizer is made."""
+    """Make the named changes to the model. Call this before its optimizer is made."""
     for name in names:
         if name == "channels_last":
             made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

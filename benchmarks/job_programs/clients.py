@@ -1,7 +1,7 @@
 """Training and inference jobs of well-known libraries on one device: ``python clients.py NAME``, a name of ``JOBS``.
 
-The loop is the library's own. Where a step ends, it takes the number of the next step from ``run.paced``. Weights and
-data are random, and nothing is downloaded.
+The loop is the library's own. When a step ends, the program takes the number of the next step from ``run.paced``.
+Weights and data are random, and nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Pixels(nn.Module):
 
 
 class Unet(nn.Module):
-    """The network of a diffusion model, with skips from the way down to the way up."""
+    """The network of a diffusion model. Its downward half is connected with its upward half by skip connections."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

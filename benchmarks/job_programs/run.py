@@ -54,7 +54,7 @@ def sized(full: Any, small: Any) -> Any:
 
 
 def network(model: nn.Sequential) -> nn.Sequential:
-    """Return an image network of ``models.py``. In a test on a CPU, it is only its first stage with an output layer."""
+    """Return an image network of ``models.py``. In a test on a CPU, it is only its first stage and an output layer."""
     head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 1000))
     return nn.Sequential(*list(model)[:5], *head) if SMOKE else model
 
@@ -66,7 +66,7 @@ def finish() -> None:
 
 
 def applied(model: nn.Module) -> nn.Module:
-    """Apply the actions that environment variables name (``JOB_APPLY``, ``JOB_APPLY_NAMES``), and return the model.
+    """Make the changes that environment variables name (``JOB_APPLY``, ``JOB_APPLY_NAMES``), and return the model.
 
     Call this before the model is wrapped, and before its optimizer is made.
     """
@@ -84,17 +84,17 @@ def applied(model: nn.Module) -> nn.Module:
 
 
 def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) -> None:
-    """Call ``unit`` with the number of each step, until the time is over.
+    """Call ``unit`` with the number of each step until the time is over.
 
-    If the job takes turns with another process, ``unit`` is called only during this job's turns. ``paced`` yields the
-    numbers.
+    If the job takes turns with another process, ``unit`` is called only during this job's turns. The numbers come from
+    ``paced``.
     """
     for index in paced(kinds, settle):
         unit(index)
 
 
 def paced(kinds: int = 1, settle: int = _SETTLE) -> Iterator[int]:
-    """Yield the number of each step when the step is to begin, until the time is over or the turns have ended.
+    """Yield a number when the next step should begin, until the time is over or the turns have ended.
 
     The number of steps is the same in all ranks, and a multiple of ``kinds``. In a turn, the first ``settle`` steps are
     not timed. The other steps are timed as a whole, without waiting for the device in between. A library with a loop of
@@ -131,7 +131,7 @@ def paced(kinds: int = 1, settle: int = _SETTLE) -> Iterator[int]:
 
 
 def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: dict[int, float]) -> None:
-    """Answer requests until the time is over, or turn by turn.
+    """Answer requests until the time is over. If the job takes turns, answer them only in its turns.
 
     The size of each request is chosen at random by ``choose``. A server waits for each answer, so each answer is timed.
     In the average of the times, each size is weighted by its probability (``shares``), not by how often it was chosen.
@@ -168,7 +168,7 @@ def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: di
 
 
 def _report(number: int, seconds: dict[str, list[float]], units: int, shares: dict[str, float]) -> None:
-    """Write the mean time of a step in a turn into ``N.json``. Each kind of step has its own weight."""
+    """Write the mean time of a step in a turn into the file ``N.json``. Each kind of step has its own weight."""
     if _TURNS is None or (dist.is_initialized() and dist.get_rank()):
         return
     means = {name: math.fsum(held) / len(held) for name, held in seconds.items() if held}
@@ -201,7 +201,7 @@ def _turns() -> Iterator[int]:
 
 
 def _agreed(count: int) -> int:
-    """Return the number that rank 0 has, in all ranks."""
+    """Return the number that rank 0 passes. All ranks get the same number."""
     if not dist.is_initialized():
         return count
     held = torch.tensor([count], device=DEVICE)

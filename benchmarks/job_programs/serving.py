@@ -196,7 +196,7 @@ def _next(answers: Any, worker: Any) -> float | None:
 
 
 def forking_server() -> None:
-    """Start a worker process and send requests to it."""
+    """Start a worker process that runs the model, and send requests to it."""
     context = multiprocessing.get_context("spawn")
     requests, answers = context.Queue(), context.Queue()
     worker = context.Process(target=_worker, args=(requests, answers))
