@@ -93,7 +93,8 @@ class Question:
     imports: str = ""
     """A Python program that only imports the libraries that the command needs.
 
-    The command and the other programs cannot be faster than this one, so their costs are compared with it.
+    Its cost is the least that an answer can cost, so the costs of the command and of the other programs are compared
+    with it.
     """
 
 

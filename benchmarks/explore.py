@@ -260,7 +260,7 @@ OWED: Mapping[str, Mapping[str, float]] = {
     "one": {"first view (s)": 2.5, "interaction (ms)": 200.0, "memory (MB)": 700.0},
     "many": {"first view (s)": 3.0, "interaction (ms)": 300.0, "memory (MB)": 1000.0},
 }
-"""Largest allowed times and memory for four sizes of data.
+"""Largest allowed times and memory of the web page, for four sizes of data.
 
 They are one trace, a find-db of 9,600 convolutions, 193,590 convolutions (``one``) and at least 570,000 (``many``).
 """

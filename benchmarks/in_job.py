@@ -379,9 +379,10 @@ def in_job(confirmation: Confirmation) -> Interval:
 
 
 def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
-    """Return one row for each call with two kernels.
+    """Compare the measured gain of each call in the job with the gain that the replay predicts. Returns one row per
+    call.
 
-    It has the ratio of the two times in the job, and the interval that the replay predicts for this ratio.
+    The row has the ratio of the call's two times (with two kernels), and the predicted interval for this ratio.
     """
     cold = joined(replays[COLD.name])
     judged = judge_all(cold)[0]

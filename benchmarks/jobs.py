@@ -781,7 +781,7 @@ def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
 
 
 def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
-    """Tell whether a verdict about a step's wall time is right, by comparison with the time that the program measured.
+    """Tell whether the verdict "faster" or "not faster" about a job is right, from the times that the program measured.
 
     Returns "right", "wrong", "undecided", or "no claim".
     """

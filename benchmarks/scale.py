@@ -113,10 +113,10 @@ def main() -> int:
 
 
 def ingest_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time the ingest of the same files with 1 and 2 workers, in turns.
+    """Compare the time of an ingest with 1 and with 2 worker processes. The two take turns.
 
-    Times of a tenth of the files show the cost of starting. Copies of a loop that needs nothing but a core show how
-    much this machine gives two processes at once.
+    A tenth of the files is ingested, too, which shows the cost of starting. To see how much faster two processes can be
+    on this machine at all, copies of a plain loop are timed.
     """
     from ingest import write_log
 

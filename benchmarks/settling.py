@@ -31,7 +31,11 @@ from logparse.capture.in_job.logparse_in_job.settling import settled
 Times: TypeAlias = NDArray[np.float64]
 """Times of steps: a row per series, a column per step."""
 Shares: TypeAlias = Mapping[int, tuple[float, float]]
-"""Fractions (0 to 1) of series that a rule calls settled: at n steps, and at least once by n steps. Keys are n."""
+"""For each number of steps n, two fractions (0 to 1) of the series.
+
+They are the fraction that a rule calls settled at n steps, and the fraction that it has called settled at least once by
+then.
+"""
 Draw: TypeAlias = Callable[[np.random.Generator, int, int], Times]
 Rule: TypeAlias = Callable[[Times], NDArray[np.bool_]]
 

@@ -140,7 +140,7 @@ def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], bu
 
 
 def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
-    """Open the backends that a replay's worker process uses, and time every step of them."""
+    """Make the object that measures in a replay's worker process, but so that every step of it is timed."""
     with steps.step("opening"):
         backends = {name: backend_named(name).open(place) for name in names}
         context = WorkerContext(backends, place, Method(), lambda what: None)

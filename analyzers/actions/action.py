@@ -122,9 +122,10 @@ The host's time is the time in which it launches kernels. On three jobs no chang
 (``host_sums`` of ``benchmarks/results/jobs-NVIDIA-H100-80GB-HBM3-2026-11-28.json``).
 """
 _TIMED = 0.95
-"""If the measured calls take at least this fraction (0 to 1) of the time of all changed calls, nothing is reported.
+"""From this fraction (0 to 1) on, the measurement of a change is taken as complete.
 
-If they take less, ``recommend`` and ``verify`` report the fraction.
+The fraction is (time of the measured calls) / (time of all calls that change). If it is smaller, ``recommend`` and
+``verify`` report it.
 """
 _STEP, _CHANGE = 0.015, 0.08
 """How far a job's measured time may be from the prediction, at 95 % confidence.

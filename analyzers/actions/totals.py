@@ -68,7 +68,7 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
 
 
 def _passes(work: Work, job: Job) -> tuple[Work, ...]:
-    """Rewrite a call so that a replay (a run that times calls alone) can time it.
+    """Convert a call of the job to calls that a replay can time. (A replay is a run that times calls alone.)
 
     A convolution whose two gradients are one entry (``B+W``) becomes two calls. Tensors of unknown type get a type.
     """

@@ -64,9 +64,9 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Group:
-    """GPU time of all operators of one kind (for example convolutions), µs.
+    """The time of all operators of one kind, for example of all convolutions: before a change, promised and measured.
 
-    Three times are given: before the change, promised with the change, and measured with the change.
+    The times are GPU times in µs.
     """
 
     name: str
@@ -485,9 +485,10 @@ class _Both:
             yield from _unlike_ranks(run)
 
     def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
-        """Yield a sentence for each change that was not made in the second run, or that was also made in the first.
+        """Yield a sentence for each change for which the two runs are no test.
 
-        A job reports each change that it makes.
+        That is so if the second run was made without the change, or if the first run already had it. A job reports each
+        change that it makes.
         """
         marks = [_marked(x) for x in self.runs]
         for name in names:

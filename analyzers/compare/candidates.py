@@ -39,9 +39,10 @@ Candidate = dict[str, object]
 
 
 def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | None = None) -> Made:
-    """Return the kernels that take most of a job's GPU time, each with the override row that may replace it.
+    """Return the kernels that take most of a job's GPU time, as a list for tools that write faster kernels.
 
-    ``n`` limits the number of kernels. Raises InputError if the job has no trace, or if a file cannot be read.
+    If a row of the given override files makes the library use another kernel for the same operator, the entry names the
+    row. ``n`` limits the number of kernels. Raises InputError if the job has no trace, or if a file cannot be read.
     """
     rows = kernels_of_run(tables)
     if not len(rows):

@@ -86,7 +86,7 @@ class Diff:
 
     @property
     def lacks(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The file formats that only run B has, and the file formats that only run A has."""
+        """Two lists of file formats: those that only run B has, and those that only run A has."""
         one, two = self.formats
         return tuple(x for x in two if x not in one), tuple(x for x in one if x not in two)
 
@@ -96,9 +96,9 @@ class Diff:
         return self.con.execute(_CALLS).fetchall()
 
     def alone(self, state: Literal["new", "vanished"]) -> tuple[int, float]:
-        """Return how many operators exist in only one run and have a known time, and their time per run in µs.
+        """Return the number of operators that only one of the runs has, and their total time per run in µs.
 
-        ``state`` is ``new`` (only in B) or ``vanished`` (only in A).
+        ``state`` is ``new`` (only in B) or ``vanished`` (only in A). Operators without a known time are not counted.
         """
         ((known, us),) = self.con.execute(_ALONE, [state]).fetchall()
         return int(known), float(us)
@@ -142,10 +142,10 @@ class Diff:
 
     @cached_property
     def several(self) -> int:
-        """The number of operators (with sizes) for which one of the runs used several kernels.
+        """The number of operators (with sizes) that a run computed with more than one kernel.
 
-        For such an operator, one choice per run does not describe everything. Only operators whose choice is known in
-        both runs are counted.
+        The comparison names only one kernel per run, so it is incomplete for these operators. Only operators whose
+        kernel is known in both runs are counted.
         """
         ((count,),) = self.con.execute(_SEVERAL).fetchall()
         return int(count)

@@ -199,7 +199,7 @@ def _brief(rows: pa.Table, worth: Worth | None) -> Rows:
 
 
 def _alone_rows(found: Diff, state: Literal["new", "vanished"], n: int | None) -> list[str | Rows]:
-    """Return the first operators that only one run has, as a title and a table."""
+    """Return a title and a table for the user, with the first ``n`` operators that only one of the runs has."""
     side = "b" if state == "new" else "a"
     rows = found.table(f"state = '{state}'", n or _ALONE_ROWS).to_pylist()
     shown = [

@@ -38,7 +38,7 @@ _WIDE = 60
 LONG = 1000
 """The largest number of lines that ``verify --verbose`` prints."""
 Effect = Literal["applied", "as before", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
-"""The effect of a row of an override file, as the two runs show it.
+"""Words for what a row of an override file did, as far as the two runs show it.
 
 ``as before``: the kernel of the row ran in both runs, so nothing shows that the library read the row.
 """

@@ -30,9 +30,9 @@ from logparse.model.problems import COMPLEX, CONV_WORDS, GEMM_LATER, GEMM_WORDS,
 _Cells: TypeAlias = tuple[str, ...]
 
 _ASSUMED_TFLOPS, _ASSUMED_GBS = 200.0, 2000.0
-"""Assumed speed of a GPU that is missing in our table of data sheets, TFLOP/s and GB/s.
+"""Speed that is assumed for a GPU that is missing in our table of data sheets, TFLOP/s and GB/s.
 
-The values hardly change an estimate, because it depends only on the ratio of two model times.
+A wrong value does little harm, because an estimate depends only on the ratio of two times that are computed from it.
 """
 _GEMM_WORDS = tuple(x for x in GEMM_WORDS if x[0] not in GEMM_LATER)
 _CONV_WORDS = (("direction", ("direction",)), *CONV_WORDS)

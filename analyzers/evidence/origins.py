@@ -39,23 +39,22 @@ EVIDENCE_BEFORE = frozenset(
     {"aiter", "bench", "driver", "find-db", "miopen-log", "table", "tunableop", "tunableop-verbose", "tuning-file"}
     | {CONFIRM}
 )
-"""Kinds of measurements whose times may be used to compare kernels. Only needed to read data of an old version.
+"""Kinds of measurements whose times may be used to compare kernels. Needed only for data of an old version.
 
-Data of an old version lack the column ``evidence``. Add no name here: a new format states this itself, and ``ingest``
-stores it.
+Data of a newer version state it in the column ``evidence``. So add no name here for a new format.
 """
 WINNERS_BEFORE = frozenset({"aiter", "find-db", "tunableop"})
-"""Kinds of measurements whose kernels won a tuner's search. Only needed to read data of an old version.
+"""Kinds of measurements whose kernels won a tuner's search. The list is needed only for data of an old version.
 
-Data of an old version lack the column ``winner``.
+Data of a newer version state it in the column ``winner``.
 """
 NO_LOGS_BEFORE = frozenset(
     {"replay", "table", "aiter", "tunableop-untuned", "tunableop-results", "hipblaslt-tuning-file"}
     | {"miopen-find-db", "miopen-perf-db"}
 )
-"""Formats of files that are not logs of the job. Only needed to read data of an old version.
+"""Formats of files that are not logs of the job. Needed only for data of an old version.
 
-Data of an old version lack the column ``job_log``.
+Data of a newer version state it in the column ``job_log``.
 """
 IS_EVIDENCE = f"coalesce(evidence, origin in {tuple(sorted(EVIDENCE_BEFORE))})"
 """SQL condition: true if the time in a row of ``measurements`` may be used to compare kernels (``is_evidence``)."""

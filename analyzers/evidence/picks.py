@@ -228,10 +228,11 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 
 
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
-    """Return the GEMMs or convolutions whose times were compared with the library's choice, but that no log calls.
+    """Return the GEMMs or convolutions that were measured, but that no log of the job calls.
 
-    Only those are returned that the job's own files measured, or that may mean the same as a called one. Since nothing
-    counts their calls, only the loss of a single call can be reported for them.
+    They are returned only if a file of the job measured them, or if they may mean the same as a called one. The
+    library's own choice and at least one other kernel must have been timed. Nothing counts their calls, so only the
+    loss of a single call can be reported for them.
     """
     known = known[known["default_us"].notna() & (known["tried"] > 1)]
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]

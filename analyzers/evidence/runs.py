@@ -78,7 +78,10 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
 
 
 def _find_dbs(store: Store) -> pa.Table:
-    """Return the best time of each convolution in each of MIOpen's find-dbs: ``source_id, problem, time_us``."""
+    """Return a table with the best time of each convolution in each of MIOpen's find-dbs (its files of measured times).
+
+    The columns are ``source_id, problem, time_us``.
+    """
     sql = """
         select source_id, problem, min(time_us) as time_us from measurements
         where origin = 'find-db' and kind = 'conv' and status = 'ok' and time_us > 0 and isfinite(time_us)

@@ -331,9 +331,10 @@ def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tab
 
 
 def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
-    """Return a factor for each row of kernels: how frequent its kind of step is in the run, relative to the traces.
+    """Return a factor for each kernel in the traces, with which rare and frequent kinds of steps get their true weight.
 
-    For example, half of the run's steps are of one kind, but only a quarter of the traced steps. Then the factor is 2.
+    For example, half of the run's steps are of one kind, but only a quarter of the traced steps are. Then the kernels
+    of that kind get the factor 2.
     """
     found, traced = units(tables), traced_kinds(facts)
     counts = {x.name: x.count for x in found.kinds if x.name in traced} if found else {}

@@ -333,10 +333,10 @@ _STAGES: Mapping[str, str] = {
         select *, hash(problem) as h, hash(layer) as layer_h
         from ({_GEMMS} union all by name {_CONVOLUTIONS})""",
 }
-"""SQL of temporary tables, which are created one after the other.
+"""SQL for temporary tables, which are created one after the other.
 
-Texts are replaced by numbers. The long texts of GEMMs and convolutions become hashes. The texts of files and kernels
-become ranks, so that the smallest struct is the fastest kernel.
+To save time, texts are replaced by numbers. The long texts of GEMMs and convolutions become hashes. The names of files
+and kernels become ranks.
 """
 _BASES = """
     with rows_ as (  -- one for each called problem, and for each file that measured what no run of the kind called

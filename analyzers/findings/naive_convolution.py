@@ -131,10 +131,10 @@ def _logged(tables: Tables) -> pd.DataFrame:
 
 
 def _recorded(tables: Tables) -> pd.DataFrame:
-    """Return the convolutions whose fastest solver in MIOpen's stored search results is the naive one.
+    """Return the convolutions for which MIOpen's stored search results name the slow naive solver as the fastest.
 
-    MIOpen stores its search results in a file, the user find-db. So the job's next call of such a convolution runs the
-    naive solver.
+    MIOpen stores the results in a file, the user find-db, and follows it. So the job's next call of such a convolution
+    runs the naive solver.
     """
     known = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "find_db")]
     users = set(known.loc[known["value"] == "user", "source_id"])

@@ -75,7 +75,7 @@ def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame
 
 
 _NONE = pd.DataFrame({"problem": [], "now_us": [], "within_us": [], "far": np.zeros(0, dtype=bool)})
-"""An empty result of ``efficiencies``, for a job without a trace. It has the columns that callers read."""
+"""An empty table, which ``efficiencies`` returns if there is no trace. It has the columns that callers read."""
 
 
 def _rows(calls: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:

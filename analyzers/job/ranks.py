@@ -73,10 +73,10 @@ class Ranks:
 
 
 def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
-    """Limit the time in which only communication runs to ``room_us``, because the profiler makes it too long.
+    """Correct the time in which only communication runs, because the profiler makes it too long.
 
-    Returns the limited time and the part of it in which ranks wait, µs. The time above the limit is subtracted from the
-    waiting time first.
+    The time becomes at most ``room_us``. Returns the corrected time, and the part of it in which ranks wait for each
+    other, µs. What is cut off is taken from the waiting time first.
     """
     shown = min(alone_us, max(room_us, 0.0))
     return shown, shown - min(alone_us - min(waiting_us, alone_us), shown)

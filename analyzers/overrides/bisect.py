@@ -80,11 +80,11 @@ def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
 
 
 def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
-    """Reduce the failing rows of a file to a smaller set that still fails, by halving.
+    """Find a smaller set of rows that still makes the check fail, by halving the given rows again and again.
 
     ``ask(rows, suspected, needed)`` runs the check with some rows, and returns "good", "bad" or "skip". Its other two
-    arguments are for the progress line: how many rows are suspected, and how many are already known to be needed. If
-    the check returns "skip" too often (exit code 125: neither good nor bad), the set stays large.
+    arguments are for the progress line: how many rows are suspected, and how many are already known to be needed. A
+    check that ends with exit code 125 is neither good nor bad ("skip"). After many such checks, the set stays large.
     """
     needed: list[int] = []
     while ask(sorted(needed), len(rows), len(needed)) != "bad":

@@ -107,9 +107,10 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
 KINDS: Mapping[str, str] = {"bench": "gemm", "untuned": "gemm", "driver": "conv"}
 """The kind of operator that each tool runs."""
 NAMES = (*KINDS, "bundle", "candidates")
-"""The values of ``export --as``.
+"""The words that the user can give after ``export --as``.
 
-``analyzers/replay/sharing.py`` makes ``bundle``, and ``compare/candidates.py`` makes ``candidates``.
+This module makes all but two of these files: ``analyzers/replay/sharing.py`` makes ``bundle``, and
+``compare/candidates.py`` makes ``candidates``.
 """
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem], Shell]]] = {

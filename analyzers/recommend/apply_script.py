@@ -34,10 +34,10 @@ _DEVICE = ("arch", "cu_count")
 
 
 def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Facts) -> dict[str, str]:
-    """Return the facts about a machine that must be true before it uses the override files.
+    """Return what must be true of a machine before it may use the override files: its device and its library builds.
 
-    They are the device, and the builds of the libraries whose kernels the rows name. In another build or on another
-    device a row may mean another kernel.
+    In another build or on another device, a row of the files may mean another kernel. Only libraries whose kernels the
+    rows name are included.
     """
     tunable = any(file.name.startswith(TUNABLEOP) for file in files)
     libraries = {x.solution.library for x in overrides} - {"torch"} | ({"torch"} if tunable else set())

@@ -513,9 +513,9 @@ def _gain_without(waits: str | None, found: Recommendation) -> float:
 
 
 def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness, float], ...]:
-    """Return how much can be saved in total, separately for each way in which savings are known (``sureness``).
+    """Return how much can be saved in total: one sum for measured savings, one for estimated ones, and so on.
 
-    The totals contain changes that can be made together, and findings that these changes do not include.
+    Savings are added only if the changes can be made together, so that no time is saved twice.
     """
     together = {x.action.name for x in chosen(found.actions, hidden(found), found.in_job)}
     together |= {OVERRIDES.name} if not together else set()

@@ -104,9 +104,9 @@ class Confirmed:
 
     @property
     def rows(self) -> tuple[Measurement, ...]:
-        """Two measurements, first of the library's choice and then of the fastest kernel.
+        """The measured times as two measurements: the library's choice, then the fastest kernel.
 
-        Sample i of one belongs to sample i of the other.
+        Sample i of one was taken in the same block as sample i of the other.
         """
         timed = ((self.pick, self.pairs.pick_us), (self.winner, self.pairs.winner_us))
         return tuple(measured(self.problem, s, samples, origin=CONFIRM) for s, samples in timed)

@@ -142,9 +142,9 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
 
 
 _OPERATOR = "operator "
-"""First word of texts that name an operator with its arguments, not a GEMM or convolution.
+"""First word of a text that describes an operator other than a GEMM or convolution.
 
-Such a text may name the user's own operator, so it is not exported.
+Such a text may contain the name of the user's own operator, so it is not exported.
 """
 _ROWS = f"""
     select m.* from measurements m join sources s using (source_id)

@@ -430,10 +430,10 @@ def _output_in(path: Path) -> Iterator[None]:
 
 
 def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
-    """Yield a line that names changes whose effect beside the kept changes is unknown.
+    """Yield a line that names changes that may save time, but were not timed together with the kept changes.
 
-    They concern the same calls as a kept change (``there``) and were timed without it. If a change in ``gone`` and a
-    kept change exclude each other, the former is left out.
+    They concern the same calls as a kept change (``there``). If a change in ``gone`` and a kept change exclude each
+    other, the former is left out.
     """
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:

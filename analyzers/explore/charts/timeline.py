@@ -26,7 +26,7 @@ WHY: dict[str, tuple[str, str]] = {
     "synchronisation": ("idle, synchronised", "the host waits for the GPU"),
     "host": ("idle, host", "the host launches, or runs code of its own"),
 }
-"""Each reason of idle time, with its text in the legend and a sentence."""
+"""Explanations of idle time: for each reason a short text for the legend, and a sentence."""
 _LOOKS = {"queued": ".", "data loading": "x", "synchronisation": "|", "host": "/"}
 _AROUND = 180
 """Height (px) of the parts around the bars: axis, legend and margins."""
