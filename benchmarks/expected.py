@@ -170,7 +170,11 @@ def of_table(path: str) -> tuple[list[str], Floats, Floats]:
 
 
 def product(row: Mapping[str, str]) -> GemmProblem:
-    """Return the matrix product in a row of the table: not batched, columns without gaps, beta 0 (no C is added)."""
+    """Convert a row of the table to a matrix product.
+
+    The table lacks some values, so they are assumed: the product is not batched, its columns have no gaps, and beta is
+    0 (no C is added).
+    """
     dtype = TYPES[row["type"]]
     sizes = {name: int(row[name]) for name in ("m", "n", "k")}
     types = {"a_type": dtype, "b_type": dtype, "d_type": "f32_r", "compute_type": "f32_r"}

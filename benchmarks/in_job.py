@@ -379,10 +379,10 @@ def in_job(confirmation: Confirmation) -> Interval:
 
 
 def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
-    """Compare the measured gain of each call in the job with the gain that the replay predicts. Returns one row per
-    call.
+    """Compare the measured gain of each call in the job with the gain that the replay predicts.
 
-    The row has the ratio of the call's two times (with two kernels), and the predicted interval for this ratio.
+    Returns one row per call, with the ratio of the call's two times (with two kernels), and the predicted interval for
+    this ratio.
     """
     cold = joined(replays[COLD.name])
     judged = judge_all(cold)[0]

@@ -444,9 +444,10 @@ class _Stages:
         return {"unit": found.sort, "tracing": found.tracing, "mean_us": found.mean_us, "kinds": kinds}
 
     def _truths(self) -> Iterator[str]:
-        """Let the program itself time its steps without the change, with it, and with other changes, in turns.
+        """Let the program time its own steps, so that the verdict can be compared with times that do not depend on us.
 
-        If no change is made, only the unchanged job and other changes are timed.
+        The unchanged program, the program with the change, and the program with other changes take turns. If no change
+        is made, only the unchanged program and other changes are timed.
         """
         from logparse.capture import with_overrides
 

@@ -96,7 +96,7 @@ def late_ms(found: Mapping[str, Any]) -> float | None:
 
 
 def judged(plain: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Compare observed runs with runs without observer: are the results the same, and are the times?"""
+    """Compare runs of a program with the observer and without it: the results, and the times of steps."""
     same = {key: all(x.get(key) == plain[0].get(key) for x in seen) for key in ("code", "result", "graphs")}
     repeatable = all(x.get("result") == plain[0].get("result") for x in plain)
     times = [late_ms(x) for x in plain], [late_ms(x) for x in seen]

@@ -50,7 +50,7 @@ PLANS_OF, SETTINGS = "cudnn", "torch"
 """Names of two libraries in the records: the one whose kernels are cuDNN's plans, and PyTorch's settings."""
 _KINDS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
 RECORDS = {**_KINDS, **{f"{direction} of models": f"{kind}-models" for direction, kind in _KINDS.items()}}
-"""The kinds of records that are read: the name in the table, and the beginning of the file's name."""
+"""Which records are read: the name in the printed table, and the beginning of the file's name."""
 SEARCH, BY_TURNS = "search", "by turns"
 COUNTS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128)
 """How many kernels the simple strategy ``by turns`` tries per operator. Simulated operators get eight times as many."""

@@ -168,10 +168,10 @@ def _looped(copies: int) -> float:
 
 
 def _ingested(logs: Path, target: Path, engine: str, jobs: int) -> tuple[float, float]:
-    """Ingest the logs, and return the wall seconds and the CPU seconds.
+    """Ingest the logs with a number of workers, and return the wall seconds and the CPU seconds.
 
-    CPU seconds include this process and the processes that it started. Ray's workers belong to the cluster and are not
-    included. The cluster is started before the ingest, but its workers are not.
+    CPU seconds include this process and the processes that it started, but not Ray's workers, which belong to the
+    cluster. The cluster is started before the ingest, but its workers are not.
     """
     from logparse.executors import open_executor
     from logparse.ingest import ingest

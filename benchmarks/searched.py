@@ -275,12 +275,18 @@ def plans_of(raced: Sequence[Raced]) -> list[Sequence[Any]]:
 
 
 def _gpu_us(row: Sequence[Any]) -> float:
-    """Return the GPU time (µs) that a plan's samples took, including the checks before them."""
+    """Return the GPU time (µs) that the samples of one of cuDNN's plans took.
+
+    The checks before the samples are included.
+    """
     return sum(executions(x) * x for x in row[3]) + _CHECKS * float(row[2])
 
 
 def _whole_us(row: Sequence[Any]) -> float:
-    """Return the GPU time (µs) that a plan would take with the full number of samples, including the checks."""
+    """Return the GPU time (µs) that one of cuDNN's plans would take with the full number of samples.
+
+    The checks before the samples are included.
+    """
     return (Rules().rounds[-1] * executions(row[2]) + _CHECKS) * float(row[2])
 
 

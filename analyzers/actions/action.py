@@ -231,7 +231,7 @@ class ActionResult:
 
     @property
     def changed_us(self) -> float:
-        """The GPU time that the calls take now which the change will alter, µs."""
+        """The present GPU time of all calls that the change will alter, µs."""
         return math.fsum(x.now_us for x in (*self.parts, *self.untimed))
 
     @property

@@ -81,7 +81,7 @@ def _change(work: Work, job: Job) -> Change | None:
 
 
 def _reads(problem: OperatorProblem, job: Job, size: int) -> Operand | None:
-    """Return the tensor with the layer's outputs if the operator converts it to another type or computes its softmax.
+    """Return the layer's outputs (a tensor) if the operator converts their type or computes their softmax.
 
     Returns None for all other operators. The layer has ``size`` outputs.
     """

@@ -109,10 +109,10 @@ def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
 
 
 def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
-    """Tell whether a change can be made in addition to a change (``kept``) that the job already has.
+    """Tell whether the measured effect of a change is valid for a job that already has another change (``kept``).
 
-    Its calls must also have been timed in addition to that change. That is so if the two do not change the same calls,
-    or if the new change contains the other.
+    It is valid if the two can be combined, and if they do not concern the same calls or the new change contains the
+    other.
     """
     other = kept.action
     if action.name == other.name or (action.excludes is not None and action.excludes == other.excludes):

@@ -160,10 +160,10 @@ class ActionProof:
     def _host_saves_us(self) -> float:
         """The time that the host may save in a step or request, µs.
 
-        The host's saving was measured by a replay, or is computed from the smaller number of kernel launches. The
-        larger of the two is returned. The cost of a launch comes from the simulation. Without a simulation, a launch is
-        assumed to take twice the step's time per kernel, because fills of memory are launched together with kernels and
-        are not counted.
+        There are two estimates, and the larger one is returned. One is the host's saving that a replay measured. The
+        other is the number of kernels that are no longer launched, times the cost of a launch. The cost comes from the
+        simulation. Without a simulation, a launch is assumed to take twice the step's time per kernel, because fills of
+        memory are launched together with kernels and are not counted.
         """
         before, after = self.launched
         each = self.step.launch_us if self.step else 2 * self._unit_us / before if before else 0.0
@@ -424,7 +424,7 @@ class _Both:
 
     @property
     def us(self) -> tuple[float, float]:
-        """GPU time of the kernels that compute in the two runs, µs. It is 0 if a run has no trace."""
+        """GPU time of the kernels that compute, in the first and in the second run, µs. 0 without a trace."""
         return traced_us(self.before) or 0.0, traced_us(self.after) or 0.0
 
     @property
@@ -648,7 +648,7 @@ def _wrapped(text: str) -> list[str]:
 def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
     """Yield sentences for the user about the wall time of a step.
 
-    They give the simulated gain, and explain why the measured times prove nothing or cannot become shorter.
+    They state the simulated gain. If the measured times prove nothing, or cannot become shorter, they explain why.
     """
     step = found.step
     if step is not None:

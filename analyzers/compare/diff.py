@@ -80,13 +80,13 @@ class Diff:
     builds: tuple[str, ...] = ()
     """Libraries whose builds differ between the two runs, so that the same kernel number may mean another kernel."""
     formats: tuple[Mapping[str, tuple[int, int]], Mapping[str, tuple[int, int]]] = ({}, {})
-    """For each run, the formats of its files with their numbers of call lines and measurement lines."""
+    """The file formats of run A and of run B, each with how many lines are calls and how many are measurements."""
     processes: tuple[int, int] = (0, 0)
     """The number of processes in run A and in run B. 0 means that no log names its process."""
 
     @property
     def lacks(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Two lists of file formats: those that only run B has, and those that only run A has."""
+        """Two lists of file formats: the formats that only run B has, and the formats that only run A has."""
         one, two = self.formats
         return tuple(x for x in two if x not in one), tuple(x for x in one if x not in two)
 
@@ -272,7 +272,7 @@ class _Single(NamedTuple):
 
 
 def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Map operators that only run B has to operators that only run A has, if two texts mean the same operator.
+    """Find operators that have different texts in the two runs but are the same. Maps texts in B to texts in A.
 
     Two texts mean the same in two cases:
 
@@ -280,7 +280,8 @@ def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     * Files of one library have both under the same key, because the key does not contain the values in which they
       differ (for hipBLASLt the scale types).
 
-    An operator of B is mapped only if exactly one operator of A is possible.
+    Only texts that one of the runs lacks are considered. A text of B is mapped only if exactly one text of A is
+    possible.
     """
     of_one = "from compared where state in ('new', 'vanished')"
     rows = con.execute(f"select state, problem, basis {of_one} limit {_LINKED + 1}").fetchall()
@@ -331,9 +332,9 @@ _KEYS = {
     if format.name == override.name
     for origin in format.origins
 }
-"""Functions that make the keys of override files, by the kind of file from which a time was read.
+"""For kinds of files that are override files, the function that makes the keys of their rows.
 
-It contains only kinds of files that are override files.
+A key is the text by which the library looks up a call.
 """
 
 

@@ -72,9 +72,9 @@ _SOLUTIONS = f"""
             union all select origin, problem, solution from measurements where origin in {(*PICKED, _RAN)})
         group by problem, category)
     group by problem"""
-"""SQL for how many kernels each operator (with sizes) ran with, in one log or in a tool's runs.
+"""SQL for the number of different kernels with which each operator (with sizes) ran.
 
-Kernels that only a search tried are not counted.
+It is the number in one log or in a tool's runs. Kernels that only a search tried are not counted.
 """
 _CALLED = """
     select problem, true as named, cast(round(sum(calls * if(traced, each, 1))) as bigint) as calls from (

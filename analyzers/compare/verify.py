@@ -55,7 +55,7 @@ class Outcome:
     """The effect of a row of an override file on one operator (with sizes).
 
     Times are per call and come from one kind of source (``basis``), for example traces. ``gained_us`` and
-    ``promised_us`` are for all calls of the second run. They are None if a time or the number of calls is unknown.
+    ``promised_us`` are for all calls of the second run. They have no value if a time or the number of calls is unknown.
     """
 
     problem: str
@@ -189,9 +189,9 @@ def verify(
 
 
 def run_us(before: Tables, after: Tables) -> tuple[float, float] | None:
-    """Return the GPU time of all kernels in the traces of the two runs, µs.
+    """Return the GPU time of all kernels in the traces of the first and of the second run, µs.
 
-    Returns None if a run has no such time, or if the runs did not do the same work.
+    Returns None if a run has no traces, or if the runs did not do the same work.
     """
     total, work = [], []
     for tables in (before, after):

@@ -71,9 +71,10 @@ Two measurements of the same GEMM or convolution already differ this much.
 """
 LEVEL = 0.95
 FOLDS = 10
-"""Number of parts of the cross-validation, which estimates each part from the others.
+"""Number of parts into which the measured times are divided to test the estimates (cross-validation).
 
-So a time is estimated without a tenth of the groups of sizes, one of which is its own.
+The times in each part are estimated from the other parts. So a time is never estimated from itself, nor from times of
+similar sizes.
 """
 ENOUGH = 20
 """Smallest number of groups of similar sizes that must be measured before times of other sizes are estimated.
@@ -87,10 +88,10 @@ _CALIBRATED = 1500
 More of them would change the result by less than its own error.
 """
 _COARSE, _FINE = (2.0, 400), (0.5, 40)
-"""Two grids that speed up the search for GEMMs or convolutions of similar sizes: cell width and candidates.
+"""Settings of two grids that speed up the search for GEMMs or convolutions of similar sizes.
 
-The width of a cell is in doublings of sizes. For each cell, this many measured ones that are nearest to its centre are
-kept as candidates.
+Each pair is the width of a grid cell (in doublings of sizes), and how many measured ones are kept for each cell. They
+are the ones nearest to the centre of the cell.
 """
 _CHUNK = 1 << 22
 """Largest number of distances that are in memory at the same time. A longer computation is done in parts."""
@@ -147,9 +148,10 @@ class Comparable:
 
     @cached_property
     def folds(self) -> Ints:
-        """For each measured GEMM or convolution, the part of the cross-validation (0 to 9) to which it belongs.
+        """For each measured GEMM or convolution, its part (0 to 9) in the cross-validation.
 
-        All of a group of similar sizes are in one part.
+        The cross-validation estimates the times in each part from the other parts. GEMMs or convolutions of similar
+        sizes are in the same part.
         """
         dealt = np.random.default_rng(0).permutation(int(self.groups.max(initial=-1)) + 1) % FOLDS
         out: Ints = dealt[self.groups]
@@ -212,10 +214,11 @@ class Comparable:
         return Estimates(expected, expected * np.exp(known.factor * spread), guess, found)
 
     def scaled_us(self, neighbours: Ints, base_us: float) -> Floats:
-        """Convert the times of measured GEMMs or convolutions to a size whose base time is ``base_us``. Returns µs.
+        """Convert measured times to the size of another GEMM or convolution. Returns µs.
 
-        The base time is a simple model of the time (``base_time_us``). For example, a measured convolution takes 1.5
-        times its own base time. Then the converted time is 1.5 · ``base_us``.
+        ``neighbours`` are the rows of the measured times, and ``base_us`` is the base time of the other one, a simple
+        model of its time (``base_time_us``). For example, a measured convolution takes 1.5 times its own base time.
+        Then the converted time is 1.5 · ``base_us``.
         """
         out: Floats = base_us * np.exp(self.log_ratio[neighbours[neighbours >= 0]])
         return out
@@ -289,10 +292,10 @@ class Calibration:
 
 
 def base_time_us(flops: Floats, bytes: Floats, peak_tflops: Floats | float, hbm_gbs: Floats | float) -> Floats:
-    """Return a simple model of each time, µs: the computation, moving all operands once, and one kernel launch.
+    """Return a rough time (µs) of each GEMM or convolution, computed from its work and from the GPU's rates.
 
-    ``flops`` and ``bytes`` are operations and bytes of each GEMM or convolution. ``peak_tflops`` (TFLOP/s) and
-    ``hbm_gbs`` (GB/s) are the rates of the GPU.
+    It is the time of the computation, plus the time to move all operands once, plus the launch of one kernel. ``flops``
+    and ``bytes`` are the operations and bytes. ``peak_tflops`` (TFLOP/s) and ``hbm_gbs`` (GB/s) are the rates.
     """
     out: Floats = flops / (np.asarray(peak_tflops) * 1e6) + bytes / (np.asarray(hbm_gbs) * 1e3) + LAUNCH_US
     return out

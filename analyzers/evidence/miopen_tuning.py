@@ -57,9 +57,9 @@ NOT_IN_THE_BUILD = (
     "target's build lacks {name}, MIOpen searches again and overwrites the record. Run `logparse replay` on the "
     "target to try it"
 )
-"""Advice that replaces an override if the user's MIOpen build seems to lack its solvers (kernels).
+"""Advice to the user if an override may not work, because the MIOpen build seems to lack the solver (kernel).
 
-No file of that build names them.
+It replaces the override. The build seems to lack the solver if no file of that build names it.
 """
 
 
@@ -167,7 +167,7 @@ class _Known:
 
 
 def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
-    """Return the same override with the fastest other kernel in the rows, or None if the rows have no other kernel."""
+    """Return a copy of the override that names the fastest other kernel in the rows, or None without one."""
     rows = timed(measurements).sort_values(["time_us", "solution"])
     rows = rows[rows["solution"] != override.solution.text]
     if not len(rows):

@@ -231,8 +231,8 @@ def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.Da
     """Return the GEMMs or convolutions that were measured, but that no log of the job calls.
 
     They are returned only if a file of the job measured them, or if they may mean the same as a called one. The
-    library's own choice and at least one other kernel must have been timed. Nothing counts their calls, so only the
-    loss of a single call can be reported for them.
+    library's own choice must have a time, and another kernel must have been tried. Nothing counts their calls, so only
+    the loss of a single call can be reported for them.
     """
     known = known[known["default_us"].notna() & (known["tried"] > 1)]
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]

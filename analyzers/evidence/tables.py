@@ -109,7 +109,7 @@ def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> I
 def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
     """Convert a DataFrame to an Arrow table whose columns have the given types.
 
-    The types must be given, because missing values can change the type of a pandas column.
+    Without given types, a column with missing values could get a wrong type.
     """
     import pyarrow as pa
 
@@ -175,9 +175,9 @@ class Settings:
     Rows are added only between two measured sizes. None: add no such rows.
     """
     steps: int | None = None
-    """Number of training steps (or requests) that the run's logs cover.
+    """Number of training steps (or requests) that the run's logs cover, if the user states it.
 
-    None: the number of steps that are marked in its traces.
+    None means that the steps that the traces mark are counted.
     """
     confirmed_only: bool = False
     """Write an override to a file only if a replay confirmed its gain. All findings are still reported."""

@@ -205,10 +205,7 @@ def as_label(text: str) -> str:
 
 
 TYPE_NAMES: Mapping[str, str] = {x.blas: x.conv for x in TORCH_TYPES if x.conv is not None}
-"""Names of data types that GEMMs and convolutions spell differently: the GEMM's to the convolution's.
-
-For example, ``bf16_r`` is ``BF16``.
-"""
+"""Maps the name of a data type in GEMMs to its name in convolutions, for example ``bf16_r`` to ``BF16``."""
 
 
 def type_name(text: str) -> str:

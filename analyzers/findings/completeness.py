@@ -88,7 +88,7 @@ _READ: Mapping[str, str] = {
     "facts": "run text, name text, value text",
     "process_messages": "source_id text, run text, category text, function text, text text, count int",
 }
-"""The SQL views that this module reads, with the columns of each."""
+"""The columns that this module needs of each SQL view."""
 _OF_LOG = f"""
     with paths as (
         select source_id, any_value(path) as path, sum(reject_lines) as rejects from sources group by source_id),

@@ -71,10 +71,10 @@ TUNE_CUDNN = (
 
 
 def traced_passes(tables: Tables) -> pd.DataFrame:
-    """Return the three passes of each convolution layer with their mean times in the job's traces.
+    """Return each convolution layer in the job's traces, with the mean times of its three passes.
 
-    ``solution`` is the kernel that took most of the time. A trace shows no times of other kernels. Returns no rows
-    without a trace.
+    The passes are forward, gradient of the input, and gradient of the weights. ``solution`` is the kernel that took
+    most of the time. A trace shows no times of other kernels. Returns no rows without a trace.
     """
     rows = traced_calls(tables.kernels, tables.calls)
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))

@@ -121,7 +121,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Gaps:
-    """The GPU's idle time in all traces by its reasons (µs), and the longest idle periods, the longest first."""
+    """How long the GPU was idle in all traces for each reason (µs), and its longest idle periods, the longest first."""
 
     us: Mapping[str, float]
     longest: tuple[Gap, ...]
@@ -337,9 +337,9 @@ def _steps(facts: pd.DataFrame) -> float | None:
 
 
 def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
-    """Return how long all marked steps would take without the profiler, µs of wall time.
+    """Return the wall time that all marked steps would have taken without the profiler, µs.
 
-    Returns None if this is unknown for a trace with steps.
+    Returns None if the time of a step without the profiler is unknown for one of the traces.
     """
     found, count = units(tables), _sum(facts, STEPS)
     if found is not None and found.mean_us is not None and count:

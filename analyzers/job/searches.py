@@ -67,7 +67,7 @@ def searches(tables: Tables) -> tuple[Search, ...]:
 
 
 def in_words(found: Sequence[Search]) -> str:
-    """Return a sentence for the user about searches for kernels in the traces, or an empty text without a search."""
+    """Return a sentence for the user about searches for the fastest kernel. It is empty if there were no searches."""
     if not found:
         return ""
     kernels, us = sum(x.kernels for x in found), sum(x.us for x in found)

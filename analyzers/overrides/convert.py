@@ -39,10 +39,7 @@ from logparse.target import Facts, machine, same_value, seen_by
 from logparse.text import counted
 
 TARGETS = {x.conversion.word: (x.conversion, x, x.writer) for x in OVERRIDE_FORMATS if x.conversion and x.writer}
-"""The formats to which override files can be converted, by the user's word for ``convert --to``.
-
-Each value has the conversion, the format, and the writer of files.
-"""
+"""The words that the user can give after ``convert --to``, each with what is needed to write that format."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +112,10 @@ def lines(made: Made) -> list[str]:
 
 
 def _one_build(files: Facts, target: Facts) -> None:
-    """Raise InputError if the machine that will read the new file has another build than the file would state.
+    """Raise InputError if the new file would not be valid for the libraries on the machine that will read it.
 
-    A TunableOp file states the versions of the libraries in lines called validators.
+    A TunableOp file states the versions of the libraries in lines called validators. The machine (``target``) must have
+    the same versions.
     """
     for key, value in validators.of_target(files).items():
         if validators.PREFIX + key in target:

@@ -258,7 +258,7 @@ def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tabl
 
 
 def rows(found: Coverage) -> Rows:
-    """Return a table with one row per operator (with sizes) of the job, the most costly first."""
+    """Return the result as a table, one row per operator (with sizes) of the job, the most costly first."""
     uses = sorted(found.uses, key=lambda x: (-_or_less(x.time_us), -_or_less(x.calls), x.problem))
     return [{**asdict(x), "problem": x.label, "text": x.problem, "file": found.file} for x in uses]
 

@@ -83,10 +83,10 @@ def select(tables: Tables, kind: str | None = None, n: int | None = None) -> lis
 
 
 def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -> Made:
-    """Write GEMMs and convolutions in the format of a library's tool, in the given order.
+    """Write the given GEMMs and convolutions as input for a library's benchmark or tuning tool.
 
-    ``target`` is needed for ``untuned``, because the format depends on PyTorch's version. Raises InputError if ``as_``
-    is unknown.
+    ``as_`` names the tool, for example ``bench``. ``target`` is needed for ``untuned``, because that format depends on
+    PyTorch's version. Raises InputError if ``as_`` is unknown.
     """
     if as_ == "untuned":
         return _untuned(problems, target or {})
@@ -109,8 +109,8 @@ KINDS: Mapping[str, str] = {"bench": "gemm", "untuned": "gemm", "driver": "conv"
 NAMES = (*KINDS, "bundle", "candidates")
 """The words that the user can give after ``export --as``.
 
-This module makes all but two of these files: ``analyzers/replay/sharing.py`` makes ``bundle``, and
-``compare/candidates.py`` makes ``candidates``.
+Two of the files are made elsewhere: ``bundle`` by ``analyzers/replay/sharing.py``, and ``candidates`` by
+``compare/candidates.py``.
 """
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem], Shell]]] = {

@@ -331,7 +331,7 @@ def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool 
 
 
 def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
-    """Return lines for the user: how many rows of the files this machine's device can use.
+    """Return lines for the user about how many rows of several files can be used on this machine's device.
 
     Files that a library reads as one table are counted together. There are no lines for a single file, or if the device
     is unknown.

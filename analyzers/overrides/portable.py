@@ -66,7 +66,7 @@ def _is_bound(row: Row) -> bool:
 
 
 def _calls(format: OverrideFormat, file: Emission, rows: Mapping[str, Row], tables: Tables) -> Mapping[str, int]:
-    """Return how many of the job's calls use each row of an aiter table. The keys are the keys of the rows.
+    """Return how often the job calls the operator of each row in an aiter table. The keys are the keys of the rows.
 
     The result is empty if the logs do not count calls.
     """

@@ -24,11 +24,11 @@ from logparse.model import Finding
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The gain if every operator (with sizes) ran with its best known kernel.
+    """How much time would be saved if every operator (with sizes) ran with its best known kernel.
 
     All fractions are 0 to 1, None if unknown.
 
-    * ``share``: the gain as a fraction of ``default_us``, the time (µs) of the operators whose present kernel was
+    * ``share``: the saving as a fraction of ``default_us``, the time (µs) of the operators whose present kernel was
       measured.
     * ``calls_share``: the calls of such operators, as a fraction of all calls.
     * ``untimed_share``: the fraction of all calls whose operator has no time in any file.

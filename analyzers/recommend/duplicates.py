@@ -114,7 +114,7 @@ def _row(problem: Problem, target: Mapping[str, str]) -> tuple[str, str]:
 def _cheapest(
     solutions: Sequence[str], texts: Collection[str], calls: Mapping[str, float], races: Mapping[str, Race]
 ) -> str | None:
-    """Return the kernel with which the calls take the least time in total.
+    """Return the kernel with which several different calls take the least time in total.
 
     Returns None if the library's own choices take no more time. Returns the first kernel if a time is missing.
     """

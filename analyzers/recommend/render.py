@@ -30,7 +30,7 @@ def advice(recommendation: Recommendation) -> list[str]:
 
 
 def gpu_time_lines(time: GpuTime | None) -> list[str]:
-    """Return lines for the user: how the GPU time of a step is divided among kinds of work.
+    """Return lines for the user about how the GPU time of a step is divided, for example among GEMMs and attention.
 
     If the traces mark no steps, it is the GPU time of all traces.
     """
@@ -84,7 +84,7 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
 
 
 def confidence_lines(judged: Judgement) -> list[str]:
-    """Return a line for the user: how many gains were tested and how many were accepted. Empty without tests."""
+    """Return a line for the user about how many gains were tested, and how many passed. Empty without tests."""
     if not judged.tested:
         return []
     return [

@@ -398,10 +398,11 @@ def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
 
 
 def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | None:
-    """Return the time of a step now, and the shortest time that it can take if its kernels save ``saving_us``, µs.
+    """Return the time of a step now, and the shortest time that it may take after a saving of kernel time, µs.
 
-    The step can never be shorter than with kernels that take no time. Returns None if the step's time without the
-    profiler is unknown, because the profiler slows the host, so the shortest time is unknown too.
+    ``saving_us`` is the saving. The step can never be shorter than with kernels that take no time. Returns None if the
+    step's time without the profiler is unknown, because the profiler slows the host, so the shortest time is unknown
+    too.
     """
     now = found.now
     if now is None or (found.gpu_time is not None and found.gpu_time.profiled):

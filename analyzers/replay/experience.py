@@ -123,9 +123,9 @@ class Experience:
         self._measured: dict[str, dict[str, tuple[Coordinates, Measured]]] = {}
 
     def add(self, environment: str, problem: Problem, rows: Sequence[Measurement]) -> None:
-        """Add the measured times of the kernels for one GEMM or convolution.
+        """Remember the measured times of the kernels for one GEMM or convolution.
 
-        If it is already known, its times are merged.
+        If some times for it are already known, the new times are added to them.
         """
         at = coordinates(problem)
         times = {x.solution.text: x.time_us for x in rows if x.status == "ok" and x.time_us}

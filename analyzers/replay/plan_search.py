@@ -54,9 +54,9 @@ _OWN, _SAMPLE, _LEVEL = 1e-5, 1e-4, 4.0
 * ``_LEVEL``: the general level of all times, before the first time is known.
 """
 _DOUBT = 4.0
-"""After this many times, the estimate of how surprising times are depends half on them, half on the assumption.
+"""Number of measured times after which the search trusts its own estimate of how surprising times are by half.
 
-In statistics it is a number of degrees of freedom.
+Before, it trusts the assumption more. In statistics it is a number of degrees of freedom.
 """
 _OTHER_ENGINE, _OTHER_KNOB = 10.0, 1.0
 """How much less similar two names of plans are for each differing layout or engine, and for each differing knob.

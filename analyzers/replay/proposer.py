@@ -93,9 +93,9 @@ class Proposal:
         return [x for x in offered if x.library not in SEARCHED or x.text in kept or x == offered[0]]
 
     def further(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> Further | None:
-        """Return a function that proposes more kernels one by one, after the ``chosen`` ones.
+        """Return a function that chooses further kernels to try, one by one, after the ``chosen`` ones were timed.
 
-        Returns None if there is no search.
+        Returns None if all kernels are tried anyway.
         """
         mine, near = self._searched(offered)
         texts = {x.text for x in mine}

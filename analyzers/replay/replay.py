@@ -240,7 +240,7 @@ def experience_of(history: History) -> Experience:
 
 
 def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
-    """Return the fastest measurement for each environment, each GEMM or convolution, and each kernel."""
+    """Return the measurement with the shortest time of each kernel, by environment and by GEMM or convolution."""
     out: dict[str, dict[str, dict[str, Measurement]]] = {}
     keys = ["environment", "problem", "solution"]
     fastest = rows.sort_values("time_us", kind="stable").drop_duplicates(keys)

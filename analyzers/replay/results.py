@@ -45,14 +45,14 @@ class Method:
     """
     seed: int = 0
     rotate: float = 2.0
-    """Total size of all sets of operands, as a multiple of the last-level cache.
+    """Total size of all copies of the operands, divided by the size of the last-level cache.
 
-    Each execution uses another set, so that its data are not in the cache.
+    Each execution uses another copy, so that its data are not in the cache.
     """
     max_sets: int = 64
-    """Largest number of sets of operands. Each execution of a sample uses another set.
+    """Largest number of copies of the operands. Each execution of a sample uses another copy.
 
-    If that many sets still fit the cache, the cache is evicted before each sample.
+    If so many copies still fit the cache, the cache is evicted before each sample.
     """
 
 

@@ -55,8 +55,8 @@ class Limits:
 class History:
     """Results of earlier replays, by environment (machine and library versions).
 
-    ``races`` and ``timed`` (times of proposed changes) are measurements. ``confirmed`` are pairs of kernels whose
-    comparison is finished.
+    ``races`` are times of kernels against each other, and ``timed`` are times of proposed changes. ``confirmed`` are
+    pairs of kernels that need not be compared again.
     """
 
     races: Mapping[str, Known] = field(default_factory=dict)

@@ -161,7 +161,10 @@ class Trial:
     # ------------------------------------------------------------------ a race
 
     def race(self, task: RaceTask) -> Result:
-        """Time the kernels that were not measured before, and return the measurements of all kernels."""
+        """Time the kernels for this GEMM or convolution against each other, and return all measurements.
+
+        Kernels that were measured before are not timed again.
+        """
         self._rows.update({row.solution.text: row for row in task.lost})
         if task.only:
             return self._timed(task)
@@ -226,7 +229,7 @@ class Trial:
         return replace(self._result(picked, best, ran.ended if ran else ended), rows=tuple(rows))
 
     def _offers(self) -> tuple[list[Solution], str]:
-        """Return the kernels that the backends offer for this GEMM or convolution.
+        """Return all kernels that the backends (libraries) offer for this GEMM or convolution.
 
         Also returns one text with the reasons why other backends cannot run it.
         """
@@ -304,7 +307,10 @@ class Trial:
     # ------------------------------------------------------------------ a confirmation
 
     def confirm(self, task: ConfirmTask) -> Confirmed:
-        """Measure both kernels again, in turns. Their results are checked once, and each block has fresh inputs."""
+        """Measure the library's choice and the fastest kernel again, in turns.
+
+        The results of both are checked once, and each block of samples has fresh inputs.
+        """
         pick, winner = task.pick, task.winner
         self._offers()
         sampler, method = self._sampler(), self._context.method

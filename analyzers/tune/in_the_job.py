@@ -167,7 +167,7 @@ def write(found: Answer, folder: Path) -> None:
 def _wanted(tried: Sequence[Tried], patient: bool) -> list[str]:
     """Return the names of the changes that the next start of the job should try.
 
-    Changes that are still undecided are only included if ``patient`` is True.
+    A change whose effect is still unclear is only included if ``patient`` is True.
     """
     if found := [x.name for x in tried if x.outcome == "not tried"]:
         return found

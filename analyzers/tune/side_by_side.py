@@ -44,10 +44,10 @@ _PORT = re.compile(r"--?(master[-_]port|rdzv[-_]endpoint|port|p)(=|$)")
 
 
 Proves: TypeAlias = Callable[[Path], str]
-"""Type of a function that checks whether a job made its changes, and returns the reason if it did not.
+"""Type of a function that tells whether a job really ran with its changes.
 
-A job that makes a change leaves a file in a folder, and the function gets this folder. It returns an empty text if the
-job made the changes.
+The function gets the folder in which each change that is made leaves a file. It returns an empty text if the job made
+its changes, and otherwise the reason why nothing shows it.
 """
 
 

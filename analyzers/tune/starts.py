@@ -30,7 +30,7 @@ The run probably did not do the same work.
 
 @dataclass
 class Starts:
-    """Starts a job several times under equal conditions: equal standard input, and a shell command before it.
+    """Starts a job several times under equal conditions: with equal input, and a shell command before each start.
 
     ``before_each`` is the command. It is empty if nothing runs before.
     """

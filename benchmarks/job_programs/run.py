@@ -168,7 +168,10 @@ def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: di
 
 
 def _report(number: int, seconds: dict[str, list[float]], units: int, shares: dict[str, float]) -> None:
-    """Write the mean time of a step in a turn into the file ``N.json``. Each kind of step has its own weight."""
+    """Write into the file ``N.json`` how long a step took on average in turn N.
+
+    If there are several kinds of steps, each has its own weight.
+    """
     if _TURNS is None or (dist.is_initialized() and dist.get_rank()):
         return
     means = {name: math.fsum(held) / len(held) for name, held in seconds.items() if held}

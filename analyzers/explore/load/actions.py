@@ -33,7 +33,7 @@ def verdict_of(
     other: GpuTime | None = None,
     changed: Mapping[str, int] = MappingProxyType({}),
 ) -> PageVerdict:
-    """Collect what the web page and the report show about a run besides its table of GEMMs and convolutions.
+    """Collect everything that the web page and the report show about a run, except its table of GEMMs and convolutions.
 
     * ``store``: URL of the Parquet folder, for the command lines that the user is shown.
     * ``other``: GPU time of the run with which this run is compared.

@@ -203,10 +203,10 @@ class Pages:
         self._lock = threading.Lock()
 
     def of(self, chosen: Selection) -> PageData:
-        """Return the data of the runs that the user selected.
+        """Return the data of the runs that the user selected on the web page.
 
-        The first page is returned if the user selected no run, or a run that does not exist. A run is never compared
-        with itself.
+        If the user selected nothing, or a run that does not exist, the data of the first page are returned. A run is
+        never compared with itself.
         """
         first = self.first
         if not (chosen.run or chosen.compare):

@@ -22,10 +22,10 @@ _TEXT_WIDTH: Mapping[str, int] = {
     "pick_there": 190,
     "device": 76,
 }
-"""Smallest widths of the table's text columns (px).
+"""Smallest widths (px) of the columns with text in the web page's table.
 
-Beside the problem's column, a window of 1,440 pixels has room for all columns of a preset, and a window of 1,024 pixels
-for five.
+With these widths, a window of 1,440 pixels has room for all columns of a preset, and a window of 1,024 pixels for five,
+in addition to the first column.
 """
 
 

@@ -75,9 +75,9 @@ not explain why a step takes longer without the profiler than in the simulation.
 _WAITS_MOST = 8.0
 """Largest factor by which waits for things outside the traces (data-loader workers, other ranks) are scaled."""
 _EXPLAINED = 1.3
-"""Largest ratio between the measured and the simulated time of the unchanged step.
+"""Largest factor by which the simulated and the measured time of the unchanged step may differ.
 
-Beyond it, the simulation is too wrong to answer what a change would do.
+If they differ more, the simulation is too wrong to answer what a change would do.
 """
 _WINDOWS, _MOST_WORK = 2, 1_000_000
 FORMAT = "torch-profiler"
@@ -186,11 +186,11 @@ class Step:
         return self.mean_us([times(graph, each(graph), host_factor) for graph in self.graphs])
 
     def mean_us(self, at: Sequence[Sequence[float]]) -> float:
-        """Return the mean time of a step (µs), computed from the simulated times of the graphs' nodes (``at``).
+        """Return how long a step takes on average (µs), from the simulated times ``at`` of the graphs' nodes.
 
-        The time of a step is the longer of two times: from its first to its last node, and the time of its host. Within
-        a trace, the device may catch up with a host that was several steps ahead. The step then looks too short,
-        because in the long run neither is faster than the other.
+        Two times are computed for each step: from its first to its last node, and the time of its host. The longer one
+        is used. In a short trace, the device may catch up with a host that was several steps ahead, so that the first
+        time is too short. In the long run neither is faster than the other.
         """
 
         def took(moments: Sequence[float], unit: Bounds, in_step: bool) -> float:

@@ -208,7 +208,7 @@ def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> l
 
 
 def shares(graph: Graph, at: Sequence[float], us: Floats, host_factor: float) -> dict[str, float]:
-    """Return how long the step waits for the host, kernels, communication and data loading (µs).
+    """Return how much of a step's time is spent waiting for the host, kernels, communication and data loading (µs).
 
     The function goes back in time from the end of each rank's steps. At each node it continues with the node for which
     this node waited.
