@@ -60,7 +60,7 @@ from logparse.model import ConvProblem, Problem, Solution, problem_from_text
 from logparse.store import Store, open_store
 
 IN_JOB = 0.056
-"""How far the gain of a call in a job deviates from the replay's (standard deviation of the logarithm of the ratio).
+"""How much a call's gain in a job differs from its gain in a replay: standard deviation of log(ratio).
 
 A call behaves differently in a job, because other kernels have used the caches, the clock and the instruction cache
 before, and other kernels run at the same time. The value is the root mean square over 129 calls of five models on an

@@ -38,8 +38,7 @@ def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] |
 
     * ``row``: the job's record, with the rows of ``logparse try`` in ``tried``.
     * ``truths``: the relative change of the step's time for each change, by the program's own clock (``change``,
-      ``low``,
-      ``high``). −0.1 is 10 % less.
+      ``low``, ``high``). −0.1 is 10 % less.
     """
     trials = [record(json.dumps(x).encode()) for x in row.get("trials", ())]
     return [

@@ -45,8 +45,7 @@ class Application:
 
     * ``line``: the one line that the user is shown.
     * ``settings``, ``model``: lines of Python for the functions ``settings()`` and ``model(model)`` of the generated
-      file
-      ``apply.py``.
+      file ``apply.py``.
     * ``helpers``: definitions that these lines use.
     * ``environment``: environment variables of the job.
     * ``by_hand``: what a person must change if no such line can do it.
@@ -103,7 +102,7 @@ class Action:
     def is_alternative_to(self, other: Action) -> bool:
         """Tell whether only one of the two changes can be made.
 
-        That is so if they exclude each other, or if one contains the other.
+        They are alternatives if they exclude each other, or if one contains the other.
         """
         excluded = self.excludes is not None and self.excludes == other.excludes
         return excluded or not {self.name, *self.contains}.isdisjoint({other.name, *other.contains})
@@ -116,7 +115,7 @@ Smaller gains are not reliable. Of 14 smaller gains that all samples promised, t
 records that ``step_interval`` names).
 """
 _HOST = 0.05
-"""The smallest saving of host time for which a change is worth making, as a fraction of the job's GPU time (0 to 1).
+"""The smallest saving of the host's time that makes a change worthwhile, as a fraction (0 to 1) of the GPU time.
 
 The host's time is the time in which it launches kernels. On three jobs no change altered it by 0.03 of the GPU time
 (``host_sums`` of ``benchmarks/results/jobs-NVIDIA-H100-80GB-HBM3-2026-11-28.json``).
@@ -211,8 +210,7 @@ class ActionResult:
         One of two conditions must hold:
 
         * The change saves GPU time at both ends of ``ends_us``, and it saves more than the fraction ``_LEAST``.
-          Override files
-          may save less, because several processes have confirmed their savings.
+          Override files may save less, because several processes have confirmed their savings.
         * The host launches the kernels faster by more than the fraction ``_HOST``, and the change does not lose GPU
           time.
         """

@@ -43,7 +43,7 @@ def exact(tail: Epilogue, job: Job) -> bool:
 def _tanh(tail: Epilogue, job: Job) -> bool:
     """Tell whether the matrix product's own kernel can compute the GELU after it, if tanh approximates this GELU.
 
-    That is so if the model computes the exact GELU (by erf) now. In training the replacement is not possible.
+    It can if the model computes the exact GELU (by erf) now. In training the replacement is not possible.
     """
     return tail.exact and not job.trains
 

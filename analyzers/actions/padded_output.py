@@ -29,7 +29,7 @@ _SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd")
 
 @cached_per_run
 def odd_output(job: Job) -> int | None:
-    """Return the number of outputs of the job's output layer, if it is no multiple of 64. Otherwise return None.
+    """Return the number of outputs of the job's output layer, but only if it is no multiple of 64. Else None.
 
     For example, GPT-2 has a vocabulary of 50,257. The layer is found by its matrix products:
 

@@ -38,9 +38,9 @@ class Ratio:
 
         The ratio changes only if ``call_us`` is shorter than ``now_us``, the time of the call alone. Then the operators
         before it have left its inputs in the caches. The caches save a fixed time, not a fixed fraction of the time. A
-        slower solution reads the same inputs, so it saves the same time. A faster solution reads its inputs fewer
-        times, so it saves less: about ratio^(3/2) times as much. This was measured on the 120 convolutions whose
-        kernels changed in ``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``.
+        slower kernel reads the same inputs, so it saves the same time. A faster kernel reads its inputs fewer times, so
+        it saves less: about ratio^(3/2) times as much. This was measured on the 120 convolutions whose kernels changed
+        in ``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``.
         """
         share = max(_LEAST_SHARE, call_us / self.now_us) if self.now_us else 1.0
         if share >= 1:
@@ -50,9 +50,10 @@ class Ratio:
 
 
 def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -> Ratio | None:
-    """Return (time of a call with the change) / (its time now), or None if one of the two was not timed.
+    """Return how many times as long a call takes with the change: (time with the change) / (time now).
 
-    A call may consist of several ``passes``, for example the two gradients of a convolution. Their times are added.
+    Returns None if one of the two was not timed. A call may consist of several ``passes``, for example the two
+    gradients of a convolution. Their times are added.
     """
     before = [_now(one, samples) for one in passes]
     now = sum(median(x[1]) for x in before if x is not None)

@@ -485,10 +485,10 @@ class _Both:
             yield from _unlike_ranks(run)
 
     def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
-        """Yield a sentence for each change for which the two runs are no test.
+        """Yield a sentence for each change that the two runs do not test.
 
-        That is so if the second run was made without the change, or if the first run already had it. A job reports each
-        change that it makes.
+        They do not test it if the second run was made without the change, or if the first run already had it. A job
+        reports each change that it makes.
         """
         marks = [_marked(x) for x in self.runs]
         for name in names:

@@ -332,7 +332,7 @@ _KEYS = {
     if format.name == override.name
     for origin in format.origins
 }
-"""For kinds of files that are override files, the function that makes the keys of their rows.
+"""Functions that make the keys of override files' rows, each for one kind of override file.
 
 A key is the text by which the library looks up a call.
 """

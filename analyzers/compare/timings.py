@@ -49,8 +49,7 @@ class RunTimes:
     * ``named`` is True if the run calls the operator or measures it. A replay does not make it True, because a replay
       also times variants that the job never calls.
     * ``calls`` is the number in the whole run. If only traces have the operator, their calls are scaled to the number
-      of
-      steps of the run.
+      of steps of the run.
 
     ``machine`` has facts about the run's machine.
     """

@@ -41,10 +41,10 @@ _BLOCKS = 10
 _LEAST = 3
 """The smallest number of times, or of runs, from which a variance is estimated."""
 LEAST_TURNS = 6
-"""Smallest number of turns in which both runs of a pair must do a kind of step before it is compared."""
+"""A kind of step is compared only if both runs of a pair did it in at least this many turns."""
 _QUARTILE, _PARTS = 0.25, 3
 Turn: TypeAlias = Mapping[str, float]
-"""The mean times (µs) of the steps that a run did in one turn (a few steps), by kind of step."""
+"""The mean time (µs) of each kind of step in one turn. A turn is a few steps that a run does while another waits."""
 Times: TypeAlias = tuple[Sequence[Units], Sequence[Units]]
 """Times of a job's steps from one or several runs before a change, and from one or several runs after it."""
 Pair: TypeAlias = tuple[Sequence[Turn], Sequence[Turn]]
@@ -180,10 +180,10 @@ def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[s
 
 
 def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, float]) -> bool:
-    """Tell whether the steps of the given ``kinds`` take at least half of the time of all steps.
+    """Tell whether the given kinds of steps take at least half of the time of all steps.
 
-    ``counts`` is the number of steps of each kind, and ``us`` their times. A kind without a known time is given the
-    mean time of the others.
+    ``counts`` is the number of steps of each kind, and ``us`` their times. If the time of a kind is unknown, the mean
+    time of the others is used.
     """
     usual = statistics.fmean(us.values()) if us else 1.0
     each = {x: n * us.get(x, usual) for x, n in counts.items()}

@@ -68,7 +68,7 @@ class Comparison:
 
     @property
     def loses(self) -> bool:
-        """True if the chosen kernel is slower than the fastest known one by more than the noise of the measurement."""
+        """True if the library's kernel is slower than the fastest known one, and by more than the noise of times."""
         return self.loss_us is not None and self.loss_us > max(self.noise_us or 0.0, 0.0)
 
 

@@ -168,7 +168,7 @@ def blocks_of(fact: Mapping[str, object]) -> tuple[int, ...]:
 
 
 def samples_in(values: object) -> tuple[float, ...]:
-    """Return the times in one cell of the column ``samples_us`` as a tuple, which is empty if the cell has no times."""
+    """Return the times in one cell of the column ``samples_us`` as a tuple. An empty cell gives an empty tuple."""
     return tuple(map(float, values)) if isinstance(values, list | tuple | np.ndarray) else ()
 
 

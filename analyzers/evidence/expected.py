@@ -77,7 +77,7 @@ The times in each part are estimated from the other parts. So a time is never es
 similar sizes.
 """
 ENOUGH = 20
-"""Smallest number of groups of similar sizes that must be measured before times of other sizes are estimated.
+"""Number of groups of similar sizes that must be measured. With fewer, no times of other sizes are estimated.
 
 The 95 % quantile (``LEVEL``) of the errors needs 1 / (1 − LEVEL) = 20 values.
 """

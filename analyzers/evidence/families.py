@@ -108,8 +108,7 @@ def sized(texts: Sequence[str] | pa.Array) -> tuple[Sized, ...]:
 
     * A text is left out if it does not state all its sizes, or does not state what kind of GEMM or convolution it is.
     * The words ``input`` and ``sms`` of a matrix product exist only in newer texts. They are ignored if they contain
-      only
-      unknown values (``?``). If they contain a value, the product is left out.
+      only unknown values (``?``). If they contain a value, the product is left out.
     """
     given = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
     split = _Split.of(given)

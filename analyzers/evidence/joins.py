@@ -85,7 +85,7 @@ def run_facts(tables: Tables) -> dict[str, str]:
 def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.DataFrame:
     """Drop the rows of files that are known to come from another kind of GPU, so that times are never mixed.
 
-    The GPU for which results are made is ``settings.target``. Without a target, the GPU of the job's own calls is used.
+    ``settings.target`` describes the right GPU. If it is not set, the GPU of the job's own calls is the right one.
     """
     here, facts = settings.target or run_facts(tables), facts_of(tables)
     sources = rows["source_id"].unique()
@@ -132,7 +132,7 @@ def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
 def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Tell for each measurement whether its kernel is the one that the library chooses by itself.
 
-    That is so if the kernel is named ``Default``, or if the replay recorded it as the library's choice.
+    The kernel is either named ``Default``, or the replay recorded it as the library's choice.
     """
     named = facts[facts["name"] == PICK]
     own = dict(zip(named["source_id"], named["value"], strict=True))
@@ -164,12 +164,12 @@ def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) 
     """Find for each GEMM or convolution in ``problems`` the ones in ``others`` that may mean the same call.
 
     Two logs of the same call may state more or fewer values, so that their texts differ. Only the closest matches are
-    returned. One that is itself in ``others`` matches only itself. Columns:
+    returned. If a text is also in ``others``, it matches only itself. Columns:
 
     * ``problem``, ``other``: the two texts.
     * ``level``: how closely the two texts agree (``LEVELS``).
-    * ``choices``: how many texts in ``others`` match the problem.
-    * ``fan``: how many texts in ``problems`` match the other.
+    * ``choices``: how many texts in ``others`` match the first text.
+    * ``fan``: how many texts in ``problems`` match the second text.
     """
     mine, theirs = pd.Index(problems.dropna().unique()), pd.Index(others.dropna().unique())
     links = tables.links[["problem", "other", "level"]]

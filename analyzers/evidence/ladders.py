@@ -94,9 +94,9 @@ def called(tables: Tables) -> list[Problem]:
 
 
 def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
-    """Find pairs of matrix products that differ only in n, with at least one multiple of ``step`` between the two n.
+    """Find pairs of matrix products that differ only in n, so that rows for sizes between them can be added.
 
-    No other called n lies between the two.
+    At least one multiple of ``step`` must lie between the two n, and no n of another called product.
     """
     families: dict[GemmProblem, dict[int, GemmProblem]] = {}
     for problem in problems:

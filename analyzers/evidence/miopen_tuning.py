@@ -1,8 +1,7 @@
 """Complete proposed overrides for MIOpen, so that MIOpen really uses them. A solver is MIOpen's name for a kernel.
 
 * Tuning parameters are added. Without its row in the perf-db, a tunable solver runs with default parameters, and is
-  then
-  often several times slower than measured.
+  then often several times slower than measured.
 * A second solver is added. A solver may not be applicable in the job, for example because the workspace is smaller or
   because the job is deterministic. If it is the only solver of its find-db record, MIOpen treats the record as empty,
   searches, and overwrites it.
@@ -98,8 +97,8 @@ class _Known:
     def completed(self, finding: Finding, override: Override) -> Finding:
         """Add tuning parameters, the workspace and a second solver to a proposed override for MIOpen.
 
-        If the user's MIOpen build seems to lack the kernels, the override is replaced by advice. That is so if files of
-        this build name kernels, but no kernel for this convolution.
+        If the user's MIOpen build seems to lack the kernels, the override is replaced by advice. The build seems to
+        lack them if its files name kernels, but no kernel for this convolution.
         """
         known = self._of_build(override.target)
         second = self._second(override, finding.evidence)

@@ -92,7 +92,7 @@ def _find_dbs(store: Store) -> pa.Table:
 
 
 def _timeline(store: Store, source_id: str) -> pa.Table | None:
-    """Return the timeline of a trace, or None if none is stored because an early version of logparse read the trace."""
+    """Return the timeline of a trace. None if an early version of logparse read the trace and stored no timeline."""
     sql = f"select * exclude (source_id, run) from timelines where source_id = {sql_text(source_id)}"
     with store.reading(sql) as con:
         rows: pa.Table = con.sql(sql).to_arrow_table()
@@ -261,10 +261,9 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
 def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
     """Return notes for a user who compares two runs, if what he typed is probably a mistake.
 
-    * One note says that a run is compared with itself.
-    * One note says that a file is already in ``store`` as part of a run. The file is then read again, without the rest
-      of
-      that run.
+    * One note tells that a run is compared with itself.
+    * One note tells that a file is already in ``store`` as part of a run. The file is then read again, without the rest
+      of that run.
     """
     if len(set(words)) < len(words):
         return [f"note: {words[0]} is compared with itself"]

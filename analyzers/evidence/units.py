@@ -153,10 +153,10 @@ def unit_word(facts: pd.DataFrame) -> str:
 
 
 def unmarked_ranks(facts: pd.DataFrame) -> int:
-    """Return the number of ranks that were traced, if none of the traces marks steps. Otherwise return 0.
+    """Return the number of traced ranks if no trace marks its steps, otherwise 0. A single rank also gives 0.
 
-    The result is also 0 for a single rank. Without marked steps, the work of one rank is treated as one step of the
-    job. Then the trace of another rank does not change any time per step.
+    Without marked steps, the work of one rank is treated as one step of the job. Then the trace of another rank does
+    not change any time per step.
     """
     if facts["name"].eq("profiler_steps").any():
         return 0
@@ -190,8 +190,7 @@ def as_alone(after: Tables, before: Tables, before_us: float, after_us: float, k
     without logs. Its times without logs are scaled and added to the tables ``after``:
 
     * All times are multiplied by ``before_us`` / (mean time in ``before`` without logs), because the machine may be
-      slower
-      or faster by now.
+      slower or faster by now.
     * The times of steps are also multiplied by ``after_us / before_us``.
 
     ``before_us`` and ``after_us`` are the mean times (µs) of a step of the kinds ``kinds`` in the two runs. If

@@ -238,8 +238,7 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     """Return sums that compare the selected GEMMs and convolutions in this run and in another run.
 
     * ``problems``: number of GEMMs and convolutions that have comparable times in both runs. Except for ``repicked``,
-      all
-      other sums are over these.
+      all other sums are over these.
     * ``faster, slower``: how many are faster or slower in the other run, by the rules of ``logparse diff``.
     * ``called``: for how many the calls are counted.
     * ``here_us, there_us``: sum of time × calls in this run and in the other run, µs.
@@ -392,8 +391,7 @@ def table(
 _COMPARISONS = {"equals": "=", "lessThan": "<", "greaterThan": ">"}
 NUMBER_RULES = (*_COMPARISONS, "inRange", "blank", "notBlank")
 TEXT_RULES = ("contains", "notContains", "blank", "notBlank")
-"""The kinds of filters that the table offers for a column of numbers (``NUMBER_RULES``) and of texts (``TEXT_RULES``).
-"""
+"""Names of the filters that the user can set on a table column with texts. ``NUMBER_RULES`` is for numbers."""
 
 
 def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[object]]:

@@ -104,8 +104,7 @@ def write_report(
 
     * ``compare`` names another run, which is shown beside this run. Its forms are described in ``beside``.
     * The report has details of at most ``top`` GEMMs and convolutions. It has fewer if it would be larger than
-      ``limit``
-      bytes.
+      ``limit`` bytes.
     * ``begins`` is called with the name of each stage before it begins. There are ``STAGES`` stages.
 
     Raises StoreError if there is no run, OSError if ``out`` cannot be written.

@@ -49,7 +49,7 @@ _IF_KNOWN = ("miopen_warning", "tunableop", "info")
 _NAMED, _LONGEST = 3, 200
 """How many files of a longer list are named, and how many characters of a library's error are shown."""
 FEW = 0.5
-"""A process is reported if it has fewer calls than this fraction (0 to 1) of the median of all processes.
+"""A process is reported if it has far fewer calls than the others: less than this fraction (0 to 1) of the median.
 
 It may have been killed or have started late.
 """

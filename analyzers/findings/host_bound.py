@@ -66,7 +66,7 @@ _WAITS = "waits for the host"
 _WORTH = 0.01
 """Idle time is reported if it is at least this fraction of the trace's time (0 to 1)."""
 _FEW = 0.05
-"""A cause of idle time is mentioned if it explains at least this fraction of the idle time (0 to 1)."""
+"""A cause of idle time is only mentioned if it explains at least this fraction of the idle time (0 to 1)."""
 
 
 def of_data(remark: Finding) -> Finding:

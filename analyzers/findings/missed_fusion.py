@@ -61,7 +61,7 @@ class _Timed:
     most_us: float
 
     def pays(self, floor: float) -> bool:
-        """Tell whether even the slowest sample of the fused call saves more than ``floor`` of the time.
+        """Tell whether fusing the kernels saves enough time: even the slowest sample must save more than ``floor``.
 
         ``floor`` is a fraction (0 to 1) of the time of the separate kernels.
         """

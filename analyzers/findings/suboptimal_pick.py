@@ -50,11 +50,9 @@ def regret(rows: pd.DataFrame) -> dict[str, float]:
     empty.
 
     * ``median``, ``p90``, ``largest``: statistics of pick_us / best_us − 1, in which each GEMM or convolution is
-      counted
-      once.
+      counted once.
     * ``share_above_10_percent``: the fraction of the time (calls × pick_us) in GEMMs and convolutions that lose more
-      than
-      10 %. If no log counts calls, each is counted as one call.
+      than 10 %. If no log counts calls, each is counted as one call.
     """
     if not len(rows):
         return {}

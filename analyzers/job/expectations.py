@@ -20,7 +20,7 @@ from logparse.target import Facts, arch
 
 @cached_per_run
 def times(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Return the time of one call of each GEMM or convolution for which only one solution (kernel) was timed.
+    """Return the time of one call of each GEMM or convolution for which only one kernel was timed.
 
     Columns ``device, problem, source_id, origin, now_us``. A trace's time is preferred to a file's. If there are
     several times, the shortest is used. Files from an unknown device are left out.
@@ -51,7 +51,7 @@ def _completed(facts: Facts, here: Facts) -> Facts:
 
 @cached_per_run
 def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataFrame, Expected]]:
-    """Return how long GEMMs and convolutions should take for which only one solution (kernel) was timed.
+    """Return how long GEMMs and convolutions should take if only one kernel was timed for them.
 
     The keys are device names. Each value has two parts: rows as in ``times``, and the expected times in the same order.
     """
@@ -61,10 +61,10 @@ def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataF
 
 
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
-    """Return for each GEMM or convolution the time of one call and a rough guess of the time that it should take, µs.
+    """Return two times (µs) for each GEMM or convolution: how long a call takes, and how long it should take.
 
-    The guess may come from very different sizes. So use the result only to order work. If a GEMM or convolution ran on
-    several devices, the device with the larger difference of the two times is used.
+    The second time is a rough guess that may come from very different sizes. So use the result only to order work. If a
+    GEMM or convolution ran on several devices, the device with the larger difference of the two times is used.
     """
     out: dict[str, tuple[float, float]] = {}
     for rows, found in expectations(tables, settings).values():

@@ -162,8 +162,7 @@ class GpuTime:
       if only one rank has traces, because its traces cannot show such waits.
     * ``before_us``: time of kernels that were launched before the traces began. ``parts`` does not contain it.
     * ``unexplained_us``: time of kernels in graph launches for which no trace shows the capture of the graph. Their
-      kind of
-      work is found by their own names.
+      kind of work is found by their own names.
     * ``untraced_share``: the part of the job's time (0 to 1) in kinds of steps that no trace contains.
     * ``word``: the user's word for a step.
     * ``left_out``: texts about traced work that is in no sum.

@@ -108,7 +108,7 @@ def ranks(tables: Tables) -> Ranks | None:
 
 
 def _matched(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield groups of communication calls that can be compared, because all traced ranks of a group made them.
+    """Yield the communication calls that all traced ranks of a group made, because only these can be compared.
 
     The column ``wait`` is the time that a call waited for other ranks while nothing computed, µs.
     """

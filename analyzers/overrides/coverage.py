@@ -28,9 +28,9 @@ from logparse.output import CHECK_FAILED, Answer, Rows
 
 _SHOWN = 8
 _NEAR_ROWS = 20_000
-"""Largest number of rows of a file in which logparse looks for rows that nearly match a call.
+"""If a file has more rows than this, logparse does not look for rows that nearly match a call.
 
-A database that comes with a library has more rows.
+Databases that come with a library are so large.
 """
 
 
@@ -135,7 +135,10 @@ def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
-    """Map each operator (with sizes) to what the job's logs say about its row in the override file."""
+    """Return what the job's logs tell about the library's own look-ups in the override file.
+
+    The keys are the texts of operators (with sizes).
+    """
     columns = (tables.messages[name].astype("str") for name in ("function", "text"))
     return by_name(file.format).reported(file.name, file.reading, zip(*columns, strict=True))
 

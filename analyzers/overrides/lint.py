@@ -238,9 +238,10 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]:
-    """Yield a note if rows make a library allocate memory at the first call of a shape, in a job that captures graphs.
+    """Yield a note about rows that may fail in a job that captures graphs.
 
-    Such an allocation fails while a stream is captured into a graph.
+    These rows make a library allocate memory at the first call of a shape. Such an allocation fails while a stream is
+    captured into a graph.
     """
     lines = [row.line for row in reading.rows if row.live and row.solution and row.solution.library in unsafe]
     if lines:
@@ -290,7 +291,7 @@ def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], 
 
 
 def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
-    """Yield notes about rows of a MIOpen file whose solvers may be missing in the build that will read the file.
+    """Yield notes about rows of a MIOpen file whose solvers may not exist in the build that will read the file.
 
     A solver is known to exist if a find-db, log or replay of that build names it.
     """

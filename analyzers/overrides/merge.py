@@ -33,7 +33,7 @@ _SHOWN = 8
 
 
 class Choice(NamedTuple):
-    """One of the rows from which a merge chooses for a key (the text by which the library looks up a call).
+    """One row of several that the merged files have for the same key (the text by which the library looks up a call).
 
     ``rank`` is the time and the kernel's name, by which rows are compared.
     """

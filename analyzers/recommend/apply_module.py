@@ -46,7 +46,7 @@ def chosen(
 def alternatives(one: ActionResult, other: ActionResult) -> bool:
     """Tell whether only one of two changes to a job can be made.
 
-    That is so if they exclude each other, or if one contains the other.
+    They are alternatives if they exclude each other, or if one contains the other.
     """
     return one.action.is_alternative_to(other.action)
 
@@ -144,7 +144,7 @@ def _entry(result: ActionResult, step_us: tuple[float, float] | None, hidden: bo
 
 
 def _marked(result: ActionResult) -> list[Python]:
-    """Return the lines that change the model, between two lines that record that this was done."""
+    """Return lines of ``apply.py`` that change the model and then record whether it really changed."""
     lines = result.application.model
     mark = python_line(Python("_mark_model({}, before, model)"), result.action.name)
     return [Python("before = _looks(model)"), *lines, mark] if lines else []

@@ -202,7 +202,7 @@ def _better(finding: Finding) -> tuple[str, str] | None:
 def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
     """Remove findings about calls that no log counts, if they repeat a finding about counted calls.
 
-    That is so if both texts may mean the same call and the same analyzer made both findings.
+    They repeat it if both texts may mean the same call and the same analyzer made both findings.
     """
     counted = {(x.analyzer, _text(x)) for x in findings if x.calls is not None}
     may_be = _linked(links, {_text(x) for x in findings if x.calls is None}, both=False)

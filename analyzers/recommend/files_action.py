@@ -39,8 +39,7 @@ def files_action(
     Returns None if no file saves a known time.
 
     * With a trace, the times are of the traced steps. The time of an operator (with sizes) comes from the trace,
-      because a
-      log counts the calls of the whole job. The saving is the fraction of this time that one call saves.
+      because a log counts the calls of the whole job. The saving is the fraction of this time that one call saves.
     * If no trace contains the operators of the findings, the times are of all calls that the log counts. They take
       ``default_us`` (µs).
 

@@ -50,8 +50,7 @@ class Recommendation:
     """The ranked findings about a job, and everything else that its report contains.
 
     * ``findings``: findings about operators (with sizes), the most valuable first. ``remarks``: findings about the job
-      as a
-      whole.
+      as a whole.
     * ``judgement``: the kernels that were tested. ``left_out``: the number of findings left out, by reason.
     * ``calls``: the number of the job's calls by operator. ``counted``: the number of lines in the job's files that are
       calls or measurements.

@@ -27,15 +27,15 @@ from logparse.text import counted, duration
 Unit: TypeAlias = Literal["step", "run", "call"]
 DATA = "data loading"
 _LEAST = 0.01
-"""The shortest possible time of a step is shown if it is shorter by at least this fraction of the step (0 to 1)."""
+"""A limit of the step is mentioned only if the step would be shorter by at least this fraction (0 to 1) without it."""
 _NOTHING = 1e-3
 """A thing to do is not listed if its gain is below this fraction of the step (0 to 1)."""
 _MEETS = 0.9
 """If something else limits the gain to less than this fraction (0 to 1) of a loss, the text names the limit."""
 _SHOWS = 0.05
-"""While the GPU waits for the host, a smaller saving of GPU time than this fraction of the step is not listed.
+"""If the GPU waits for the host, savings of GPU time below this fraction of the step (0 to 1) are not listed.
 
-It would not make the step shorter.
+They would not make the step shorter.
 """
 
 
@@ -101,7 +101,7 @@ class Todo:
 
     @property
     def gained_us(self) -> float:
-        """The time by which a step becomes shorter, µs, if it is known, else the GPU time that is saved."""
+        """How much shorter a step becomes, µs. If that is unknown, it is the GPU time that is saved."""
         return self.saving_us if self.step_us is None else max(self.step_us[0] - self.step_us[1], 0.0)
 
 

@@ -39,7 +39,7 @@ MOST = 2
 ``_count`` follows from ``least`` and ``share``. If a library offers at most that many kernels, all are tried.
 """
 SEARCHED: Mapping[str, float] = {"cudnn": WORTHWHILE, "hipblaslt": WORTHWHILE / 10}
-"""Libraries that offer so many kernels that not all are tried, each with the limit at which the search ends.
+"""Libraries that offer too many kernels to try them all. The number is the limit at which a search ends.
 
 A search ends when the expected improvement (of the logarithm of the best time) is below the limit. hipBLASLt's is
 smaller, because its kernels need not be built before they are timed. No GEMM or convolution has kernels of both

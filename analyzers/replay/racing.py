@@ -131,9 +131,9 @@ class _Racing(Generic[S]):
             self._replace_pick(solution)
 
     def _revive(self) -> None:
-        """Take kernels back that were dropped only because a kernel that has now withdrawn was much faster.
+        """Take kernels back that were dropped too early, because a much faster kernel has turned out to be wrong.
 
-        That kernel may have been fast but wrong.
+        They had been dropped only in comparison with that kernel, which has withdrawn.
         """
         if not self.samples:
             return

@@ -36,9 +36,9 @@ from logparse.text import counted
 ONE_IN = 10
 """One of this many GEMMs and convolutions is measured again, although another machine's record has its times."""
 HELD = 0.03
-"""Another machine's best kernel is confirmed if it is at most this much slower here than the best (0.03 = 3 %).
+"""How much slower another machine's best kernel may be here than the best, so that its record is taken as right.
 
-The value equals the smallest gain that a confirmation reports.
+0.03 means 3 %. The value equals the smallest gain that a confirmation reports.
 """
 
 

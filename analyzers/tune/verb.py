@@ -384,7 +384,7 @@ class _Job:
 
 
 def candidates(found: Recommendation) -> list[str]:
-    """Return the names of the changes that are worth a trial in the running job, the largest saving of GPU time first.
+    """Return the names of the changes that should be tried in the running job, the largest saving of GPU time first.
 
     Changes with small savings are included, because a step that waits for its host may gain more than its kernels save.
     """

@@ -54,7 +54,10 @@ would take twice as long as all other steps.
 
 
 def main(job: Mapping[str, Any]) -> None:
-    """Run a child process: read a store, and print a line of JSON on standard output after each step. Never raises."""
+    """Run a child process that loads data for the web page, and print a line of JSON after each step. Never raises.
+
+    The lines go to standard output.
+    """
     pa.set_memory_pool(pa.system_memory_pool())  # Other memory pools would keep memory that was freed.
     gc.set_threshold(200_000)  # The program uses the same value, because findings are many objects that stay.
     with contextlib.suppress(BrokenPipeError), _reports() as reports:  # A broken pipe means that the page has ended.

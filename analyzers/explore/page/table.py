@@ -56,7 +56,10 @@ def _rows(
     start: int,
     end: int,
 ) -> tuple[pd.DataFrame, int, str]:
-    """Return rows of the web page's table, the number of all rows, and a text about which row is first by default."""
+    """Return rows of the web page's table, the number of all rows, and a text such as ``the most worthwhile``.
+
+    The text tells which row is first if the user chose no order.
+    """
     page = pages.of(chosen)
     moved = chosen.view == "compare" and bool(page.other)
     default, first = (queries.MOVED, "the largest change") if moved else (queries.ORDER, "the most worthwhile")

@@ -327,8 +327,7 @@ def host_factor_of(step: Step) -> float:
       returned.
     * If only the host's own time is known, F is returned.
     * If only the time of the step is known, G is returned. If no factor reaches that time, it is the factor nearest to
-      1
-      that comes closest.
+      1 that comes closest.
     * If neither time is known, 1 is returned.
     """
     if not step.measured_host_us:

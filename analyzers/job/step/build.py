@@ -89,7 +89,7 @@ class _Stream:
         self.tail = node
 
     def given(self, by: float) -> int:
-        """Return the last kernel or copy that was launched no later than the time ``by``, as a node of the graph.
+        """Return the node of the last kernel or copy that had been launched at the time ``by``.
 
         Returns 0 if there is no such node.
         """
