@@ -260,7 +260,7 @@ class _Stages:
             self._named = self._applying(*row["actions"])
 
     def _applying(self, *names: str) -> dict[str, str]:
-        """Return the environment variables that make the program change itself by these names."""
+        """Return environment variables for the program, by which it makes the named changes to itself."""
         return {"JOB_APPLY": str(self._folder / "applied" / "apply.py"), "JOB_APPLY_NAMES": ",".join(names)}
 
     def _foretold(self) -> None:

@@ -168,7 +168,7 @@ def show(path: str) -> None:
 
 @dataclass(frozen=True)
 class Pair:
-    """How long a step takes without and with a change of a job: measured, and simulated.
+    """How long a step takes without and with a change of a job, µs: measured, and simulated.
 
     * ``said_us``: the time that recommend printed for the change.
     * ``now_us``: the time of the unchanged step when it ran in turns with the changed step.

@@ -51,10 +51,11 @@ def _tanh(tail: Epilogue, job: Job) -> bool:
 def _to(
     suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
 ) -> Callable[[Work, Job], Change | None]:
-    """Make a function that returns how a call changes: a product and the kernels after it are replaced by one kernel.
+    """Make the function that a change needs: it tells for each call of the job what becomes of the call.
 
-    ``suits`` tells whether the kernels after a product can be replaced. ``solution`` returns the name of the kernel
-    that replaces them and the product. For all other calls the function returns None.
+    A matrix product and the kernels after it are replaced by one kernel, if ``suits`` returns True for them.
+    ``solution`` returns the name of that kernel. For all other calls the function returns None, because they stay as
+    they are.
     """
 
     def change(work: Work, job: Job) -> Change | None:

@@ -81,7 +81,7 @@ def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) ->
 
 
 def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
-    """Return the measured times of a call as it is now, with the name of the file that has them.
+    """Return how long a call takes without the change: its measured times, and the name of their file.
 
     Returns None if it was not timed. If no replay can run its present kernels, the only time is the mean time of a call
     in the trace, and the name is "trace".

@@ -30,7 +30,10 @@ from logparse.target import machine_of_files
 
 NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
 RANK = f"coalesce(list_position({list(NEAREST)}, basis), {len(NEAREST) + 1})"
-"""SQL for how near a kind of source (such as a trace) is to the real job. 1 is nearest. Unlisted kinds come last."""
+"""SQL that ranks the source of a time, such as a trace or a tuning file, by how near it is to the real job.
+
+1 is nearest. Sources that are not listed come last.
+"""
 
 COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
 
@@ -84,7 +87,10 @@ _NOISE = """
     case when len(samples_us) > 1 then 1.4826 * list_median(list_transform(
         samples_us, lambda x: abs(x / list_median(samples_us) - 1))) / sqrt(len(samples_us))
     else std_us / time_us end"""
-"""SQL for the relative standard error of a time: from its samples, or else from the standard deviation in the file."""
+"""SQL for how uncertain a time is, as a relative standard error.
+
+It is computed from the single samples, or else from the standard deviation in the file.
+"""
 _OTHERS = f"kind = 'family' or exists (from workload) and origin in {(RACE, CONFIRM, ACTION)}"
 _ROWS = f"""
     select problem, true as named, calls, pick, solutions, null as basis, null as solution, null as time_us,

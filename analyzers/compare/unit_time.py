@@ -53,9 +53,9 @@ Pair: TypeAlias = tuple[Sequence[Turn], Sequence[Turn]]
 
 @dataclass(frozen=True)
 class UnitTime:
-    """The wall time of an average step or request before and after a change, µs.
+    """How long an average step or request takes before and after a change, µs of wall time.
 
-    ``low_us`` to ``high_us`` is the interval of the gain.
+    The interval of the gain is ``low_us`` to ``high_us``.
 
     * ``runs``: the number of runs from which each of the two times comes. 0 if the times come from the steps of one
       run.

@@ -106,7 +106,7 @@ class Verification:
 
     @property
     def gained_us(self) -> float:
-        """The time that the second run gained by the rows, µs. Operators with an unknown gain are left out."""
+        """The time that the second run gained by the override rows, µs. Operators with an unknown gain are left out."""
         return sum(x.gained_us for x in self.outcomes if x.gained_us is not None)
 
     @property

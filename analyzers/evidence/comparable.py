@@ -118,7 +118,7 @@ class Expected:
     families: Sequence[Family]
 
     def neighbours(self, i: int) -> list[Neighbour]:
-        """Return the measured GEMMs or convolutions from which the time of number ``i`` is estimated.
+        """Return the measured GEMMs or convolutions from which the time of number ``i`` was estimated.
 
         The most similar is first.
         """

@@ -59,7 +59,7 @@ class Rung:
 
     @property
     def untimed(self) -> bool:
-        """True if the time of the kernel is still unknown at one of the two ends or in the middle."""
+        """True if a replay must still time the kernel of this range of sizes at one of its ends or in its middle."""
         return None in self.regrets
 
     @property

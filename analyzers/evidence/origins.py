@@ -27,9 +27,9 @@ RACE, CONFIRM, ACTION, HOST = "replay", "replay-confirm", "replay-action", "repl
 CHOSEN = "miopen-chosen"
 """Value of ``origin`` for a line in which a MIOpen log names the kernel that was used."""
 PICKED = (CHOSEN, "flashinfer", "transformer-engine-cache")
-"""Values of ``origin`` for rows that name the kernel in use, but have no time.
+"""Values of ``origin`` for rows without a time. Such a row only names the kernel in use.
 
-They come from logs and from files that a library reads.
+The rows come from logs and from files that a library reads.
 """
 TRACE = "trace"
 """Value of ``origin`` for kernel times from traces of the job itself."""

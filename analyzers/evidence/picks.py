@@ -168,9 +168,9 @@ def _processes(tables: Tables) -> dict[str, int]:
 
 
 def _ages(tables: Tables) -> dict[str, int]:
-    """Number the files by age: the file that was read last has the smallest number.
+    """Number the files by the time at which they were read. The latest has the smallest number.
 
-    Files that were read at the same time have the same number. Files without a time also have one number.
+    Files that were read at the same time have the same number, and so have all files without a time.
     """
     ages = tables.sources["ingested_at"].rank(method="dense", ascending=False).fillna(0).astype(int)
     return dict(zip(tables.sources["source_id"].astype(str), ages, strict=True))

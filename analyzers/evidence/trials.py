@@ -79,9 +79,9 @@ class Tried:
 
     @property
     def same(self) -> tuple[float, float, str] | None:
-        """The largest difference of the job's results with the change: deviation, tolerance and description.
+        """How much a change alters the job's results at most: the deviation, its tolerance, and a description.
 
-        If a process found a deviation beyond its tolerance, that one is returned. None if no process compared results.
+        A deviation beyond its tolerance is returned before any other. None if no process compared results.
         """
         found = [x.same for x in self.seen if x.same is not None]
         return max(found, key=lambda x: (x[0] > x[1], x[0])) if found else None

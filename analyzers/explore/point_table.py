@@ -66,7 +66,7 @@ FOUND: Mapping[str, str] = {
     **dict.fromkeys(("held_us", "per_call_us", "found_us"), _NUMBER),
     "timed": "bool",
 }
-"""Columns of the analyzers' results that this module needs, with their types."""
+"""Columns that the table of findings must have for this module, with their types."""
 NEARBY: Mapping[str, pa.DataType] = {
     "problem": pa.string(),
     "told": pa.string(),
@@ -183,9 +183,10 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
 
 def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> None:
-    """Create the table ``blocked``, which lists times that may be from another device than the run's calls.
+    """Create the table ``blocked`` with times that must not be used, because they may be from another device.
 
-    Columns ``h, problem, source_id``. A time is in it if its device is not known to be the device of the calls.
+    Columns ``h, problem, source_id``. A time is in the table if it is not known to be from the device of the run's
+    calls.
     """
     own = con.execute("select distinct source_id from sources where run = ?", [run]).fetchall()
     pairs = sorted(different_devices(facts, [str(x) for (x,) in own]))
@@ -276,7 +277,7 @@ _TRIES = f"""
       and f.run is not distinct from m.run and f.origin is not distinct from m.origin
   join solvers_ s on s.solution is not distinct from m.solution
   left join own_ o on o.file = f.file and o.solver = s.solver"""
-"""SQL of the measurements, with numbers in place of long or frequent texts, to save time.
+"""SQL for the measurements. To save time, it has numbers in place of long or frequent texts.
 
 ``own`` is the kernel if it is the library's choice. ``rival`` is True if another kernel than the library's choice was
 tried, so that the two can be compared.

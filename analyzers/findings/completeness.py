@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NAME = "completeness"
 Rows: TypeAlias = list[tuple[Any, ...]]
 CATEGORIES = ("trace", "hints", "info", "api", "bench", "profile", "extended_profile")
-"""Categories of hipBLASLt's log lines from which it can be seen which log settings were on."""
+"""Categories of hipBLASLt's log lines. Which of them a log contains shows which log settings were on."""
 SHARED_BUFFER = ("bench", "trace", "api")
 """Categories of hipBLASLt's log lines that may get mixed up: they share a buffer, but each has a lock of its own."""
 BY_LEVEL = ("trace", "hints", "info", "api")

@@ -104,7 +104,10 @@ def _at_most_us(time: GpuTime) -> float | None:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding if the GPU waits for the host. No trace with the time of steps means no finding."""
+    """Return one finding if the GPU often waits for the host.
+
+    Without a trace that shows how long the steps take, there is no finding.
+    """
     time = gpu_time(tables)
     share = time.busy_share if time else None
     launches = sum(x.kernels for x in time.parts) if time else 0  # 0 for a trace whose kernels no row counts.

@@ -211,9 +211,9 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
 
 
 def _size(text: str) -> str:
-    """Return the words of an operator's text that state its kind, direction and sizes.
+    """Return only those words of an operator's text that state its kind, direction and sizes.
 
-    If a row and a call have equal words here, the row may be intended for the call and differ in a detail.
+    If a row and a call are equal in these words, the row may be intended for the call and differ in a detail.
     """
     words = ((word, *word.partition("=")) for word in text.split(" "))
     return " ".join(word for word, name, mark, _ in words if not mark or name in ("mnk", "in", "k", "filter"))

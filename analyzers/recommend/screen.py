@@ -104,10 +104,10 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
 
 
 def split_lines(seen: Verdict) -> list[str]:
-    """Return lines for the user: how the time of a step is divided among kinds of work.
+    """Return lines for the user about how the time of a step is divided, for example among GEMMs and idle time.
 
-    A line names the largest kinds and ends with the sum of the others. If this sum is larger than the smallest named
-    kind, more kinds are named, in more lines.
+    A line names the largest kinds of work and ends with the sum of the others. If this sum is larger than the smallest
+    named kind, more kinds are named, in more lines.
     """
     whole = f"a {seen.word}" if seen.unit == "step" else "all traces"
     out = f"  {whole}, {duration(seen.whole_us)}: "

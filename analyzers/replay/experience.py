@@ -97,7 +97,10 @@ def _product(values: Iterable[int | None]) -> int:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured GEMM or convolution with the time (µs) of each kernel that ran. The keys are names of kernels."""
+    """A GEMM or convolution that was measured, with a dictionary from kernels to their times (µs).
+
+    Only kernels that ran are in it.
+    """
 
     problem: Problem
     times_us: Mapping[str, float]

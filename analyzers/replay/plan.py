@@ -134,7 +134,7 @@ def plan(
 
 
 def _asked(tables: Tables, calls: pd.Series) -> list[str]:
-    """Return the texts of the GEMMs and convolutions that the job calls, which may be measured.
+    """Return the texts of the GEMMs and convolutions that the job calls. They are candidates for a measurement.
 
     If no calls are known, the ones with times in the job's own files are returned.
     """
@@ -175,9 +175,9 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
 
 
 def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return the measured time and the expected best time of each GEMM or convolution, µs.
+    """Return two times for each GEMM or convolution, µs: the measured one, and the one that it should take.
 
-    If there are no times of the GEMM or convolution itself, the one is used that most closely may mean the same call.
+    If it has no times itself, the times of another one are returned that most closely may mean the same call.
     """
     found = guesses(tables, settings)
     if not found:

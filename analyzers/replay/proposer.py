@@ -78,10 +78,11 @@ class Proposal:
     share: float = 0.1
 
     def chosen(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> list[Solution]:
-        """Return the kernels to try first, in the order of ``offered``. ``further`` proposes more.
+        """Return the kernels that should be tried first. The function that ``further`` returns chooses more afterwards.
 
-        The first of ``offered``, the library's own choice, is always returned. Kernels that were already measured
-        (``known``) are returned too and count towards ``FIRST``, so that a second call proposes no others.
+        The library's own choice (the first of ``offered``) is always among them. Kernels that were already measured
+        (``known``) are returned too and count towards ``FIRST``, so that a second call chooses no others. The order is
+        as in ``offered``.
         """
         mine, near = self._searched(offered)
         if not near:

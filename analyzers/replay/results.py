@@ -89,9 +89,9 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """Paired times of the library's choice (``pick``) and of the fastest kernel (``winner``).
+    """Times from a second comparison of the library's choice (``pick``) and the fastest kernel (``winner``).
 
-    ``complete`` is True if no process is missing, or if the fastest kernel turned out not to be faster.
+    ``complete`` is True if no process is missing, or if the comparison was ended because the winner was not faster.
     """
 
     problem: Problem

@@ -60,9 +60,9 @@ def take(store: Store, place: str, run: str | None) -> None:
 
 @dataclass(frozen=True)
 class Borrowed:
-    """GEMMs and convolutions whose only times are in other machines' records.
+    """GEMMs and convolutions whose times are known only from other machines.
 
-    They are pairs of an environment's hash and a text. ``settled`` are not measured here.
+    Each is a pair of an environment's hash and a text. The ones in ``settled`` are not measured here.
     """
 
     settled: Set[tuple[str, str]] = frozenset()

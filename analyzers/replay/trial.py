@@ -278,7 +278,10 @@ class Trial:
     # ------------------------------------------------------------------ solutions that an action chooses
 
     def _timed(self, task: RaceTask) -> Result:
-        """Time the requested kernels in turn, so that a drift affects all of them alike."""
+        """Time only the requested kernels, without a search.
+
+        They take turns, so that a drift affects all of them alike.
+        """
         if all(x.text in task.known for x in task.only):
             return Result(problem=self._problem, ended=KNOWN)
         wanted = [x for x in task.only if x.text not in self._rows]

@@ -138,7 +138,7 @@ def accelerate() -> None:
 
 
 def peft() -> None:
-    """Train LoRA on GPT-2 with checkpointing of activations, with the library peft."""
+    """Train LoRA adapters on GPT-2 with the library peft. Activations are recomputed in the backward pass."""
     from peft import LoraConfig, get_peft_model
 
     model = applied(_gpt2())

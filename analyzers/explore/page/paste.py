@@ -83,10 +83,10 @@ def _sentence(row: Row) -> str:
 
 
 def _in_the_run(row: Row) -> str:
-    """Return a sentence with the time that a call of this run would take with the best kernel.
+    """Return a sentence about how long a call of this run would take with the best kernel.
 
-    The ratio of two times that were measured elsewhere is applied to the time of a call in this run. The text is empty
-    if the times were measured in this run, or if no saving is known.
+    The best kernel was timed elsewhere. Its gain there, as a ratio, is applied to the time of a call in this run. The
+    text is empty if the times were measured in this run, or if no saving is known.
     """
     same = math.isclose(row["time_us"], row["pick_us"], rel_tol=1e-6)
     if pd.isna(row["pick_us"]) or not row["then_us"] < row["time_us"] or same:

@@ -73,7 +73,7 @@ It is (relative change of the step's time) / (relative change of the host's time
 not explain why a step takes longer without the profiler than in the simulation.
 """
 _WAITS_MOST = 8.0
-"""Largest factor by which waits for things outside the traces (data-loader workers, other ranks) are scaled."""
+"""Largest factor by which the simulation lengthens waits for data-loader workers and for ranks without a trace."""
 _EXPLAINED = 1.3
 """Largest factor by which the simulated and the measured time of the unchanged step may differ.
 
