@@ -213,7 +213,7 @@ def _convolution(module: Any, x: tuple[int, ...], y: tuple[int, ...], direction:
 
 @dataclass(frozen=True)
 class _FindDb:
-    """A find-db file, with the methods that a reader of logparse expects of a file."""
+    """A find-db file in the form in which logparse's readers expect a file."""
 
     path: str | None
 

@@ -105,7 +105,7 @@ def library_of(text: str) -> str:
 
 
 def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
-    """Map each operator's text to the names of the models that contain it, from the record.
+    """Return which models contain each operator, as the record states it. The keys are the operators' texts.
 
     If the record names no models, the operator's group is used instead.
     """

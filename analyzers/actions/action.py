@@ -266,8 +266,8 @@ class ActionResult:
     def ends_us(self) -> tuple[float, float]:
         """The shortest and the longest GPU time that the job may take with the change, µs.
 
-        The two times are ``low_us`` and ``high_us``, the bounds by the samples, but widened because some calls were not
-        timed. The time of the untimed calls is multiplied by ``untimed_factors``.
+        Without calls that were not timed, they are ``low_us`` and ``high_us``. For such calls the range is made wider:
+        their time is multiplied by ``untimed_factors``.
         """
         untimed, (least, most) = math.fsum(x.now_us for x in self.untimed), self.untimed_factors
         return self.low_us + (least - 1) * untimed, self.high_us + (most - 1) * untimed

@@ -70,10 +70,10 @@ def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -
 
 
 def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) -> float:
-    """Return how much longer the host takes to launch the call if the change is made, µs. Negative means less time.
+    """Return how much longer the host takes to launch a call if the change is made, µs. Negative means less time.
 
-    The smallest of several samples is used, because disturbances only make a sample longer. A pass that was not timed
-    adds 0.
+    The smallest of several samples is used, because disturbances only make a sample longer. If a part of the call (a
+    pass) was not timed, it adds 0.
     """
     both = ((host.get((x.problem.text, x.solution)), y) for x, y in zip(passes, changes, strict=True) if not x.replaced)
     pairs = ((now, host.get((y.problem.text, y.solution))) for now, y in both if y.problem is not None)

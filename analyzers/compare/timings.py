@@ -118,9 +118,9 @@ _STAGES = {
     "launched": launches_sql(),
     "called": _CALLED,
 }
-"""SQL for small tables that ``_ROWS`` reads.
+"""SQL for small tables that are made before ``_ROWS`` is run, which reads them.
 
-They are made before, because DuckDB would plan a common table expression again wherever it is named.
+As common table expressions they would take longer, because DuckDB plans such an expression again wherever it is named.
 """
 _FORMATS = """
     select unnest(string_split(format, '+')) as name, cast(sum(call_lines) as bigint),

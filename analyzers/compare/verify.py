@@ -432,7 +432,10 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
 
 
 def _problems(shown: Sequence[Outcome]) -> list[str]:
-    """Return one line per operator: what its row did, the time of a call before and after, and the gain in a run."""
+    """Return the lines of the result, one per operator: what its row did, times before and after, and the gain.
+
+    The times are per call, and the gain is per run.
+    """
     table = []
     for x in shown:
         times = f"{duration(x.before_us)} → {duration(x.after_us)} a call" if x.gained_us is not None else ""

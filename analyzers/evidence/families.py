@@ -91,7 +91,7 @@ class Sized:
         return base_time_us(self.flops, self.bytes, peak, sheet.hbm_gbs if sheet else _ASSUMED_GBS)
 
     def by_family(self) -> Iterator[tuple[str, Ints]]:
-        """Yield groups of GEMMs or convolutions that differ only in their sizes: the group's name and the indices."""
+        """Yield groups of GEMMs or convolutions that differ only in sizes: a name, and the indices of the members."""
         names = sorted({x.family for x in self.kinds if x.family is not None})
         code = np.array([names.index(x.family) if x.family is not None else -1 for x in self.kinds], dtype=np.intp)
         of_each = code[self.kind]

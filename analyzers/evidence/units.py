@@ -388,9 +388,9 @@ def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 _OVERLAP = 0.995
-"""If the factor of ``_overlaps`` is above this value, it is treated as 1, because the kernels hardly overlap.
+"""If the factor of ``_overlaps`` is above this value, the kernels hardly overlap, and the factor 1 is used.
 
-Such a small overlap arises on a single stream, when a kernel begins while the one before it ends.
+Such a small overlap also arises on a single stream, when a kernel begins while the one before it ends.
 """
 
 

@@ -63,8 +63,9 @@ SEARCH = (
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Return one finding per convolution that runs MIOpen's slow naive solver although it should take much less time.
 
-    It must take ``slow_factor`` times the expected time. Convolutions of less than 1 GFLOP are left out. If the
-    expected time or the present time is unknown, the convolution is reported without a saving.
+    A convolution is reported if its time is at least ``slow_factor`` times the expected time. If its time or the
+    expected time is unknown, the convolution is reported without a saving. Convolutions of less than 1 GFLOP are left
+    out.
     """
     rows = _naive(tables)
     if not len(rows):

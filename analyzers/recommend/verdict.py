@@ -348,7 +348,7 @@ NOTHING, UNCONFIRMED = "may gain nothing", "not confirmed"
 
 
 def _doubt(findings: Sequence[Finding]) -> str:
-    """Return in words why a saving that was measured outside the job is not certain, for example ``not confirmed``.
+    """Return two or three words of doubt about a saving that was measured outside the job, such as ``not confirmed``.
 
     The text is empty if a test confirmed the saving, or if the saving was not measured in this way.
     """

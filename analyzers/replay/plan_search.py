@@ -41,9 +41,9 @@ _SLOW = math.log(3)
 _FAR = 0.5
 """Distance at which a similar GEMM or convolution has only 1/e (37 %) of its full weight."""
 _SPREAD, _UNLIKE = 2 / 3, 2.0
-"""Two constants of the Gaussian process.
+"""Two constants of the Gaussian process that predicts the times of kernels.
 
-The first is the variance between kernels. The second is the difference of two kernels at which their correlation is
+``_SPREAD`` is the variance between kernels. ``_UNLIKE`` is the difference of two kernels at which their correlation is
 1/e. The difference is a root mean square of logarithms.
 """
 _OWN, _SAMPLE, _LEVEL = 1e-5, 1e-4, 4.0

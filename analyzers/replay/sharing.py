@@ -34,7 +34,7 @@ from logparse.target import Facts, arch
 from logparse.text import counted
 
 ONE_IN = 10
-"""One of this many GEMMs and convolutions is measured again, although another machine's record has its times."""
+"""A check: one in so many GEMMs and convolutions with times from another machine is measured again."""
 HELD = 0.03
 """How much slower another machine's best kernel may be here than the best, so that its record is taken as right.
 

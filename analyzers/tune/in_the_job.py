@@ -304,8 +304,8 @@ def _processes(folder: Path) -> Iterator[int]:
 def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[str, int], str]]:
     """Yield lines for the user about the change that is being tried, with its effect so far.
 
-    Each line comes with the name of the change and its number of pairs of blocks. The same number gives the same key,
-    so that the caller shows only one line for it, although control pairs (without a change) still move the interval.
+    Each line comes with a key: the name of the change and the number of timed pairs of blocks. The caller shows only
+    one line for each key, because control pairs (without a change) still alter the numbers in the line.
     """
     for first in records[:1]:
         for seen in first.seen:

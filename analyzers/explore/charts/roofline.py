@@ -60,8 +60,8 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
 def _least(rows: pd.DataFrame, column: str) -> float:
     """Return the value at which an axis begins, so that a few tiny GEMMs or convolutions do not stretch it.
 
-    The smallest values are skipped if they together take less than a thousandth of the time. Otherwise a single one
-    would stretch a logarithmic axis by decades in which nothing else is drawn.
+    The smallest values are skipped if they together take less than a thousandth of the time. Otherwise a single tiny
+    one would stretch a logarithmic axis by decades in which nothing else is drawn.
     """
     ordered = rows.sort_values(column)
     share = ordered["total_us"].fillna(0.0).cumsum()

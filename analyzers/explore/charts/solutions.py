@@ -18,7 +18,7 @@ SAMPLES = 200
 
 
 _NUMBERED = 50
-"""Largest (longest time) / (shortest time) at which a logarithmic axis also shows numbers between powers of ten."""
+"""If the longest time is at most this many times the shortest, the axis also shows numbers between powers of ten."""
 
 
 def solutions(

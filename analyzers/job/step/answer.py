@@ -161,7 +161,9 @@ class StepUnknown:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The traced steps of a job as graphs of dependencies, with measured times that the simulation must agree with.
+    """The traced steps of a job in a form that can be simulated, and times measured without the profiler.
+
+    The steps are graphs of dependencies. The simulation must agree with the measured times.
 
     * ``counts``: how often each kind of step ran. If it is empty, the kinds are as frequent as in the traces.
     * ``untraced_us``: time of an average step without the profiler, µs.

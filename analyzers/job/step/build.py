@@ -252,9 +252,9 @@ class _Rank:
         return [Unit(min(x.start for x in self._trace.calls), max(ends), "")] if ends else []
 
     def bounds(self) -> list[Bounds]:
-        """Return the nodes at which each step begins and ends.
+        """Return for each step the nodes of the graph at which the step begins and ends.
 
-        These are moments at which both host and device are done with the step before.
+        They are moments at which both host and device are done with the step before.
         """
         units = self._units()
         nodes: list[int] = []
@@ -328,7 +328,10 @@ class _Rank:
             self._last_stream[call.thread] = stream
 
     def _condition(self, call: Call) -> int | None:
-        """Return the kernel or copy (a node) for which a runtime call of the host waits. None: it does not wait."""
+        """Return the kernel or copy (a node) for which a runtime call of the host waits.
+
+        Returns None if the call does not wait.
+        """
         if call.kind == "launch":
             if not self._usual.queue:
                 return None
