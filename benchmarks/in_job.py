@@ -260,7 +260,10 @@ def in_turns(pairs: Sequence[Pair]) -> list[Key]:
 
 
 def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair]:
-    """Return the calls of a model that ran by default and also with a setting, the longest call first."""
+    """Return the calls of a model whose times are known with the default and with another setting.
+
+    The longest call is first.
+    """
     before, texts = calls.times["default"], calls.layouts
     out = [
         Pair(
@@ -368,10 +371,10 @@ def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
 
 
 def in_job(confirmation: Confirmation) -> Interval:
-    """Predict the ratio of a call's two times in a job, as an interval with 95 % probability.
+    """Predict how much a call gains in a job, from its gain in a replay: an interval with 95 % probability.
 
-    It is the prediction for one more process of the replay, widened by ``IN_JOB`` (the difference between a replay and
-    a job).
+    The gain is the ratio of the call's two times. The interval for one more process of the replay is widened by
+    ``IN_JOB`` (the difference between a replay and a job).
     """
     ahead = prediction(confirmation)
     half = math.hypot(math.log(ahead.high / ahead.value), _NORMAL_975 * IN_JOB)

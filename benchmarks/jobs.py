@@ -92,7 +92,12 @@ A change below ``FLOOR`` is no change, because two machines of one kind differ b
 means "same" if none of its ends is beyond ``MOST_SAME``.
 """
 _RUN_S, _JOB_S, _LEAST_S = 90.0, 540.0, 120.0
-"""Limits in seconds: for one run without the profiler, for one job, and the time that must be left to begin a job."""
+"""Limits in seconds.
+
+* ``_RUN_S``: for one run of a job without the profiler.
+* ``_JOB_S``: for all that is done with one job.
+* ``_LEAST_S``: the time that must be left before another job is begun.
+"""
 _TRIED_S = 400
 """Seconds for which a job runs while changes are tried in it. It is ended as soon as the trial is over."""
 _OTHERS = 2

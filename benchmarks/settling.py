@@ -172,9 +172,10 @@ def ranked(times: Times) -> Times:
 
 
 def batched(values: Times, size: int) -> Times:
-    """Return the sums of ``size`` consecutive values, counted from the end.
+    """Divide each series into batches of ``size`` consecutive values, and return the sum of each batch.
 
-    Sums are used instead of means, because they lead to the same answers.
+    Batches are counted from the end of the series. Sums are used instead of means, because they lead to the same
+    answers.
     """
     series, count = values.shape
     return np.asarray(values[:, count % size :].reshape(series, count // size, size).sum(axis=2))

@@ -117,7 +117,7 @@ def speed(job: tuple[int, int]) -> str:
 
 
 def whole(paths: Sequence[str]) -> tuple[float, str]:
-    """Measure the whole way from trace files to the simulated effect of faster kernels.
+    """Measure how long it takes to get from trace files to the simulated effect of faster kernels.
 
     Returns the CPU seconds and the row of the table.
     """

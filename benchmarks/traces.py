@@ -100,7 +100,10 @@ def size_of(path: Path) -> int:
 
 
 def compared(path: Path, trees: Mapping[str, Path], rival: Path, rounds: int) -> Iterator[dict[str, Any]]:
-    """Run each program on a trace, and yield the costs round by round. Raises SystemExit if a program fails."""
+    """Run logparse and the rival on a trace several times, and yield the costs of each round.
+
+    Raises SystemExit if a program fails.
+    """
     for number in range(rounds):
         taken: dict[str, Any] = {}
         for name in [*trees, "rival"][:: -1 if number % 2 else 1]:

@@ -98,7 +98,7 @@ class Steps:
                 self._inside[-1] += taken
 
     def watch(self, owner: Any, method: str, name: str | Callable[[Any], str]) -> None:
-        """Replace a method of ``owner`` by one that measures each call as a step."""
+        """Make a method of ``owner`` measure itself: each call is recorded as a step with its time."""
         inner = getattr(owner, method)
 
         def watched(this: Any, *args: Any, **kwargs: Any) -> Any:

@@ -417,7 +417,7 @@ class _Both:
 
     @property
     def alike(self) -> Tables:
-        """The tables of the first run, without the kinds of steps that the second run did not do."""
+        """The tables of the first run, but only with those kinds of steps that the second run also did."""
         facts = self.runs[0].facts
         others = facts["name"].str.startswith(KIND) & ~facts["name"].str[len(KIND) :].isin(list(self.counts))
         return replace(self.runs[0], facts=facts[~others]) if self.share < 1 and others.any() else self.runs[0]
@@ -435,7 +435,7 @@ class _Both:
 
     @property
     def launched(self) -> tuple[float, float]:
-        """The number of computing kernels that the host launched per step or request, before and after."""
+        """How many computing kernels the host launched per step or request, in the first and in the second run."""
         before, after = (float(kernels_of_run(x)["calls"].sum()) / per for x, per in self._sides)
         return before, after
 

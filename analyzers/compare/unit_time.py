@@ -39,7 +39,7 @@ from analyzers.job.step.answer import WORTH
 
 _BLOCKS = 10
 _LEAST = 3
-"""The smallest number of times, or of runs, from which a variance is estimated."""
+"""If there are fewer times (or runs) than this, no variance is estimated from them."""
 LEAST_TURNS = 6
 """A kind of step is compared only if both runs of a pair did it in at least this many turns."""
 _QUARTILE, _PARTS = 0.25, 3
@@ -98,7 +98,7 @@ class SideBySide:
 
     @property
     def kinds(self) -> Mapping[str, float]:
-        """The number of turns in which each kind of step occurs, by kind."""
+        """For each kind of step, the number of turns in which it was done."""
         return Counter(name for pair in self.pairs for side in pair for turn in side for name in turn)
 
     def unit_time(self, counts: Mapping[str, float], confidence: float = 0.95) -> UnitTime | None:
@@ -159,7 +159,7 @@ class _Mean:
 
 
 def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[str, float]) -> UnitTime | None:
-    """Compare the steps of the unchanged job with the steps of the changed job.
+    """Return how long an average step takes in the unchanged and in the changed job, with the interval of the gain.
 
     Each side has one run or at least three. ``counts`` are the weights of the kinds of steps. Only kinds that were
     timed often enough in every run are compared. Returns None if these kinds take less than half of the time.

@@ -109,7 +109,7 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
 
 
 def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
-    """Return the reason why the two times do not show a gain, or None if they show one."""
+    """Return the reason why the times of the two kernels do not show a gain, or None if they show one."""
     if known.basis == INCOMPARABLE:
         return Refusal(
             "the log and the file are not known to be from one library build and GPU arch, so an index may name "

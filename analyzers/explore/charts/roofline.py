@@ -164,7 +164,7 @@ def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: The
 
 
 _DECADES = 3.0
-"""How many powers of ten of savings the colours of the chart can show."""
+"""Range of savings that the colours of the chart distinguish, in powers of ten below the largest saving."""
 
 
 def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme, *, only: bool) -> None:

@@ -17,7 +17,7 @@ NOTHING = (
     "Next: <b>logparse capture --trace 2 -- JOB</b>, or ingest a trace of torch.profiler"
 )
 DRAWN = 3_000
-"""Largest number of bars. Neighbouring bars of one kind are joined until there are so few."""
+"""Largest number of bars in the chart. If there are more, neighbouring bars of one kind are joined."""
 IDLE = "nothing runs"
 """Name of the chart's line that shows idle time."""
 WHY: dict[str, tuple[str, str]] = {

@@ -40,13 +40,16 @@ With this limit, reading 193,590 GEMMs and convolutions (649,000 measurements) i
 was too small for 4.5 million measurements.
 """
 _SMALL = 100_000
-"""Largest number of measurements for which one process reads the files and runs the analyzers."""
+"""Up to this number of measurements, one process both reads the files and runs the analyzers.
+
+For more measurements, a second process runs the analyzers.
+"""
 _TRIES = """
     select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family'"""
 _GROUP = 16_384
 _BLOOM = f"row_group_size {_GROUP}, dictionary_size_limit {_GROUP}"
-"""Settings of a Parquet file in which rows are found quickly by their hash.
+"""Settings for writing a Parquet file in which a row can be found quickly by its hash.
 
 DuckDB writes a Bloom filter beside each dictionary. Finding rows in this way is as fast as in sorted rows, but sorting
 would take twice as long as all other steps.

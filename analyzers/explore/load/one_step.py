@@ -99,7 +99,7 @@ def _library(problem: str) -> str:
 
 
 def _columns(row: pa.Table, name: str) -> dict[str, npt.NDArray[Any]]:
-    """Convert a list column of a trace's row to one array per field."""
+    """Convert a column of a stored trace, which is a list of records, to one array per field of the records."""
     lists = row[name].combine_chunks()
     values = (lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists).flatten()
     return {field.name: values.field(field.name).to_numpy(zero_copy_only=False) for field in values.type}
@@ -121,7 +121,7 @@ def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[A
 def _window(
     works: dict[str, npt.NDArray[Any]], asked: Floats, units: dict[str, npt.NDArray[Any]]
 ) -> tuple[npt.NDArray[np.bool_], str]:
-    """Choose the kernels and copies of one step, and return a mask of them and the title of the step.
+    """Choose one step of a trace. Returns which kernels and copies belong to it (a mask), and the title of the step.
 
     A step on the device begins with the first work that the host launched in it, and ends where the next step begins.
     The device may still do work of the step before, which is shown, too. Work whose launch is unknown may have been
