@@ -205,8 +205,7 @@ def test_xf32_by_place_is_of_no_release() -> None:
     """An old tuning file without column names is read as the library version would read it that the file is for.
 
     The versions know different data types. ROCm 6.4 (hipBLASLt 0.12) drops rows with the type xf32. The last versions
-    before
-    7.0 that read such files take xf32 for f32.
+    before 7.0 that read such files take xf32 for f32.
     """
     text = (FIRST + f"    {','.join(VALUES.split(','))}\n").replace("f16_r,f32_r,0", "f16_r,xf32_r,0").encode()
     keys = [inspect("t.txt", text, OLD | {"hipblaslt_version": x}).rows[0].key[-6:] for x in ("1202", "1400")]
