@@ -178,7 +178,8 @@ def test_kernels_of_no_time_bound_nothing_where_the_profiler_slows_the_host() ->
     """If the profiler slowed the host, a promised gain is not limited by the simulated step without kernel times.
 
     If the GPU's queue is full, the host waits in each launch, so that it seems as slow as the kernels. On an H200 a
-    step of 2.07 s waited for its kernels. But the simulation said that it would take 2.00 s even if kernels took no time.
+    step of 2.07 s waited for its kernels. But the simulation said that it would take 2.00 s even if kernels took no
+    time.
     """
     tables = test_host_bound.traced(990.0, profiler_steps="1", profiler_steps_us="1000.0")
     tables = replace(tables, facts=pd.concat([tables.facts, fusible([400.0])]))
