@@ -2,8 +2,8 @@
 
     python benchmarks/expected.py INPUT … [--device "gfx942 304"] [--folds 10] [--json FILE]
 
-An INPUT is a store, a table of defaults and bests, or any files that ``logparse ingest`` reads (aiter's tables,
-find-dbs).  A table of defaults and bests has the columns
+An INPUT is a store, a shipped table (``ARCH-CUS.parquet``), a table of defaults and bests, or any files that ``logparse
+ingest`` reads (aiter's tables, find-dbs).  A table of defaults and bests has the columns
 
     m,n,k,type,op_a,op_b,solutions,best_us,default_us
 
@@ -16,7 +16,8 @@ measures what expected times of so many random products cost: CPU seconds to ord
 (without expected times) and by time − expected time (with), by turns.
 
 A group is all sizes that round to the same powers of two.  The groups are distributed over folds.  The times of each
-fold are estimated, calibrated and flagged from the other folds alone.
+fold are estimated, calibrated and flagged from the other folds alone.  With ``--leave lines``, lines take the place of
+groups: all problems that differ in one size only, for example all numbers of tokens for one weight matrix.
 
 | column | meaning |
 |---|---|
@@ -37,7 +38,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.evidence.comparable import BestTimes, best_rows
+from analyzers.evidence.comparable import BestTimes, own_rows
 from analyzers.evidence.expected import Comparable, Floats, Ints, groups_of
+from analyzers.evidence.expected_times import shipped
 from analyzers.evidence.families import sized
-from analyzers.evidence.joins import facts_by_source
-from analyzers.evidence.runs import tables_of
+from analyzers.evidence.runs import tables_to_analyse
 from logparse.ingest import ingest
 from logparse.model import GemmProblem
 from logparse.store import open_store
@@ -88,6 +89,8 @@ class Known:
     base_us: Floats
     best_us: Floats
     default_us: Floats
+    device: str
+    texts: Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +114,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="rounds of --cost")
     parser.add_argument("--device", default="gfx942 304", help="arch and CU count of tables of defaults and bests")
     parser.add_argument("--folds", type=int, default=10)
+    parser.add_argument("--families", action="store_true", help="a table for each family of products")
+    parser.add_argument("--leave", choices=("groups", "lines"), default="groups", help="what a fold is made of")
     parser.add_argument("--json", metavar="FILE")
     given = parser.parse_args()
     if not given.inputs and given.cost is None:
@@ -118,8 +123,8 @@ def main() -> int:
     if given.cost is not None:
         show_cost(given.cost, given.rounds, given.device)
     out: dict[str, list[dict[str, object]]] = {}
-    for known in read(given.inputs, given.device):
-        rows = list(table(known, given.folds))
+    for known in read(given.inputs, given.device, part_of if not given.families else str):
+        rows = list(table(known, given.folds, given.leave))
         out[known.name] = rows
         print(f"\n**{known.name}**, {len(known.best_us):,} problems\n")
         show(rows)
@@ -131,16 +136,21 @@ def main() -> int:
 # ----------------------------------------------------------------------------------------------------------- inputs
 
 
-def read(inputs: Sequence[str], device: str) -> Iterator[Known]:
-    """Yield the measured operators in the input files, in sets that are judged separately.
+def read(inputs: Sequence[str], device: str, part_of: Callable[[str], str]) -> Iterator[Known]:
+    """Yield the problems of the input files, in sets that are judged separately.
 
-    Each table of defaults and bests is a set of its own. All other inputs are read together and become one set for each
-    device and kind of operator.
+    Each table of defaults and bests, and each shipped table, is a set of its own. All other inputs are read together
+    and become one set for each device and part. ``part_of`` names the part to which a family belongs.
     """
     tables = [x for x in inputs if Path(x).is_file() and x.endswith(".csv") and columns(x) >= COLUMNS]
     for path in tables:
-        yield from of_texts(f"{Path(path).name} ({device})", device, *of_table(path))
-    others = [x for x in inputs if x not in tables]
+        yield from of_texts(f"{Path(path).name} ({device})", device, part_of, *of_table(path))
+    packed = [x for x in inputs if x.endswith(".parquet")]
+    for path in packed:
+        rows, name = pd.read_parquet(path), Path(path).stem.replace("-", " ")
+        times = rows["time_us"].to_numpy(dtype="float64")
+        yield from of_texts(name, name, part_of, rows["problem"].tolist(), times, np.full(len(times), np.nan))
+    others = [x for x in inputs if x not in tables and x not in packed]
     stores = [x for x in others if Path(x).is_dir() and (Path(x) / "sources").exists()]
     with tempfile.TemporaryDirectory() as folder:
         files = [x for x in others if x not in stores]
@@ -148,12 +158,10 @@ def read(inputs: Sequence[str], device: str) -> Iterator[Known]:
             ingest(files, open_store(folder, create=True))
             stores.append(folder)
         for store in stores:
-            whole = tables_of(open_store(store))
-            best = best_rows(whole.measurements, facts_by_source(whole.facts))
-            best = best.groupby(["device", "problem"], sort=True)["time_us"].min().reset_index()
-            for name, rows in best.groupby("device"):
+            for name, rows in own_rows(tables_to_analyse(open_store(store))).groupby("device"):
                 times = rows["time_us"].to_numpy(dtype="float64")
-                yield from of_texts(str(name), str(name), rows["problem"].tolist(), times, np.full(len(times), np.nan))
+                none = np.full(len(times), np.nan)
+                yield from of_texts(str(name), str(name), part_of, rows["problem"].tolist(), times, none)
 
 
 def columns(path: str) -> set[str]:
@@ -182,12 +190,10 @@ def product(row: Mapping[str, str]) -> GemmProblem:
     return GemmProblem(**words, **sizes, **types)
 
 
-def of_texts(name: str, device: str, texts: list[str], best_us: Floats, default_us: Floats) -> Iterator[Known]:
-    """Yield the matrix products and the convolutions of a device as separate sets.
-
-    Convolutions are split by direction (forward, backward data, backward weights), and grouped convolutions are
-    separate sets.
-    """
+def of_texts(
+    name: str, device: str, part_of: Callable[[str], str], texts: list[str], best_us: Floats, default_us: Floats
+) -> Iterator[Known]:
+    """Yield the problems of a device, in one set for each part."""
     for kind in sized(texts):
         base_us, parts = kind.base_us(device), dict[str, list[tuple[str, Ints]]]()
         for family, places in kind.by_family():
@@ -196,10 +202,12 @@ def of_texts(name: str, device: str, texts: list[str], best_us: Floats, default_
             places = np.concatenate([x for _, x in families])
             number = np.repeat(np.arange(len(families)), [len(x) for _, x in families])
             rows = kind.rows[places]
-            yield Known(f"{name}: {part}", number, kind.at[places], base_us[places], best_us[rows], default_us[rows])
+            sizes = kind.at[places], base_us[places], best_us[rows], default_us[rows]
+            yield Known(f"{name}: {part}", number, *sizes, device, [texts[i] for i in rows.tolist()])
 
 
 def part_of(family: str) -> str:
+    """Return the part of a family: products, or convolutions of a direction.  Grouped convolutions are apart."""
     words = family.split()
     if words[0] not in ("F", "B", "W"):
         return "products"
@@ -251,32 +259,51 @@ def random_products(count: int, seed: int) -> list[str]:
 # -------------------------------------------------------------------------------------------------------- estimates
 
 
-def table(known: Known, folds: int) -> Iterator[dict[str, object]]:
-    """Yield the rows of the printed table for one set of operators. Each row judges one way of estimating."""
+def table(known: Known, folds: int, leave: str) -> Iterator[dict[str, object]]:
+    """Yield the rows of the printed table for one set of problems. Each row judges one way of estimating."""
+    sets = groups_of(known.at) if leave == "groups" else lines_of(known)
     log_ratio = np.log(known.best_us / known.base_us)
     roofline = known.base_us * np.exp(np.median(log_ratio))
     none = np.full(len(roofline), np.nan)
     yield judged("roofline, one factor", known, Guesses(roofline, none, roofline))
-    yield judged("nearest measured problems", known, estimated(known, folds))
+    yield judged("nearest measured problems", known, estimated(known, folds, sets))
     for count in FEW:
         if count < 0.8 * len(known.best_us):
-            yield judged(f"the same from {count:,}", known, estimated(known, folds, count))
-    yield judged("the same, times shuffled", known, estimated(known, folds, shuffled=True))
+            yield judged(f"the same from {count:,}", known, estimated(known, folds, sets, count))
+    yield judged("the same, times shuffled", known, estimated(known, folds, sets, shuffled=True))
     if np.isfinite(known.default_us).any():
+        yield judged("the shipped times", known, from_shipped(known))
         yield judged("knowing everything", known, Guesses(known.best_us, none, known.best_us))
 
 
-def estimated(known: Known, folds: int, count: int | None = None, shuffled: bool = False) -> Guesses:
-    """Estimate the time of each operator (with sizes) from other operators, never from its own time.
+def from_shipped(known: Known) -> Guesses:
+    """Estimate from the shipped times alone.  The defaults decide their factor, as in a log of defaults."""
+    none = pd.DataFrame({x: pd.Series(dtype="object") for x in ("device", "problem", "time_us", "source")})
+    alone = pd.DataFrame({"problem": known.texts, "time_us": known.default_us})
+    found = BestTimes(known.device, none, shipped(known.device)).beside(alone).expect(known.texts)
+    return Guesses(found.expected_us, found.high_us, found.guess_us)
 
-    The operators are split into ``folds`` parts, and each part is estimated from the others. ``count`` limits the
-    measured operators to a random sample of this size. ``shuffled`` permutes the measured times, which shows how good
+
+def lines_of(known: Known) -> Ints:
+    """Return the line of each problem. Lines of different families differ."""
+    out = np.empty(len(known.at), dtype=np.intp)
+    for family in np.unique(known.family):
+        mine = np.flatnonzero(known.family == family)
+        out[mine] = Comparable(known.at[mine], known.base_us[mine], known.best_us[mine]).lines
+    _, place = np.unique(np.stack([known.family, out], axis=1), axis=0, return_inverse=True)
+    return place.reshape(-1)
+
+
+def estimated(known: Known, folds: int, sets: Ints, count: int | None = None, shuffled: bool = False) -> Guesses:
+    """Estimate the time of each problem from other problems, so that no problem is estimated from itself.
+
+    The problems are split into ``folds`` parts, and all problems of a set are in one part. Each part is estimated from the others. ``count`` limits the
+    measured problems to a random sample of this size. ``shuffled`` permutes the measured times, which shows how good
     the estimates are by chance.
     """
     random = np.random.default_rng(7)
     expected, high, guess = (np.full(len(known.best_us), np.nan) for _ in range(3))
-    groups = groups_of(known.at)
-    fold = random.permutation(int(groups.max()) + 1)[groups] % folds
+    fold = random.permutation(int(sets.max()) + 1)[sets] % folds
     best_us = known.best_us.copy()
     if shuffled:
         for family in np.unique(known.family):

@@ -9,10 +9,21 @@ differ only in their sizes (``families.py``). A time is used as the best time of
 | files with the winners of a tuner's search, for example find-dbs (``kinds.format.Origin.winners``) | the fastest row |
 | other files, for example replays and bench output | the fastest of two or more solutions |
 
-Best times come from the user's files and from a table that is shipped with logparse (``expected_times``). If both have
-a time of a problem, the user's time is used. Machines and library builds differ, so the other shipped times are
-multiplied by a factor: the median of (user's time) / (time that the shipped times predict). There is one factor per
-device and kind of problem (GEMM or convolution).
+Best times come from the user's store and from the shipped table (``expected_times``). If both have a time of a problem,
+the store's time is used. Machines, devices of one arch and CU count (MI350X, MI355X) and libraries differ. So the
+shipped times of other problems are multiplied by a factor, the median of (time here) / (time that the shipped times
+predict). The first of these rows that is known decides the factor:
+
+| times here | of problems of |
+|---|---|
+| best times in the store | the same family |
+| best times in the store | the same kind (products or convolutions) |
+| times of the run's calls with only one timed solution | the same family |
+| times of the run's calls with only one timed solution | the same kind |
+
+Calls with only one timed solution need not run their best. So a factor from them is at least 1, and it can hide that
+all calls of a job are slow. Without a factor, the bounds of estimates from shipped times are multiplied by
+``ELSEWHERE``.
 """
 
 from __future__ import annotations
@@ -20,14 +31,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from analyzers.evidence import expected_times
-from analyzers.evidence.expected import NEIGHBOURS, Calibration, Comparable, Floats, Ints
+from analyzers.evidence.expected import NEIGHBOURS, Bools, Calibration, Comparable, Floats, Ints
 from analyzers.evidence.families import sized
 from analyzers.evidence.joins import facts_of, timed
 from analyzers.evidence.origins import RACE, is_evidence, is_winner
@@ -48,7 +59,13 @@ MOST = 4000
 With more of them an estimate would take longer, but would hardly become better.
 """
 ENOUGH_SHARED = 8
-"""Smallest number of measured GEMMs and convolutions from which the correction of the shipped times is estimated."""
+"""Smallest number of GEMMs and convolutions here from which a factor for the shipped times is estimated."""
+ELSEWHERE = 1.25
+"""Factor of the bound if shipped times have no factor.
+
+Two devices of one arch and CU count, with different libraries, differ by less: 66 products of hipBLASLt on an MI350X
+took 1.18 times as long (median) as aiter's best kernels on a device with the same arch and CU count.
+"""
 
 
 def device_name(facts: Facts) -> str | None:
@@ -81,12 +98,14 @@ class Neighbour(NamedTuple):
 class Family:
     """Measured GEMMs or convolutions of one GPU that differ only in their sizes.
 
-    Entry i of ``problems`` (their texts) and of ``sources`` (files) belongs to row i of ``measured`` (sizes and times).
+    Entry i of ``problems``, ``sources`` and ``unscaled`` belongs to row i of ``measured``. ``unscaled`` is True for a
+    shipped time without a factor.
     """
 
     measured: Comparable
     problems: Sequence[str]
     sources: Sequence[str]
+    unscaled: Bools
 
     @cached_property
     def _row_of(self) -> Mapping[str, int]:
@@ -143,17 +162,32 @@ class Expected:
 class BestTimes:
     """The best measured times of GEMMs and convolutions on one kind of GPU.
 
-    * ``own``: best times from the user's files, a table with ``COLUMNS``. If a GEMM or convolution has several, the
-      shortest is used.
-    * ``shipped``: best times that are shipped with ``logparse``. They are used if ``own`` has no time.
+    * ``own``: best times from the user's store, with ``COLUMNS``. If a problem has several, the shortest is used.
+    * ``shipped``: best times that are shipped with ``logparse``. They are used for problems that ``own`` lacks.
+    * ``alone``: times of calls with only one timed solution (``problem, time_us``). They only decide the factor of
+      shipped times.
 
     GEMMs and convolutions are parsed separately, each when they are first needed. A shipped table has tens of thousands
     of them, and many jobs have only GEMMs or only convolutions.
     """
 
-    def __init__(self, device: str, own: pd.DataFrame, shipped: pd.DataFrame | None = None) -> None:
+    def __init__(
+        self,
+        device: str,
+        own: pd.DataFrame,
+        shipped: pd.DataFrame | None = None,
+        alone: pd.DataFrame | None = None,
+    ) -> None:
         self._device, self._own, self._shipped = device, own, own.iloc[:0] if shipped is None else shipped
+        self._alone = None if alone is None else alone.assign(source="")
+        self._parsed: dict[str, tuple[_Parts, _Parts]] = {}
         self._known: dict[str, Mapping[str, Family]] = {}
+
+    def beside(self, alone: pd.DataFrame) -> BestTimes:
+        """Return the same best times, with the factor that also these times of calls decide."""
+        out = BestTimes(self._device, self._own, self._shipped, alone)
+        out._parsed = self._parsed
+        return out
 
     def families(self, kind: str) -> Mapping[str, Family]:
         """Return all measured GEMMs, or all measured convolutions, in groups that differ only in their sizes.
@@ -161,10 +195,21 @@ class BestTimes:
         ``kind`` is ``gemm`` or ``conv``. The keys are the names of the groups.
         """
         if kind not in self._known:
-            rows = joined(self._device, _of_kind(self._own, kind), _of_kind(self._shipped, kind))
-            rows = rows.sort_values(["problem", "time_us", "source"]).drop_duplicates("problem")
-            self._known[kind] = dict(_families(self._device, rows))
+            if kind not in self._parsed:
+                self._parsed[kind] = self._parts(self._own, kind), self._parts(self._shipped, kind)
+            own, shipped = self._parsed[kind]
+            alone = {} if self._alone is None or not shipped else self._parts(self._alone, kind)
+            known = _factors(own, shipped), _factors(alone, shipped, 1.0, ", the median of the run's own times")
+            self._known[kind] = {
+                name: _family(own.get(name), shipped.get(name), _factor_of(name, known))
+                for name in sorted(own.keys() | shipped.keys())
+            }
         return self._known[kind]
+
+    def _parts(self, rows: pd.DataFrame, kind: str) -> _Parts:
+        rows = rows[rows["problem"].astype("str").str.startswith(f"{kind} ").to_numpy(dtype=bool)]
+        rows = rows.sort_values(["problem", "time_us", "source"]).drop_duplicates("problem")
+        return dict(_parts_of(self._device, rows))
 
     def expect(self, problems: Sequence[str] | pd.Series, *, others: bool = False) -> Expected:
         """Estimate the times of GEMMs or convolutions from the best times of similar ones.
@@ -186,25 +231,94 @@ class BestTimes:
                 here = kind.rows[places]
                 own = known.rows_of(texts.take(pa.array(here)).to_pylist()) if others else None
                 found = known.measured.estimates(kind.at[places], base_us[places], own)
-                expected[here], high[here], guess[here] = found.expected_us, found.high_us, found.guess_us
+                elsewhere = (known.unscaled[found.neighbours] & (found.neighbours >= 0)).any(axis=1)
+                expected[here], guess[here] = found.expected_us, found.guess_us
+                high[here] = np.where(elsewhere, ELSEWHERE, 1.0) * found.high_us
                 base[here], rows[here], family[here] = base_us[places], found.neighbours, len(families)
                 families.append(known)
         return Expected(expected, high, guess, base, rows, family, families)
 
 
-def _of_kind(rows: pd.DataFrame, kind: str) -> pd.DataFrame:
-    return rows[rows["problem"].astype("str").str.startswith(f"{kind} ").to_numpy(dtype=bool)]
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Times of problems of one family, in the order of their texts."""
+
+    at: Floats
+    base_us: Floats
+    time_us: Floats
+    problems: Sequence[str]
+    sources: Sequence[str]
+
+    @cached_property
+    def measured(self) -> Comparable:
+        rows = _spread(len(self.problems))
+        return Comparable(self.at[rows], self.base_us[rows], self.time_us[rows])
 
 
-def _families(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, Family]]:
+_Parts: TypeAlias = Mapping[str, _Part]
+
+
+def _parts_of(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, _Part]]:
     times = rows["time_us"].to_numpy(dtype="float64")
     for kind in sized(rows["problem"].tolist()):
         base_us = kind.base_us(device)
         for name, places in kind.by_family():
-            chosen = places[np.unique(np.linspace(0, len(places) - 1, min(MOST, len(places))).astype(np.intp))]
-            mine = rows.iloc[kind.rows[chosen]]
-            measured = Comparable(kind.at[chosen], base_us[chosen], times[kind.rows[chosen]])
-            yield name, Family(measured, mine["problem"].tolist(), mine["source"].tolist())
+            mine = rows.iloc[kind.rows[places]]
+            words = mine["problem"].tolist(), mine["source"].tolist()
+            yield name, _Part(kind.at[places], base_us[places], times[kind.rows[places]], *words)
+
+
+def _spread(count: int) -> Ints:
+    """Return at most ``MOST`` of ``count`` places, at equal distances."""
+    return np.unique(np.linspace(0, count - 1, min(MOST, count)).astype(np.intp))
+
+
+def _factors(here: _Parts, shipped: _Parts, least: float = 0.0, words: str = "") -> dict[str, tuple[float, str]]:
+    """Return the factor of each family and, under an empty name, of all families together, each with ``words``.
+
+    A family has a factor if the shipped times predict at least ``ENOUGH_SHARED`` of its times here.
+    """
+    ratios = {}
+    for name, part in here.items():
+        if name in shipped:
+            expected = shipped[name].measured.estimates(part.at, part.base_us).expected_us
+            ratios[name] = (part.time_us / expected)[np.isfinite(expected)]
+    ratios[""] = np.concatenate([*ratios.values(), np.empty(0)])
+    enough = {name: x for name, x in ratios.items() if len(x) >= ENOUGH_SHARED}
+    return {name: (max(least, float(np.median(x))), words) for name, x in enough.items()}
+
+
+def _factor_of(name: str, known: Sequence[Mapping[str, tuple[float, str]]]) -> tuple[float, str] | None:
+    return next((x[key] for x in known for key in (name, "") if key in x), None)
+
+
+def _family(own: _Part | None, shipped: _Part | None, factor: tuple[float, str] | None) -> Family:
+    """Return the store's best times, and the shipped times of other problems multiplied by ``factor``.
+
+    The source of a shipped time states its factor, for example ``shipped MIOpen 3.5.1 × 1.07``.
+    """
+    parts = [(own, np.ones(len(own.problems), dtype=bool))] if own is not None else []
+    if shipped is not None:
+        mine = set() if own is None else set(own.problems)
+        parts.append((shipped, np.array([x not in mine for x in shipped.problems], dtype=bool)))
+    scale, words = factor or (1.0, "")
+    stated = f" × {scale:.3g}{words}" if factor else ""
+    problems, sources = [], []
+    for part, kept in parts:
+        problems += [x for x, good in zip(part.problems, kept, strict=True) if good]
+        more = stated if part is shipped else ""
+        sources += [f"{x}{more}" for x, good in zip(part.sources, kept, strict=True) if good]
+    at, base_us = (np.concatenate([getattr(part, x)[kept] for part, kept in parts]) for x in ("at", "base_us"))
+    time_us = np.concatenate([part.time_us[kept] * (scale if part is shipped else 1.0) for part, kept in parts])
+    elsewhere = np.concatenate([np.full(kept.sum(), part is shipped and factor is None) for part, kept in parts])
+    order = sorted(range(len(problems)), key=problems.__getitem__) if len(parts) > 1 else range(len(problems))
+    rows = np.array(order, dtype=np.intp)[_spread(len(problems))]
+    return Family(
+        Comparable(at[rows], base_us[rows], time_us[rows]),
+        [problems[i] for i in rows.tolist()],
+        [sources[i] for i in rows.tolist()],
+        elsewhere[rows],
+    )
 
 
 def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
@@ -252,37 +366,6 @@ def own_rows(tables: Tables) -> pd.DataFrame:
     rows = pd.concat([x for x in own if len(x)] or own[:1], ignore_index=True)
     rows = rows.sort_values(["device", "problem", "time_us", "source"])  # Both tables may contain the same find-db.
     return rows.drop_duplicates(["device", "problem"]).reset_index(drop=True)
-
-
-def joined(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFrame:
-    """Combine the user's best times with shipped times of the GEMMs and convolutions that the user has not measured.
-
-    The shipped times are multiplied by a ``factor`` that adapts them to the user's machine. The column ``source`` of
-    such a row contains the factor, for example ``shipped MIOpen 3.5.1 × 1.07``. All rows must be of one GPU, and either
-    all GEMMs or all convolutions.
-    """
-    rest = shipped[~shipped["problem"].isin(own["problem"]).to_numpy(dtype=bool)]
-    if not len(rest):
-        return own
-    known = factor(device, own, shipped)
-    if known is not None:
-        source = rest["source"].astype("str") + f" × {known:.3g}"
-        rest = rest.assign(time_us=rest["time_us"].to_numpy(dtype="float64") * known, source=source)
-    return pd.concat([own, rest], ignore_index=True) if len(own) else rest
-
-
-def factor(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> float | None:
-    """Return the factor by which shipped best times are multiplied to fit the user's machine and libraries.
-
-    The factor is the median of (user's time) / (time that the shipped times predict). Returns None if this ratio is
-    known for fewer than ``ENOUGH_SHARED`` GEMMs and convolutions.
-    """
-    if len(own) < ENOUGH_SHARED:
-        return None
-    ratio = own["time_us"].to_numpy(dtype="float64")
-    ratio = ratio / BestTimes(device, shipped).expect(own["problem"]).expected_us
-    ratio = ratio[np.isfinite(ratio)]
-    return float(np.median(ratio)) if len(ratio) >= ENOUGH_SHARED else None
 
 
 def lone_times(tables: Tables) -> pd.DataFrame:

@@ -94,7 +94,9 @@ Each pair is the width of a grid cell (in doublings of sizes), and how many meas
 are the ones nearest to the centre of the cell.
 """
 _CHUNK = 1 << 22
-"""Largest number of distances that are in memory at the same time. A longer computation is done in parts."""
+"""Largest number of distances in memory at the same time."""
+_FEW = 1 << 9
+"""Most columns of ``_smallest_of_few``. It is a power of two, and a 32-bit float times it fits into 64 bits."""
 _MOST_CODE = 1 << 62
 """Largest number with which ``_distinct`` encodes a row of whole numbers. A larger one does not fit into 64 bits."""
 
@@ -147,15 +149,24 @@ class Comparable:
         return groups_of(self.at)
 
     @cached_property
-    def folds(self) -> Ints:
-        """For each measured GEMM or convolution, its part (0 to 9) in the cross-validation.
+    def lines(self) -> Ints:
+        """The index of each problem's line. Problems of a line differ in one size only.
 
-        The cross-validation estimates the times in each part from the other parts. GEMMs or convolutions of similar
-        sizes are in the same part.
+        This is the size that gives the fewest lines. A tuner's table has few and long lines, for example all numbers of
+        tokens for each weight matrix of a model.
         """
-        dealt = np.random.default_rng(0).permutation(int(self.groups.max(initial=-1)) + 1) % FOLDS
-        out: Ints = dealt[self.groups]
+        out = np.zeros(len(self.at), dtype=np.intp)
+        fewest = len(self.at) + 1
+        for free in range(self.at.shape[1]):
+            _, line = np.unique(np.delete(self.at, free, axis=1), axis=0, return_inverse=True)
+            if len(line) and line.max() < fewest:
+                out, fewest = line.reshape(-1), line.max()
         return out
+
+    @cached_property
+    def folds(self) -> tuple[Ints, Ints]:
+        """The fold of each problem's group, and the fold of its line."""
+        return _dealt(self.groups), _dealt(self.lines)
 
     @cached_property
     def calibration(self) -> Calibration | None:
@@ -192,7 +203,8 @@ class Comparable:
         squared = np.full((len(rows), NEIGHBOURS), np.inf)
         for part in _parts(len(rows), len(self.at)):
             far = _squared(self.at[rows[part]], self.at)
-            far[self.folds[rows[part], None] == self.folds[None, :]] = np.inf
+            for fold in self.folds:
+                far[fold[rows[part], None] == fold[None, :]] = np.inf
             found[part], squared[part] = _smallest(far)
         return _weighted(self.log_ratio, found, squared)
 
@@ -204,13 +216,16 @@ class Comparable:
 
         Each estimate is independent of the others in the call.
         """
-        found, squared = self.nearest(at, own)
-        mean, spread, distance = _weighted(self.log_ratio, found, squared)
+        mean, spread, distance = (np.empty(len(at)) for _ in range(3))
+        found = np.empty((len(at), NEIGHBOURS), dtype=np.intp)
+        for part, rows, squared in self._search(at, own):
+            found[part] = rows
+            mean[part], spread[part], distance[part] = _weighted(self.log_ratio, rows, squared)
         guess, known = base_us * np.exp(mean), self.calibration
         if known is None:
             none = np.full(len(at), np.nan)
             return Estimates(none, none.copy(), guess, found)
-        expected = np.where((found >= 0).all(axis=1) & (distance <= known.reach), guess, np.nan)
+        expected = np.where((found[:, -1] >= 0) & (distance <= known.reach), guess, np.nan)
         return Estimates(expected, expected * np.exp(known.factor * spread), guess, found)
 
     def scaled_us(self, neighbours: Ints, base_us: float) -> Floats:
@@ -226,8 +241,17 @@ class Comparable:
     def nearest(self, at: Floats, own: Ints | None = None) -> tuple[Ints, Floats]:
         """Find the measured GEMMs or convolutions whose sizes are most similar to each given point.
 
-        Returns their row numbers and squared distances. ``own`` is the row number of each point's own measurement,
-        which is left out.
+        A problem is a GEMM or a convolution. ``own`` is the row number of each point's own measurement, which is left
+        out.
+        """
+        found = np.empty((len(at), NEIGHBOURS), dtype=np.intp)
+        squared = np.empty((len(at), NEIGHBOURS))
+        for part, rows, far in self._search(at, own):
+            found[part], squared[part] = rows, far
+        return found, squared
+
+    def _search(self, at: Floats, own: Ints | None) -> Iterator[tuple[Ints, Ints, Floats]]:
+        """Yield rows of the points, with the measured problems nearest to them and their squared distances.
 
         A log may have a million points, but they lie in few cells of a grid. So the search takes three steps. It finds
         the measurements near each coarse cell, then among these the ones near each fine cell, and among those the ones
@@ -240,13 +264,15 @@ class Comparable:
         for part in _parts(len(coarse), len(self.at)):
             far = _squared(coarse[part], self.at)
             near[part] = np.sort(np.argpartition(far, count - 1, axis=1)[:, :count], axis=1)
-        near, _ = self._nearest_among(near, of_fine, fine, min(_FINE[1], count))
-        return self._nearest_among(np.sort(near, axis=1), of_point, at, NEIGHBOURS, own)
+        nearer = np.empty((len(fine), min(_FINE[1], count)), dtype=np.intp)
+        for part, rows, _ in self._nearest_among(near, of_fine, fine, nearer.shape[1]):
+            nearer[part] = np.sort(rows, axis=1)
+        yield from self._nearest_among(nearer, of_point, at, NEIGHBOURS, own)
 
     def _nearest_among(
         self, candidates: Ints, cell: Ints, at: Floats, count: int, own: Ints | None = None
-    ) -> tuple[Ints, Floats]:
-        """Return the ``count`` measurements nearest to each point, and their squared distances.
+    ) -> Iterator[tuple[Ints, Ints, Floats]]:
+        """Yield rows of the points, with the ``count`` measured problems nearest to them and their squared distances.
 
         To save time, only a few candidates are searched, which belong to the grid cell in which the point lies.
 
@@ -254,11 +280,12 @@ class Comparable:
         * ``cell``: the number of the cell in which each point lies.
         * ``own``: the row number of each point's own measurement, which is left out.
         """
-        columns = [size[candidates].astype(np.float32) for size in self.at.T]
-        points = at.astype(np.float32)
-        found = np.empty((len(at), count), dtype=np.intp)
-        squared = np.empty((len(at), count))
-        for part in _parts(len(at), candidates.shape[1] << 4):  # A core's own cache holds a chunk of this size.
+        varied = [x for x in range(self.at.shape[1]) if np.ptp(self.at[:, x]) > 0 or (at[:, x] != self.at[0, x]).any()]
+        columns = [self.at[:, x].astype(np.float32)[candidates] for x in varied]
+        points = at[:, varied].astype(np.float32)
+        by_cell = np.argsort(cell, kind="stable")  # A core's cache holds the candidates of a few cells.
+        for chunk in _parts(len(at), candidates.shape[1] << 4):  # It holds a chunk of this size, too.
+            part = by_cell[chunk]
             here = cell[part]
             far = np.zeros((len(here), candidates.shape[1]), dtype=np.float32)
             for column, size in zip(columns, points[part].T, strict=True):
@@ -268,9 +295,9 @@ class Comparable:
                 far += apart
             if own is not None:
                 far[candidates[here] == own[part][:, None]] = np.inf
-            order, squared[part] = _smallest(far, count)
-            found[part] = np.where(order >= 0, candidates[here[:, None], order], -1)
-        return found, squared
+            place, squared = _smallest_of_few(far, count)
+            found = np.where(place >= 0, candidates[here[:, None], place], -1)
+            yield part, found, squared.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -309,6 +336,12 @@ def groups_of(at: Floats) -> Ints:
     return _distinct(np.rint(at))[1]
 
 
+def _dealt(sets: Ints) -> Ints:
+    """Return the fold into which each problem is dealt. All problems of a set are in one fold."""
+    out: Ints = (np.random.default_rng(0).permutation(int(sets.max(initial=-1)) + 1) % FOLDS)[sets]
+    return out
+
+
 def _quantile(values: Floats) -> float:
     """Return the 95 % quantile (``LEVEL``) of the values, with a correction for few values.
 
@@ -341,7 +374,10 @@ def _weighted(log_ratio: Floats, found: Ints, squared: Floats) -> tuple[Floats, 
 
 def _squared(one: Floats, other: Floats) -> Floats:
     """Return the squared distance of each point of ``one`` to each point of ``other``."""
-    out: Floats = (one**2).sum(axis=1)[:, None] - 2 * (one @ other.T) + (other**2).sum(axis=1)[None, :]
+    out: Floats = one @ other.T
+    out *= -2
+    out += (one**2).sum(axis=1)[:, None]
+    out += (other**2).sum(axis=1)[None, :]
     return np.maximum(out, 0.0, out=out)
 
 
@@ -360,6 +396,26 @@ def _smallest(far: _Reals, wanted: int = NEIGHBOURS) -> tuple[Ints, _Reals]:
     columns = np.pad(columns, ((0, 0), (0, missing)), constant_values=-1)
     values = np.pad(values, ((0, 0), (0, missing)), constant_values=np.inf)
     return np.where(np.isfinite(values), columns, -1), values
+
+
+def _smallest_of_few(far: npt.NDArray[np.float32], wanted: int) -> tuple[Ints, npt.NDArray[np.float32]]:
+    """Return the same as ``_smallest`` for rows of at most ``_FEW`` values, in half the time.
+
+    The bits of floats that are not negative are in the order of their values. So one whole number holds a value and,
+    in its last bits, the column.
+    """
+    count = min(wanted, far.shape[1])
+    if far.shape[1] > _FEW:
+        return _smallest(far, wanted)
+    keys = far.view(np.int32).astype(np.int64)
+    keys *= _FEW
+    keys |= np.arange(far.shape[1])
+    keys.partition(count - 1, axis=1)
+    keys = np.sort(keys[:, :count], axis=1)
+    values = (keys // _FEW).astype(np.int32).view(np.float32)
+    columns = np.where(np.isfinite(values), keys % _FEW, -1)
+    missing = ((0, 0), (0, wanted - count))
+    return np.pad(columns, missing, constant_values=-1), np.pad(values, missing, constant_values=np.inf)
 
 
 def _cells(at: Floats, width: float) -> tuple[Floats, Ints]:
@@ -383,8 +439,26 @@ def _distinct(rows: Floats) -> tuple[Floats, Ints]:
             code = np.unique(code, return_inverse=True)[1]
             most = int(code.max()) + 1
         code, most = code * span + (column - least), most * span
-    _, first, code = np.unique(code, return_index=True, return_inverse=True)
-    return rows[first], code
+    first, place = distinct_codes(code)
+    return rows[first], place
+
+
+def distinct_codes(codes: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
+    """Return the place of the first of each distinct code, in the order of the codes, and each code's rank.
+
+    The codes are not negative. Codes below twice their number are counted in a table, which takes less time than to
+    sort them.
+    """
+    count, most = len(codes), int(codes.max(initial=-1)) + 1
+    if most > 2 * count:
+        _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+        return first, place
+    first = np.full(most, count, dtype=np.intp)
+    np.minimum.at(first, codes, np.arange(count))
+    there = np.flatnonzero(first < count)
+    rank = np.zeros(most, dtype=np.intp)
+    rank[there] = np.arange(len(there))
+    return first[there], rank[codes]
 
 
 def _parts(count: int, width: int) -> Iterator[slice]:

@@ -53,11 +53,16 @@ def _completed(facts: Facts, here: Facts) -> Facts:
 def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataFrame, Expected]]:
     """Return how long GEMMs and convolutions should take if only one kernel was timed for them.
 
-    The keys are device names. Each value has two parts: rows as in ``times``, and the expected times in the same order.
+    For each device there are two parts: rows as in ``times``, and the expected times in the same order. If the store
+    has too few best times, the rows decide the factor of shipped times (``comparable.py``).
     """
     rows = times(tables, settings)
-    parts = {str(name): part.reset_index(drop=True) for name, part in rows.groupby("device", sort=True)}
-    return {name: (part, best_times(tables, name).expect(part["problem"])) for name, part in parts.items()}
+    out = {}
+    for device, group in rows.groupby("device", sort=True):
+        part = group.reset_index(drop=True)
+        alone = part[["problem", "now_us"]].rename(columns={"now_us": "time_us"})
+        out[str(device)] = part, best_times(tables, str(device)).beside(alone).expect(part["problem"])
+    return out
 
 
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:

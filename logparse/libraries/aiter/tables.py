@@ -192,12 +192,11 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
     rows, columns, k = int(values["M"]), int(values["N"]), int(values["K"])
     weights = _type(values.get("q_dtype_w") or values.get("dtype"))
     inputs = _type(values.get("dtype"))
-    # Only the file's name states the type of such a table.
+    kind = "bf16" if {"bias", "dtype"} <= values.keys() else _kind(file_name)
     if weights is None:
-        weights = inputs = {"bf16_": "bf16_r", "a4w4_": "f4_r"}.get(file_name[:5])
+        weights = inputs = _type_of_operator(kind, file_name, values.get("gfx"))
     output = _type(values.get("outdtype"))
     floating = weights is not None and weights != "i8_r"
-    kind = "bf16" if {"bias", "dtype"} <= values.keys() else _kind(file_name)
     fields: dict[str, Any] = {
         "trans_a": "T", "trans_b": "N", "m": columns, "n": rows, "k": k,
         "batch_count": int(values.get("B") or 1), "batch_mode": "strided" if values.get("B") else None,
@@ -208,6 +207,18 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
         "bias": _BOOLS.get(values.get("bias", "").lower()),
     }  # fmt: skip
     return GemmProblem(**with_plain(fields, scaled=True) | _weights(values, kind) | _scales(values, kind))
+
+
+def _type_of_operator(kind: str, file_name: str, arch: str | None) -> str | None:
+    """Return the type of the operands if the table has no column for it.  None if it is unknown.
+
+    The operator in the file's name states the type.  Operands of ``a8w8_blockscale`` are the 8-bit floats of the row's
+    arch (ROCm/aiter ``aiter/utility/dtypes.py``, ``gemm_a8w8_blockscale_tune.py``).  So their type is unknown in a row
+    without ``gfx``.
+    """
+    if kind.startswith("a8w8_blockscale"):
+        return on_arch("f8_r", arch) if arch else None
+    return {"bf16_": "bf16_r", "a4w4_": "f4_r"}.get(file_name[:5])
 
 
 def _kind(file_name: str) -> str:

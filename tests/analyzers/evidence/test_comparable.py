@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analyzers.evidence import comparable, expected_times
-from analyzers.evidence.comparable import BestTimes, best_rows, best_times, device_name, factor, joined, lone_times
+from analyzers.evidence.comparable import ELSEWHERE, BestTimes, best_rows, best_times, device_name, lone_times
 from analyzers.evidence.expected_times import SHIPPED, shipped
 from analyzers.evidence.families import sized
 from analyzers.evidence.joins import facts_of
@@ -69,23 +69,64 @@ def test_devices_by_arch_and_cu_count(known: dict[str, str], name: str | None) -
     assert device_name(known) == name
 
 
+FAMILY = "TN f16_r"
+ASKED = half(900, 900, 900).text
+
+
 def test_one_factor_is_learned_where_both_have_times_and_it_is_stated() -> None:
     own, table = rows(1.3, step=3), rows(1.0, SHIPPED + " A")
-    known = factor(DEVICE, own, table)
-    assert known == pytest.approx(1.3, rel=0.1)
-    both = joined(DEVICE, own, table)
-    assert len(both) == len(table), "of a problem in both the store's own time counts"
-    more = both[both["source"] != "own"]
-    assert set(more["source"]) == {f"{SHIPPED} A × {known:.3g}"}
-    found = BestTimes(DEVICE, own, table).expect([half(900, 900, 900).text])
+    family = BestTimes(DEVICE, own, table).families("gemm")[FAMILY]
+    assert len(family.problems) == len(table), "of a problem in both the store's own time counts"
+    assert list(family.problems) == sorted(table["problem"])
+    [source] = set(family.sources) - {"own"}
+    scale = float(source.removeprefix(f"{SHIPPED} A × "))
+    assert scale == pytest.approx(1.3, rel=0.1)
+    assert not family.unscaled.any()
+    found = BestTimes(DEVICE, own, table).expect([ASKED])
     assert found.expected_us[0] == pytest.approx(1.3 * us(900, 900, 900), rel=0.3)
 
 
-def test_without_common_problems_there_is_no_factor() -> None:
+def test_without_common_problems_there_is_no_factor_and_the_bound_is_wider() -> None:
     own = rows(1.3).iloc[:3]
-    assert factor(DEVICE, own, rows()) is None
-    assert set(joined(DEVICE, own, rows(1.0, "A"))["source"]) == {"own", "A"}
-    assert joined(DEVICE, own.iloc[:0], rows(1.0, "A"))["time_us"].tolist() == rows()["time_us"].tolist()
+    family = BestTimes(DEVICE, own, rows(1.0, "A")).families("gemm")[FAMILY]
+    assert sorted(set(family.sources)) == ["A", "own"]
+    assert family.unscaled.sum() == len(rows()) - 3
+    table, mine = BestTimes(DEVICE, own.iloc[:0], rows(1.0, "A")), BestTimes(DEVICE, rows())
+    assert table.families("gemm")[FAMILY].measured.time_us.sum() == pytest.approx(rows()["time_us"].sum())
+    one, other = table.expect([ASKED]), mine.expect([ASKED])
+    assert one.expected_us == other.expected_us
+    assert one.high_us == pytest.approx(ELSEWHERE * other.high_us)
+
+
+@pytest.mark.parametrize(("here", "scale"), [(1.2, 1.2), (0.8, 1.0)])
+def test_the_times_of_a_slower_machine_are_no_slow_calls(here: float, scale: float) -> None:
+    """Calls with one timed solution need not run their best, so they never make an expected time shorter."""
+    table = BestTimes(DEVICE, rows().iloc[:0], rows(1.0, SHIPPED))
+    calls = [half(m, 1000, 1000) for m in range(500, 900, 40)]
+    alone = pd.DataFrame(
+        {"problem": [x.text for x in calls], "time_us": [here * us(m, 1000, 1000) for m in range(500, 900, 40)]}
+    )
+    found, before = table.beside(alone).expect([ASKED]), table.expect([ASKED])
+    assert found.expected_us / before.expected_us == pytest.approx(scale, rel=0.1)
+    assert found.high_us / found.expected_us == pytest.approx(before.high_us / before.expected_us / ELSEWHERE)
+    assert {x.source for x in before.neighbours(0)} == {SHIPPED}
+    assert all(x.source.endswith("the median of the run's own times") for x in found.neighbours(0))
+    few = table.beside(alone.iloc[:7]).expect([ASKED])
+    assert few.high_us == before.high_us
+
+
+def test_a_factor_belongs_to_its_family() -> None:
+    """aiter's 8-bit kernels and hipBLASLt's 16-bit kernels may differ from the shipped times by different factors."""
+    bf16 = rows().assign(problem=rows()["problem"].str.replace("f16_r", "bf16_r"))
+    table = pd.concat([rows(1.0, SHIPPED), bf16.assign(source=SHIPPED)], ignore_index=True)
+    own = pd.concat([rows(1.3, step=3), bf16[::3]], ignore_index=True)
+    families = BestTimes(DEVICE, own, table).families("gemm")
+    sources = {name: {x for x in family.sources if x != "own"} for name, family in families.items()}
+    assert set(sources) == {FAMILY, "TN bf16_r"}
+    assert all(float(x.rpartition("× ")[2]) == pytest.approx(1.3, rel=0.1) for x in sources[FAMILY])
+    assert all(float(x.rpartition("× ")[2]) == pytest.approx(1.0, rel=0.1) for x in sources["TN bf16_r"])
+    only = BestTimes(DEVICE, rows(1.3, step=3), table).families("gemm")["TN bf16_r"]
+    assert not only.unscaled.any(), "a family without common problems has the factor of all families"
 
 
 def test_times_of_one_device_say_nothing_of_another() -> None:

@@ -83,6 +83,25 @@ def test_shuffled_times_say_nothing() -> None:
     assert np.isnan(found.high_us).all()
 
 
+def test_the_bound_holds_for_a_matrix_of_weights_that_was_never_measured() -> None:
+    """A tuner's table has many numbers of tokens for each of few weight matrices, and each matrix has its own kernel.
+
+    Neighbours with the same matrix would be too good a test of the bound.
+    """
+    random, tokens = np.random.default_rng(8), np.arange(0, 12, 0.25)
+    weights = random.uniform(4, 14, (400, 2))
+    at = np.array([(m, n, k) for m, k in weights for n in tokens])
+    base = np.full(len(at), 50.0)
+    time_us = base * np.exp(0.3 * at[:, 1] + np.repeat(random.normal(0, 0.2, len(weights)), len(tokens)))
+    known = np.arange(len(at)) < len(at) // 2
+    table = Comparable(at[known], base[known], time_us[known])
+    assert len(np.unique(table.lines)) == 200
+    found = table.estimates(at[~known], base[~known])
+    there = np.isfinite(found.high_us)
+    assert there.mean() > 0.9
+    assert (time_us[~known] > found.high_us)[there].mean() < 0.1
+
+
 def test_few_groups_say_nothing() -> None:
     known = measured(60)
     first = np.flatnonzero(groups_of(known.at) < ENOUGH - 1)
