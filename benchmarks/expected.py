@@ -34,12 +34,14 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +54,7 @@ from analyzers.evidence.expected_times import shipped
 from analyzers.evidence.families import sized
 from analyzers.evidence.runs import tables_to_analyse
 from logparse.ingest import ingest
-from logparse.model import GemmProblem
+from logparse.model import GemmProblem, problem_from_text
 from logparse.store import open_store
 
 TYPES = {"fp16": "f16_r", "bf16": "bf16_r", "fp32": "f32_r"}
@@ -72,6 +74,10 @@ GAINS, WORTH = 1.2, 1.1
 * ``WORTH``: reporting a default is right if it takes at least this many times the best time.
 """
 FIRST = (0.05, 0.10, 0.20)
+TILES = ((16, 32, 64, 96, 128, 160, 192, 224, 256), (16, 32, 64, 96, 128, 160, 192, 224, 256), (16, 32, 64, 128))
+"""Sizes m, n and k of the tiles of ``--origami``."""
+ORIGAMI_DEVICE = (65_536, 4 << 20, 2_100_000)
+"""Local memory of a CU (bytes), L2 cache (bytes) and clock (kHz) of an MI300X."""
 FEW = (1000, 300, 100)
 """Numbers of measured operators in those table rows that show what fewer measurements would give."""
 
@@ -115,6 +121,7 @@ def main() -> int:
     parser.add_argument("--device", default="gfx942 304", help="arch and CU count of tables of defaults and bests")
     parser.add_argument("--folds", type=int, default=10)
     parser.add_argument("--families", action="store_true", help="a table for each family of products")
+    parser.add_argument("--origami", action="store_true", help="compare with rocm-origami, which must be installed")
     parser.add_argument("--leave", choices=("groups", "lines"), default="groups", help="what a fold is made of")
     parser.add_argument("--json", metavar="FILE")
     given = parser.parse_args()
@@ -124,7 +131,7 @@ def main() -> int:
         show_cost(given.cost, given.rounds, given.device)
     out: dict[str, list[dict[str, object]]] = {}
     for known in read(given.inputs, given.device, part_of if not given.families else str):
-        rows = list(table(known, given.folds, given.leave))
+        rows = list(table(known, given.folds, given.leave, given.origami))
         out[known.name] = rows
         print(f"\n**{known.name}**, {len(known.best_us):,} problems\n")
         show(rows)
@@ -259,7 +266,7 @@ def random_products(count: int, seed: int) -> list[str]:
 # -------------------------------------------------------------------------------------------------------- estimates
 
 
-def table(known: Known, folds: int, leave: str) -> Iterator[dict[str, object]]:
+def table(known: Known, folds: int, leave: str, origami: bool) -> Iterator[dict[str, object]]:
     """Yield the rows of the printed table for one set of problems. Each row judges one way of estimating."""
     sets = groups_of(known.at) if leave == "groups" else lines_of(known)
     log_ratio = np.log(known.best_us / known.base_us)
@@ -270,10 +277,56 @@ def table(known: Known, folds: int, leave: str) -> Iterator[dict[str, object]]:
     for count in FEW:
         if count < 0.8 * len(known.best_us):
             yield judged(f"the same from {count:,}", known, estimated(known, folds, sets, count))
+    if origami:
+        modelled = replace(known, base_us=by_origami(known))
+        scaled = modelled.base_us * np.exp(np.median(np.log(known.best_us / modelled.base_us)))
+        yield judged("Origami, one factor", known, Guesses(scaled, none, scaled))
+        yield judged("nearest, ratio to Origami", known, estimated(modelled, folds, sets))
     yield judged("the same, times shuffled", known, estimated(known, folds, sets, shuffled=True))
     if np.isfinite(known.default_us).any():
         yield judged("the shipped times", known, from_shipped(known))
         yield judged("knowing everything", known, Guesses(known.best_us, none, known.best_us))
+
+
+def by_origami(known: Known) -> Floats:
+    """Return the times that AMD's analytical model predicts for products of a gfx942, µs: the best of its tiles.
+
+    rocm-origami 0.0.3 (MIT, github.com/ROCm/rocm-libraries, shared/origami) predicts the cycles of a product for a tile.
+    Its building script asks for HIP, but without a device the model only needs the declarations of HIP's device queries.
+    """
+    import origami
+
+    arch, cus = known.device.split()
+    hardware = origami.get_hardware_for_arch(getattr(origami.architecture_t, arch), int(cus), *ORIGAMI_DEVICE)
+    types = {"f16_r": "f16", "bf16_r": "bf16", "f32_r": "f32"}
+    out = np.empty(len(known.texts))
+    for i, text in enumerate(known.texts):
+        gemm = problem_from_text(text)
+        assert isinstance(gemm, GemmProblem)
+        problem, dtype = origami.problem_t(), origami.string_to_datatype(types[str(gemm.a_type)])
+        problem.size, problem.batch = origami.dim3_t(gemm.m, gemm.n, gemm.k), gemm.batch_count
+        problem.a_transpose, problem.b_transpose = (
+            getattr(origami.transpose_t, str(x)) for x in (gemm.trans_a, gemm.trans_b)
+        )
+        problem.a_dtype = problem.b_dtype = problem.mi_dtype = dtype
+        problem.c_dtype = problem.d_dtype = origami.string_to_datatype(types[str(gemm.d_type)])
+        configs = tiles(str(gemm.a_type), hardware, dtype)
+        out[i] = origami.select_config(problem, hardware, configs).latency / ORIGAMI_DEVICE[-1] * 1e3
+    return out
+
+
+@cache
+def tiles(name: str, hardware: Any, dtype: Any) -> list[Any]:
+    """Return Origami's configurations of ``TILES`` for a type."""
+    import origami
+
+    out = []
+    for m, n, k in itertools.product(*TILES):
+        config = origami.config_t()
+        config.mt, config.mi = origami.dim3_t(m, n, k), hardware.get_recommended_matrix_instruction(dtype)
+        config.occupancy = 1
+        out.append(config)
+    return out
 
 
 def from_shipped(known: Known) -> Guesses:
@@ -297,9 +350,9 @@ def lines_of(known: Known) -> Ints:
 def estimated(known: Known, folds: int, sets: Ints, count: int | None = None, shuffled: bool = False) -> Guesses:
     """Estimate the time of each problem from other problems, so that no problem is estimated from itself.
 
-    The problems are split into ``folds`` parts, and all problems of a set are in one part. Each part is estimated from the others. ``count`` limits the
-    measured problems to a random sample of this size. ``shuffled`` permutes the measured times, which shows how good
-    the estimates are by chance.
+    The problems are split into ``folds`` parts, with all problems of a set in one part. Each part is estimated from the
+    others. ``count`` limits the measured problems to a random sample of this size. ``shuffled`` permutes the measured
+    times, which shows how good the estimates are by chance.
     """
     random = np.random.default_rng(7)
     expected, high, guess = (np.full(len(known.best_us), np.nan) for _ in range(3))
