@@ -291,8 +291,9 @@ def table(known: Known, folds: int, leave: str, origami: bool) -> Iterator[dict[
 def by_origami(known: Known) -> Floats:
     """Return the times that AMD's analytical model predicts for products of a gfx942, µs: the best of its tiles.
 
-    rocm-origami 0.0.3 (MIT, github.com/ROCm/rocm-libraries, shared/origami) predicts the cycles of a product for a tile.
-    Its building script asks for HIP, but without a device the model only needs the declarations of HIP's device queries.
+    rocm-origami 0.0.3 (MIT, github.com/ROCm/rocm-libraries, shared/origami) predicts the cycles of a product for each
+    tile. Its building script asks for HIP. But the model runs without a device, and then needs no more of HIP than the
+    declarations of its device queries.
     """
     import origami
 

@@ -261,9 +261,9 @@ class Comparable:
         coarse, of_fine = _cells(fine, _COARSE[0])
         count = min(_COARSE[1], len(self.at))
         near = np.empty((len(coarse), count), dtype=np.intp)
-        for part in _parts(len(coarse), len(self.at)):
-            far = _squared(coarse[part], self.at)
-            near[part] = np.sort(np.argpartition(far, count - 1, axis=1)[:, :count], axis=1)
+        for chunk in _parts(len(coarse), len(self.at)):
+            far = _squared(coarse[chunk], self.at)
+            near[chunk] = np.sort(np.argpartition(far, count - 1, axis=1)[:, :count], axis=1)
         nearer = np.empty((len(fine), min(_FINE[1], count)), dtype=np.intp)
         for part, rows, _ in self._nearest_among(near, of_fine, fine, nearer.shape[1]):
             nearer[part] = np.sort(rows, axis=1)

@@ -307,13 +307,15 @@ class _Split:
 
 def _distinct(words: Mapping[str, _Word], names: Sequence[str]) -> tuple[list[tuple[_Cells, ...]], Ints]:
     """Return the distinct combinations of the named words, and for each row the index of its combination."""
-    places = [words[name].place for name in names]
+    columns = [words[name] for name in names]
+    places = [x.place for x in columns if x.place is not None]
+    assert len(places) == len(columns), "every shared word has its distinct values"
     code = np.zeros(1, dtype=np.int64)
-    for name, place in zip(names, places, strict=True):
-        code = code * max(1, len(words[name].values)) + place
+    for column, place in zip(columns, places, strict=True):
+        code = code * max(1, len(column.values)) + place
     first, place = distinct_codes(code)
-    cells = {name: words[name].rows() for name in names}
-    return [tuple(cells[name][words[name].place[i]] for name in names) for i in first.tolist()], place
+    cells = [x.rows() for x in columns]
+    return [tuple(x[at[i]] for x, at in zip(cells, places, strict=True)) for i in first.tolist()], place
 
 
 @cache

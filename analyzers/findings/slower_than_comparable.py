@@ -80,7 +80,7 @@ def _finding(
 ) -> Finding:
     problem, now = problem_from_text(str(row["problem"])), float(str(row["now_us"]))
     expected, high, near = float(found.expected_us[i]), float(found.high_us[i]), found.neighbours(i)
-    kind = "sm" if device.startswith("sm_") else problem.kind
+    kind: str = "sm" if device.startswith("sm_") else problem.kind
     if isinstance(problem, GemmProblem) and (problem.scale_a or "").startswith("block128") and kind != "sm":
         kind = "aiter"  # Of the libraries on an AMD GPU, only aiter computes with such scales.
     shipped = sorted({x.source for x in near if x.source.startswith(SHIPPED)})

@@ -96,6 +96,17 @@ def test_untuned_tables_of_nothing_but_sizes(name: str, text: bytes, types: str 
     assert call.problem.a_type == types
 
 
+@pytest.mark.parametrize(("arch", "dtype"), [("gfx942", "f8_fnuz_r"), ("gfx950", "f8_r"), ("", None)])
+def test_block_scaled_operands_are_the_8_bit_floats_of_the_row_s_arch(arch: str, dtype: str | None) -> None:
+    name = "a8w8_blockscale_bpreshuffle_tuned_gemm_dsv3.csv"
+    header = b"gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+    text = header + f"{arch},304,16,512,7168,asm,6,7,7.9,k,14.7,476.9,0.0029\n".encode()
+    (row,) = measured(records(list(aiter.FORMAT.read(Memory(text, name)))))
+    assert isinstance(row.problem, GemmProblem)
+    assert (row.problem.a_type, row.problem.b_type) == (dtype, dtype)
+    assert (row.problem.scale_a, row.problem.scale_b, row.problem.swizzle_a) == ("block128x128", "block128", True)
+
+
 def test_a_batched_table_with_small_letters() -> None:
     header = b"gfx,b,m,n,k,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
     text = header + b"gfx950,2,1,1024,4096,opus,311,1,7.8,opus_bmm_kernel,2.2,1076.95,0.0015\n"

@@ -7,12 +7,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from analyzers.evidence import comparable, expected_times
+from analyzers.evidence import comparable, expected_times, make_expected_times
 from analyzers.evidence.comparable import ELSEWHERE, BestTimes, best_rows, best_times, device_name, lone_times
 from analyzers.evidence.expected_times import SHIPPED, shipped
 from analyzers.evidence.families import sized
 from analyzers.evidence.joins import facts_of
-from analyzers.evidence.make_expected_times import best_of_files, thinned, write
+from analyzers.evidence.make_expected_times import best_of_files, holding, thinned, write
 from tests.analyzers.build import facts, measurement, tables
 from tests.analyzers.example import W
 from tests.analyzers.findings.test_slower_than_comparable import best, half, us
@@ -180,6 +180,37 @@ def test_thinning_keeps_every_group_of_sizes() -> None:
     assert set(kept["problem"]) <= set(rows()["problem"])
     assert len(thinned(rows(), 1000)) == len(rows())
     assert len(thinned(rows().iloc[:0], 10)) == 0
+
+
+def test_only_families_whose_estimates_hold_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two weight matrices show nothing of a third, and shuffled times show nothing at all."""
+    shuffled = np.random.default_rng(2).permutation(rows()["time_us"].to_numpy(dtype=float))
+    bf16 = rows().assign(problem=rows()["problem"].str.replace("f16_r", "bf16_r"), time_us=shuffled)
+    two = [half(m, n, 512) for m in (256, 4096) for n in range(64, 4096, 64)]
+    texts = [x.text.replace("f16_r", "f32_r") for x in two]
+    times = [us(x.m or 0, x.n or 0, 512) for x in two]
+    few = pd.DataFrame({"device": DEVICE, "problem": texts, "time_us": times, "source": "own"})
+    kept = holding(pd.concat([rows(), bf16, few], ignore_index=True), DEVICE)
+    assert sorted(kept["problem"]) == sorted(rows()["problem"])
+    said = capsys.readouterr().out
+    assert "TN f16_r: 125 problems kept" in said
+    assert "TN bf16_r: 125 problems left out" in said
+    assert "TN f32_r: 126 problems left out" in said
+
+
+def test_a_table_keeps_its_rows_of_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / expected_times.file_name(DEVICE)
+    write(rows(1.0, "MIOpen x"), path)
+    known = rows(2.0, "aiter y").assign(problem=rows()["problem"].str.replace("f16_r", "bf16_r"))
+    monkeypatch.setattr(make_expected_times, "best_of_files", lambda files, source: known)
+    for _ in range(2):
+        monkeypatch.setattr("sys.argv", ["make", "--source", "aiter y", "--out", str(tmp_path), "f.csv"])
+        assert make_expected_times.main() == 0
+        table = pq.read_table(path).to_pandas()
+        assert table["source"].value_counts().to_dict() == {"MIOpen x": len(rows()), "aiter y": len(rows())}
+    monkeypatch.setattr("sys.argv", ["make", "--source", "z", "--out", str(tmp_path), "--device", "gfx9 1", "f.csv"])
+    assert make_expected_times.main() == 0
+    assert set(pq.read_table(path).to_pandas()["source"]) == {"MIOpen x", "aiter y"}, "another device"
 
 
 def test_a_table_is_made_of_a_find_db_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

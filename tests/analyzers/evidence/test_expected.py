@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.evidence.expected import ENOUGH, NEIGHBOURS, Comparable, base_time_us, groups_of
+from analyzers.evidence.expected import (
+    ENOUGH,
+    NEIGHBOURS,
+    Comparable,
+    _smallest,
+    _smallest_of_few,
+    base_time_us,
+    distinct_codes,
+    groups_of,
+)
 from tests.conftest import sized
 
 RANDOM = np.random.default_rng(3)
@@ -141,3 +150,25 @@ def test_groups_of_sizes_in_many_dimensions() -> None:
     assert len(set(groups.tolist())) == 50
     assert groups[:50].tolist() == groups[50:].tolist()
     assert groups[:50].tolist() == np.argsort(np.argsort(at[:, 0])).tolist(), "the groups are in ascending order"
+
+
+@pytest.mark.parametrize("width", [3, 8, 40, 512, 600])
+def test_the_smallest_by_keys_are_the_smallest(width: int) -> None:
+    far = np.random.default_rng(width).uniform(0, 300, (50, width)).astype(np.float32)
+    far[:, 0], far[3], far[4, : width // 2] = 0.0, np.inf, np.inf
+    columns, values = _smallest_of_few(far, NEIGHBOURS)
+    assert np.array_equal(columns, _smallest(far)[0])
+    assert np.array_equal(values, _smallest(far)[1])
+    equal = np.ones((1, width), dtype=np.float32)
+    first = list(range(min(width, NEIGHBOURS))) if width <= 512 else _smallest(equal)[0][0].tolist()
+    assert _smallest_of_few(equal, NEIGHBOURS)[0][0].tolist()[: len(first)] == first, "the first of equal values"
+
+
+@pytest.mark.parametrize("most", [1, 9, 10**9])
+def test_distinct_codes_are_ranked_and_the_first_of_each_is_found(most: int) -> None:
+    codes = np.random.default_rng(most).integers(0, most, 200)
+    _, first, rank = np.unique(codes, return_index=True, return_inverse=True)
+    found = distinct_codes(codes)
+    assert np.array_equal(found[0], first)
+    assert np.array_equal(found[1], rank)
+    assert [len(x) for x in distinct_codes(codes[:0])] == [0, 0]

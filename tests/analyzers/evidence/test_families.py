@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analyzers.evidence import families
 from analyzers.evidence.expected import LAUNCH_US
 from analyzers.evidence.families import sized
 from logparse.devices import device_of
@@ -66,6 +67,19 @@ def test_families_of_convolutions(change: dict[str, object], name: str | None) -
 def test_operators_and_groups_of_products_have_no_family() -> None:
     grouped = "grouped trans=T,N mnk=?,?,?"
     assert sized(["operator aten::add_ float(2|1)", grouped, product(1, 1, 1).text])[0].rows.tolist() == [2]
+    assert sized([]) == ()
+
+
+def test_texts_parsed_in_chunks_are_the_texts_parsed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [product(x, 3, 5).text for x in range(1, 6)] + ["operator x", W.text]
+    texts += [product(7, 3, 5, trans_a="N", lda=7).text, "", replace(W, n=3, direction="F").text]
+    whole = sized(texts)
+    monkeypatch.setattr(families, "_CHUNK", 3)
+    for one, other in zip(whole, sized(texts), strict=True):
+        assert one.rows.tolist() == other.rows.tolist()
+        assert [one.kinds[i] for i in one.kind] == [other.kinds[i] for i in other.kind]
+        for name in ("at", "flops", "bytes"):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
     assert sized([]) == ()
 
 

@@ -8,6 +8,7 @@ from functools import cache
 import pandas as pd
 import pytest
 
+from analyzers.evidence.comparable import best_times
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import slower_than_comparable
 from analyzers.findings.slower_than_comparable import device_in_words, span
@@ -127,6 +128,36 @@ def test_what_was_searched_is_no_longer_estimated() -> None:
     more = tables(measurements=[measurement(SLOW.text, "hipblaslt:2", 1e4, source_id="job", origin="bench")])
     rows = pd.concat([given.measurements, more.measurements], ignore_index=True)
     assert found(replace(given, measurements=rows)) == []
+
+
+def block_scaled(rows: int) -> GemmProblem:
+    """Return a product of a DeepSeek layer on an MI300X. aiter's table, which is shipped, has such products."""
+    types = {"a_type": "f8_fnuz_r", "b_type": "f8_fnuz_r", "c_type": "bf16_r", "d_type": "bf16_r"}
+    return product(7168, rows, 2048, **types, scale_a="block128x128", scale_b="block128")
+
+
+@pytest.mark.parametrize(("factor", "flagged"), [(4.0, True), (1.2, False)])
+def test_a_single_slow_call_is_seen_from_shipped_times_alone(factor: float, flagged: bool) -> None:
+    """Without times of this machine, the bound of shipped times is wider: devices of one arch and CU count differ."""
+    asked = block_scaled(512)
+    expected = best_times(tables(), "gfx942 304").expect([asked.text]).expected_us[0]
+    given = tables(measurements=[lone(asked, factor * expected)], facts=facts("job", **DEVICE))
+    assert len(found(given)) == flagged
+    for one in found(given):
+        assert one.evidence.details["shipped"] == "shipped aiter e404860"
+        assert "the library of this call may have no such kernel" in one.message
+        assert "93 %" not in one.message
+        assert "aiter's tuner" in str(one.advice)
+
+
+def test_a_machine_that_is_slower_in_all_calls_is_no_finding() -> None:
+    asked = [block_scaled(n) for n in (256, 320, 400, 512, 640, 800, 1024, 1280, 1600)]
+    expected = best_times(tables(), "gfx942 304").expect([x.text for x in asked]).expected_us
+    times = [(4.0 if i == 4 else 1.3) * us_ for i, us_ in enumerate(expected.tolist())]
+    given = tables(measurements=[lone(x, t) for x, t in zip(asked, times, strict=True)], facts=facts("job", **DEVICE))
+    [one] = found(given)
+    assert one.problem == asked[4].normal
+    assert "× 1.3, the median of the run's own times" in str(one.evidence.details["shipped"])
 
 
 def test_a_naive_solver_in_a_trace_is_seen_without_its_siblings() -> None:
