@@ -83,3 +83,10 @@ def expected_problems(tables: Tables, settings: Settings) -> frozenset[str]:
     """Return the texts of the GEMMs and convolutions for which it is known how long they should take."""
     found = expectations(tables, settings).values()
     return frozenset(str(text) for rows, known in found for text in rows.loc[np.isfinite(known.expected_us), "problem"])
+
+
+def as_expected(tables: Tables, settings: Settings) -> tuple[int, int]:
+    """Count the problems whose only time is within the bound of comparable problems, and all problems with one time."""
+    found = expectations(tables, settings).values()
+    fine = sum(int((rows["now_us"].to_numpy(dtype="float64") <= known.high_us).sum()) for rows, known in found)
+    return fine, sum(len(rows) for rows, _ in found)

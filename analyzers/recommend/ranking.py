@@ -29,6 +29,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import units, word_of
 from analyzers.findings import ANALYZERS
 from analyzers.findings.finding import Analyzer
+from analyzers.job.expectations import as_expected
 from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us, steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, completed, judgement, post_us, pre_us
@@ -65,8 +66,10 @@ class Recommendation:
       None without a trace.
     * ``ladder``: additional sizes between the sizes of the overrides, if the user asked for them
       (``analyzers/evidence/ladders.py``).
-    * ``unlike``: a sentence that explains why the times of the job's traces cannot be added. Empty if they can.
-    * ``tried``: results of trying changes in the running job.
+    * ``unlike``: a sentence that says why the times of the run's traces cannot be added. Empty if they can.
+    * ``tried``: results of trying actions in the running job.
+    * ``as_expected``: the number of problems whose only time is at most what comparable problems take, and the number
+      of all problems with only one time.
     """
 
     run: str
@@ -88,6 +91,7 @@ class Recommendation:
     ladder: tuple[ladders.Rung, ...] = ()
     unlike: str = ""
     tried: tuple[Tried, ...] = ()
+    as_expected: tuple[int, int] = (0, 0)
 
     @property
     def now(self) -> StepAnswer | None:
@@ -175,6 +179,7 @@ def recommend(
         word=word_of(tables),
         unlike=tables.unlike,
         tried=_tried(tables),
+        as_expected=as_expected(tables, usual),
     )
 
 

@@ -628,6 +628,12 @@ def nothing(found: Recommendation) -> str:
     if ceiling.share is None:
         if not (found.calls or found.counted or found.gpu_time):
             return "no verdict: the run holds no calls and no measurements of a problem"
+        fine, timed = found.as_expected
+        if fine:
+            return (
+                f"no slow call is seen: for {fine:,} of {timed:,} timed problems the time is usual among comparable "
+                "problems, by an estimate (`logparse replay` times other solutions)"
+            )
         return "no verdict: no problem is timed with more than one solution (run `logparse replay`)"
     untimed = 1.0 - (ceiling.calls_share if ceiling.calls_share is not None else 1.0)
     text = (

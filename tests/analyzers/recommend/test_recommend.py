@@ -366,6 +366,18 @@ def test_rendering(found: Recommendation) -> None:
     assert list(render.rows(nothing).columns) == list(table.columns)
 
 
+def test_a_log_of_usual_times_says_so() -> None:
+    """Each problem has one time. Comparable problems have shipped best times, which say that none of them is slow."""
+    types = {"a_type": "bf16_r", "b_type": "bf16_r", "c_type": "bf16_r", "d_type": "bf16_r"}
+    usual, other = product(4096, 8192, 4096, **types), product(4096, 8192, 4096, **types | {"a_type": "f64_r"})
+    rows = [measurement(x.text, "Default", 250.0, source_id="m", origin="bench") for x in (usual, other)]
+    given = tables(measurements=rows, facts=facts("m", arch="gfx950", cu_count="256"), workload=[work(usual.text, 1)])
+    assert verdict(recommend(given, Settings())).headline == (
+        "no slow call is seen: for 1 of 2 timed problems the time is usual among comparable problems, by an estimate "
+        "(`logparse replay` times other solutions)"
+    )
+
+
 def test_rendering_of_unknown_savings() -> None:
     t = tables(measurements=[measurement(F.text, "miopen:A", 100.0), measurement(W.text, "miopen:A", 900.0)])
     table = render.rows(recommend(t, Settings()))
