@@ -27,7 +27,7 @@ from logparse.store import Store, command_line
 from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
 from logparse.store.rules import DEFAULTS, counted_as_sql, main_picks_sql, traced_sql
-from logparse.text import counted, duration, printable, shortened
+from logparse.text import counted, duration, printable, short_path, shortened
 
 _PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
 """SQL expression for the first values of a key in a table of aiter, which name the GPU.
@@ -573,6 +573,13 @@ def hints(store: Store) -> list[str]:
     count, out = store.unmerged, list[str]()
     if count > MANY_FILES:
         out.append(f"the store has {count:,} small files, which slow it down; `logparse compact` merges them")
+    if copies := store.copies():
+        path, first = copies[0]
+        out.append(
+            f"{counted(len(copies), 'file')} with the content of another file of the run, so each content counts once "
+            f"({short_path(path)} is a copy of {short_path(first)}; `logparse sql \"from sources where copy_of is not "
+            'null"` lists them)'
+        )
     if left_out := store.left_out():
         first = shortened([store.unreadable()[0]], _WIDTH)[0]
         out.append(
@@ -587,12 +594,13 @@ _HOLDINGS = """
            cast(sum(call_lines) as bigint) as call_lines, cast(sum(measurement_lines) as bigint) as measurement_lines,
            cast(sum(message_lines) as bigint) as message_lines, cast(sum(reject_lines) as bigint) as rejects,
            cast(sum(foreign_lines) as bigint) as foreign_lines, cast(sum(bytes) as bigint) as bytes
-    from sources group by run, format order by min(ingested_at), format"""
+    from sources where copy_of is null group by run, format order by min(ingested_at), format"""
 
 
 def holdings(store: Store) -> pa.Table:
     """Return a table of the store's contents, with one row per run and format.
 
-    The columns are the number of files, their bytes, and the number of lines of each kind (calls, rejects …).
+    The columns are the number of files, their bytes, and the number of lines of each kind (calls, rejects …).  Copies are
+    left out, and ``hints`` counts them.
     """
     return _rows(store, _HOLDINGS)

@@ -48,7 +48,9 @@ def tables_of(store: Store, run: str | None = None) -> Tables:
     from analyzers.evidence.traces import of_the_job
     from analyzers.evidence.units import weighed
 
-    frames: dict[str, Any] = of_one_device_each(store.frames(run))
+    frames: dict[str, Any] = store.frames(run)
+    frames["copies"], frames["sources"] = _copies(frames["sources"])
+    frames = of_one_device_each(frames)
     return weighed(of_the_job(Tables(run=run, timeline=partial(_timeline, store), **frames)))
 
 
@@ -128,7 +130,14 @@ def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dic
     for name, sql in wanted.items():  # The detour over Arrow makes no Python object per text.
         frames[name] = con.sql(sql).to_arrow_table().to_pandas()
     frames["messages"] = frames.pop("process_messages")
+    frames["copies"], frames["sources"] = _copies(frames["sources"])
     return of_one_device_each(frames)
+
+
+def _copies(sources: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Divide sources into copies of other sources, whose rows are in no view, and the others."""
+    copied = sources["copy_of"].notna()
+    return sources[copied].reset_index(drop=True), sources[~copied].reset_index(drop=True)
 
 
 def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

@@ -67,6 +67,8 @@ class Tables:
     * ``timeline``: a function that reads the timeline of a trace (``libraries/torch_profiler/timeline.py``) by the id
       of its file. It returns None if there is no timeline.
     * ``left_out``: traces that are not part of the job's time. The other tables do not contain them.
+    * ``copies``: files with the content of another file of their run (``copy_of``). No other table has rows of them.
+      None if they are unknown.
     * ``unlike``: the reason why the times of the run's traces are not added (``evidence/traces.py``). It is empty if
       they are added.
     """
@@ -89,6 +91,7 @@ class Tables:
     solvers: pd.DataFrame | None = None
     timeline: Callable[[str], pa.Table | None] = lambda source_id: None
     left_out: tuple[LeftOut, ...] = ()
+    copies: pd.DataFrame | None = None
     unlike: str = ""
 
 

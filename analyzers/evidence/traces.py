@@ -30,16 +30,13 @@ import pandas as pd
 
 from analyzers.evidence.tables import LeftOut, Tables, cached_per_run
 from logparse.ingest.input_file import CAPTURES
+from logparse.libraries.kinds.format import TRACE_ID
 
 Facts: TypeAlias = Mapping[str, list[str]]
 """The facts that one file states, for example the name of the GPU: a list of values for each name."""
 TORCH = "torch-profiler"
-TRACE_ID, CAPTURE = "trace_id", "graph_capture"
-"""Names of two facts that are stored about each trace file.
-
-* ``TRACE_ID``: identifies the trace. A copy of the file has the same value.
-* ``CAPTURE``: number and time of the kernels that belong only to the capture of a graph, not to the job's work.
-"""
+CAPTURE = "graph_capture"
+"""Fact of a trace: number and time of the kernels that belong only to the capture of a graph."""
 STEPS, KINDS, RANK, PID = "profiler_steps", "unit_kinds", "rank", "pid"
 _OF_TIME = r"gpu_|profiler_steps|graph_(?!capture)|untraced_step_us|unit_kinds|epilogue_|gelu_|searches"
 """Pattern for the names of facts about a trace that are times or counts.
@@ -74,7 +71,7 @@ def of_the_job(tables: Tables) -> Tables:
         dropped |= dict.fromkeys(kept, _UNLIKE)
     elif any(STEPS in of.get(x, {}) for x in kept):
         dropped |= {x: _UNMARKED for x in kept if STEPS not in of.get(x, {})}
-    left_out = [*_left_out(dropped, paths, kernels), *_captures(of, dropped, paths)]
+    left_out = [*_copies(tables, kernels), *_left_out(dropped, paths, kernels), *_captures(of, dropped, paths)]
     changed = _without(tables, dropped) if dropped else tables
     return replace(changed, left_out=tuple(left_out), unlike=unlike) if left_out else changed
 
@@ -124,6 +121,18 @@ def _left_out(dropped: Mapping[str, str], paths: Mapping[str, str], kernels: pd.
             kernels=round(float(held["calls"].sum())),
             us=float(held["total_us"].sum()),
         )
+
+
+def _copies(tables: Tables, kernels: pd.DataFrame) -> Iterator[LeftOut]:
+    """Yield the copies of traces that are in no view. They have the kernels of the traces that count."""
+    if tables.copies is None:
+        return
+    copies = tables.copies[(tables.copies["run"] == tables.run) & tables.copies["copy_of"].isin(kernels["source_id"])]
+    if len(copies):
+        sums = kernels.groupby("source_id")[["total_us", "calls"]].sum().reindex(copies["copy_of"])
+        names = tuple(str(path).rpartition("/")[2] for path in sorted(copies["path"].astype(str)))
+        held = round(float(sums["calls"].sum())), float(sums["total_us"].sum())
+        yield LeftOut(_COPY, frozenset(copies["source_id"]), names, *held)
 
 
 def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mapping[str, str]) -> Iterator[LeftOut]:

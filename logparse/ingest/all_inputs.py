@@ -23,12 +23,16 @@ from logparse.ingest.process_of_file import processes_in_names, stated_process
 from logparse.ingest.schedule import MANY, SMALL_BYTES, Ingested, Schedule, Several, Task, resources
 from logparse.ingest.worker import Reader, formats_named
 from logparse.model import Record
-from logparse.store import Store, open_store
+from logparse.store import Store, command_line, open_store
 from logparse.store.collector import Collector
 from logparse.store.schema import Commit
-from logparse.text import counted, printable
+from logparse.text import counted, printable, short_path
 
 _COPY = "left out: a packed copy of {}, which is read instead"
+_SAME = (
+    "the same content as {}, so it counts once in run {}. If both count, because another process or another run wrote "
+    "it: `{}`, then ingest it with --pid or --run"
+)
 _OWN = "left out: {} that logparse itself wrote (to read one, name the file itself)"
 
 
@@ -47,7 +51,8 @@ def ingest(
     """Read all input files into the store. Return one result for each file, also for a file that failed.
 
     Files that logparse itself wrote are left out, and each folder with such files gives one more result. A packed copy
-    of another file (``a.log.gz`` beside ``a.log``) is left out as well, and gives one more result.
+    of another file (``a.log.gz`` beside ``a.log``) is left out as well, and gives one more result. A
+    file with the content of another file of the run is stored but counts nowhere, and its result says so.
 
     * ``run`` is the label under which the files are kept (default: the time of this call).
     * ``format`` is the name of their format. By default it is recognised.
@@ -68,7 +73,7 @@ def ingest(
     processes = {path: stated or in_names[name] for path, name in names.items()}
     label = run or datetime.datetime.now().isoformat(timespec="milliseconds")
     store.sweep()
-    known = store.known()
+    known, before = store.known(), set(store.copies(label))
     read = Reader(store, label, format)
     results: dict[str, Ingested] = {}
     sizes = {path: size for path, size in inputs.files.items() if path != "-"}
@@ -90,10 +95,21 @@ def ingest(
         with suppress(StoreError):  # another ingest has merged them, or is merging them now
             compact(store)
     store.take_inventory()
+    for copy in sorted(set(store.copies(label)) - before):
+        for path, other in (copy, copy[::-1])[: 1 if copy[0] in results else 2]:
+            if path in results:
+                results[path] = replace(results[path], remark=_same(store, path, other, label))
     missing = [Ingested(path, "failed", error=message) for path, message in inputs.missing]
     own = [Ingested(path, "left out", remark=_OWN.format(counted(n, "file"))) for path, n in inputs.own.items()]
     copies = [Ingested(path, "left out", remark=_COPY.format(name)) for path, name in _named(inputs.copies)]
     return missing + [results[path] for path in inputs.files] + own + copies
+
+
+def _same(store: Store, path: str, other: str, run: str) -> str:
+    """Return the remark on a file whose content is also that of another file of the run."""
+    what = "an earlier stream" if other == "-" else short_path(other)
+    forget = command_line(store.url, "forget", path)
+    return _SAME.format(what, run, forget)
 
 
 def _named(copies: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -134,6 +134,11 @@ class InputFile:
         self.head()
         return self._mark_bytes
 
+    @property
+    def mark(self) -> bytes:
+        """The byte order mark at the start, if there is one."""
+        return codecs.BOM_UTF8[: self.mark_bytes]
+
     def _unpacked(self, peeked: _Peekable) -> BinaryIO:
         kind = _compression(peeked.head)
         if kind is None:
@@ -152,10 +157,15 @@ class InputFile:
     @property
     def compressed(self) -> bool:
         """True if the stored file is compressed."""
+        return self.packed is not None
+
+    @property
+    def packed(self) -> str | None:
+        """How the content is compressed, such as ``gz``.  None if it is not."""
         if self._fs is None:
-            return False
+            return None
         with self.raw() as raw:
-            return _compression(_read_up_to(raw, _MOST_MAGIC)) is not None
+            return _compression(_read_up_to(raw, _MOST_MAGIC))
 
     def head(self) -> Head:
         """Return the first bytes of the decompressed content. They are read only once."""
@@ -239,6 +249,11 @@ class InputFile:
                 state.update(data)
                 left -= len(data)
         return state.hexdigest()
+
+    def content_digest(self) -> str:
+        """Return the hash of the unpacked content, with its byte order mark.  Raises OSError and InputError."""
+        with Hashing(self.open(), lambda count: None, before=self.mark) as content:
+            return content.finish()
 
 
 class Digest:
@@ -325,13 +340,16 @@ class _Passing(io.RawIOBase):
 class Hashing(_Passing):
     """Stream that hashes the bytes that are read from ``raw`` and reports how many they are.
 
+    The hash begins with the bytes ``before``.
+
     ``whole_lines`` is the hash up to the last line end.
     """
 
-    def __init__(self, raw: BinaryIO, report: Callable[[int], None]) -> None:
+    def __init__(self, raw: BinaryIO, report: Callable[[int], None], before: bytes = b"") -> None:
         super().__init__(raw)
         self._report = report
         self._state = Digest()
+        self._state.update(before)
         self._at_line_end = self._state.copy()
         self.count = 0
 

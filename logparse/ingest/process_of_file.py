@@ -75,5 +75,10 @@ def processes_in_names(names: Iterable[str]) -> Mapping[str, Process]:
     }
 
 
+def numbers_in(path: str) -> list[int]:
+    """Return the numbers of processes that the folders and the name of a file may hold, from left to right."""
+    return [int(match[match.lastgroup or 0]) for part in path.split("/") for match in _PLACE.finditer(part)]
+
+
 def _template(name: str) -> str:
     return _PLACE.sub("%i", name)

@@ -16,16 +16,17 @@ from logparse.errors import InputError, LogparseError, UsageError
 from logparse.executors.executor import report
 from logparse.ingest.input_file import HEAD_BYTES, Cut, Digest, Hashing, InputFile, last_line_end, source_id
 from logparse.ingest.lines import LineReader, blocks, has_long_line
-from logparse.ingest.process_of_file import UNKNOWN, Process, is_process
+from logparse.ingest.process_of_file import UNKNOWN, Process, is_process, numbers_in
 from logparse.ingest.schedule import Ingested, JointTask, Several, Task
 from logparse.ingest.stream import StreamRead, Tally
 from logparse.libraries import FORMATS
-from logparse.libraries.kinds.format import UNITS, FileFormat, Format, Outcome, stated_of
+from logparse.libraries.kinds.format import TRACE_ID, UNITS, FileFormat, Format, Outcome, stated_of
 from logparse.location import absolute
 from logparse.model import Fact, Reject
 from logparse.store import Store, open_store
 from logparse.store.collector import Collector
 from logparse.store.columns import table as arrow_table
+from logparse.store.copies import identity
 from logparse.store.joint import JointAttempts
 from logparse.store.parts import Attempt
 from logparse.store.schema import COMMIT_SCHEMA, FOREIGN, Commit
@@ -75,6 +76,7 @@ class Reader:
 
     def __init__(self, store: Store, run: str, format: str | None) -> None:
         self.run, self.format = run, format
+        self.began = time.time()
         self._store: Store | None = store
         self._url = absolute(store.url)
 
@@ -134,11 +136,13 @@ class _Passed:
 
     * ``digest`` is the hash of all stored bytes, and ``end`` is their number.
     * ``digest_of_lines`` is the hash up to the end of the last complete line.
+    * ``content`` is the hash of the unpacked bytes.
     * ``last`` is the last line if it has no line end, and ``place`` is its position.
     """
 
     digest: str
     digest_of_lines: str
+    content: str
     end: int
     last: bytes
     place: int
@@ -149,7 +153,7 @@ class _Input:
 
     def __init__(self, reader: Reader, task: Task, attempt: Callable[[], Attempt]) -> None:
         self.task = task
-        self.run = reader.run
+        self.run, self.began = reader.run, reader.began
         self.store = reader.store
         self.attempt = attempt
         self.file = InputFile(task.path, until_cut=True)
@@ -207,12 +211,14 @@ class _Input:
     def _whole_file(self, format: FileFormat, at: Commit) -> Ingested:
         attempt = self.attempt()
         collector, tally = Collector(attempt), Tally()
-        size, pids = self.file.size, set[str]()
+        size, pids, traces = self.file.size, set[str](), set[str]()
         with ThreadPoolExecutor(1) as beside:
-            hashed = beside.submit(self.file.digest, size)
+            hashed = beside.submit(self._digests, size)
             for outcome in map(storable, format.read(self.file)):
                 tally.add(outcome)
-                pids |= {fact.value for fact in outcome.records if isinstance(fact, Fact) and fact.name == "pid"}
+                facts = [fact for fact in outcome.records if isinstance(fact, Fact)]
+                pids |= {fact.value for fact in facts if fact.name == "pid"}
+                traces |= {fact.value for fact in facts if fact.name == TRACE_ID}
                 collector.add(outcome.records, offset=self.file.mark_bytes + outcome.at)
                 collector.add_tables(dict(outcome.tables))
             if self.file.cut is not None:
@@ -220,14 +226,31 @@ class _Input:
                 tally.add(Outcome("reject", [rest]))
                 collector.add([rest], offset=self.file.mark_bytes + self.file.cut.offset)
             collector.flush()
-            digest = hashed.result()
+            digest, content = hashed.result()
         tally.count_problems(collector)
         self._report(size)
         source = at.source_id or source_id(self.task.path, digest)
         ended = None if self.file.cut is None else _CUT
         row = replace(at, source_id=source, content_hash=digest, start=0, end=size, bytes=size, whole=True, ended=ended)
-        row = replace(row, format=format.name, **stated_of([format]))
-        return self._commit(attempt, replace(row, **asdict(self._process_of(pids))), tally)
+        row = replace(row, format=format.name, **stated_of([format]), **asdict(self._process_of(pids)))
+        named = f"{content}:{self.file.name}" if format.named else content
+        text = f"trace:{traces.pop()}" if len(traces) == 1 else self._identity(named.replace(" ", "_"), row)
+        return self._commit(attempt, replace(row, identity=text), tally)
+
+    def _digests(self, size: int) -> tuple[str, str]:
+        """Return the hash of the first ``size`` raw bytes, and the hash of the unpacked content."""
+        digest = self.file.digest(size)
+        return digest, self.file.content_digest() if self.file.compressed else digest
+
+    def _identity(self, content: str, row: Commit) -> str | None:
+        """Return the identity of a file with this content.  Return None for an empty file."""
+        if not row.end:
+            return None
+        if row.pid_from in ("prefix", "fact"):  # the content names the process
+            return identity(content)
+        stated = row.pid_from == "option" and row.pid is not None
+        numbers = [row.pid or 0] if stated else numbers_in(self.task.path)
+        return identity(content, self.began, self.file.packed, numbers)
 
     def _process_of(self, facts: set[str]) -> Process:
         """Return the process that wrote the file.
@@ -253,7 +276,7 @@ class _Input:
         if self.file.cut is not None:
             stream.reject(_rest_of(self.file.cut), self.file.mark_bytes + self.file.cut.offset)
         source = at.source_id or source_id(self.task.path, passed.digest)
-        whole = replace(at, source_id=source, content_hash=passed.digest, end=passed.end)
+        whole = replace(at, source_id=source, content_hash=passed.digest, end=passed.end, identity=passed.content)
         if not passed.last:
             return self._commit_stream(stream, whole)
         rest = self._stream_read()
@@ -262,7 +285,8 @@ class _Input:
         tail = replace(whole, start=end, tail=True)
         if end <= (at.start or self.file.mark_bytes):
             return self._commit_stream(rest, replace(tail, start=at.start))
-        lines = self._commit_stream(stream, replace(whole, content_hash=passed.digest_of_lines, end=end))
+        own = passed.digest_of_lines
+        lines = self._commit_stream(stream, replace(whole, content_hash=own, end=end, identity=own))
         return _sum(lines, self._commit_stream(rest, replace(tail, replaces=())))
 
     def _pass_blocks(self, stream: StreamRead, start: int) -> _Passed:
@@ -272,6 +296,8 @@ class _Input:
         marked = self.file.mark_bytes
         with hashing:
             content = self.file.decompressed(cast(BinaryIO, hashing))
+            unpacked = Hashing(content, lambda count: None, before=self.file.mark) if self.file.compressed else None
+            content = cast(BinaryIO, unpacked or content)
             skip = start - marked if start else 0
             while skip and (data := content.read(min(1 << 20, skip))):
                 skip -= len(data)
@@ -281,7 +307,8 @@ class _Input:
                     stream.feed(block[:cut], offset)
                 last, place = block[cut:], offset + cut
             digest = hashing.finish()
-        return _Passed(digest, hashing.whole_lines, hashing.count, last, place)
+        inner = unpacked.finish() if unpacked else digest
+        return _Passed(digest, hashing.whole_lines, inner, hashing.count, last, place)
 
     def _pass_ranges(self, stream: StreamRead, start: int) -> _Passed | None:
         """Let the code in C read a large local file with several threads, and compute the file's hash at the same time.
@@ -307,7 +334,8 @@ class _Input:
                 raise
             last = os.pread(file, size - place, place)
         pieces = stream.reader.hashes
-        return _Passed(self.file.digest(size, pieces), self.file.digest(place, pieces), size, last, place)
+        digest = self.file.digest(size, pieces)
+        return _Passed(digest, self.file.digest(place, pieces), digest, size, last, place)
 
     def _report(self, count: int) -> None:
         report(self.task.path, count)
@@ -324,8 +352,8 @@ class _Input:
             total = self._live(raw, source)
         content = raw.digest.hexdigest()
         same = [row for row in self.store.commits_of("-") if row.content_hash.split("-")[0] == content]
-        before = {row.run: "" for row in same if row.source_id != source}
-        again = f"this stream is already in the store (run {', '.join(before)}), so its lines now count twice"
+        before = {row.run: "" for row in same if row.source_id != source and row.run != self.run}
+        again = f"this stream is also in run {', '.join(before)}"
         again = again if before and raw.count else ""
         return replace(total, state="new", remark=again)
 
@@ -348,7 +376,8 @@ class _Input:
                 total = _sum(total, self._commit_stream(stream, at, end_of_stream=False))
                 start, last_commit, stream = read, time.monotonic(), self._stream_read(stream.reader)
         content = f"{raw.digest.hexdigest()}-{raw.count}"
-        at = self._row(source_id=source, content_hash=content, start=start, end=raw.count)
+        own = raw.digest.hexdigest()
+        at = self._row(source_id=source, content_hash=content, start=start, end=raw.count, identity=own)
         return _sum(total, self._commit_stream(stream, at))
 
     def _stream_read(self, reader: LineReader | None = None) -> StreamRead:
@@ -363,6 +392,7 @@ class _Input:
         names = set(tally.formats.split("+"))
         values |= stated_of(format for format in self.formats if format.name in names)
         row = replace(at, format=tally.formats or FOREIGN, ended=ended, bytes=stream.bytes, **values)
+        row = replace(row, identity=self._identity(at.identity, row) if at.identity else None)
         return self._commit(stream.attempt, row, tally)
 
     def _row(self, run: str = "", **values: Any) -> Commit:

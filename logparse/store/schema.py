@@ -118,6 +118,7 @@ class Commit:
     evidence: tuple[str, ...] | None = None  # origins whose times are evidence; None: earlier version
     winners: tuple[str, ...] | None = None  # origins whose rows won a tuner's search; None: earlier version
     job_log: bool | None = None  # True: its facts are about the job that wrote it; None: earlier version
+    identity: str | None = None  # equal in copies of one file (see ``copies``); None: earlier version, or no such text
 
 
 RECORDED = "parts"
@@ -130,7 +131,7 @@ COMMIT_SCHEMA = _columns(
     "text: attempt source_id run path format content_hash int: start end bytes lines splits "
     f"{' '.join(f'{unit}_lines' for unit in UNITS)} pid text: pid_from flag: tail whole texts: replaces text: ended "
     f"flag: bench_output real: committed_at seconds texts: {RECORDED} flag: readable texts: evidence winners flag: "
-    "job_log"
+    "job_log text: identity"
 ).with_metadata({"logparse_schema": str(SCHEMA_VERSION)})
 
 VIEWS: Mapping[str, str] = {

@@ -52,6 +52,7 @@ from logparse.location import (
 from logparse.quoting import Shell, shell_line, sql_text
 from logparse.store.columns import column, conform
 from logparse.store.columns import table as arrow_table
+from logparse.store.copies import copies, copies_table
 from logparse.store.database import database, shared_database
 from logparse.store.digests import UNSEALED, Part, read_bytes, seal_table, unseal_table
 from logparse.store.inventory import Inventory, Item, ListedRow, is_inventory, read_inventories, write_inventory
@@ -647,7 +648,13 @@ class Store:
             sql = " ".join([sql, *views.values()])
         tables = [table for table in SCHEMAS if sql is None or f"{table}_" in sql]
         commits, manifest, found = self.whole(run, tables)
-        con.register("commits_", commits.drop_columns([RECORDED]))
+        found_copies = copies(commits)
+        con.register("copies_", copies_table(found_copies))
+        con.register("sources_", counting := commits.drop_columns([RECORDED]))
+        if found_copies:
+            sources = counting["source_id"].to_pylist()
+            counting = counting.filter(column([source not in found_copies for source in sources], pa.bool_()))
+        con.register("commits_", counting)
         attempts = set(commits["attempt"].to_pylist())
         single = attempts - manifest.attempts
         # ``halves`` names joint parts of which a compaction merged only some rows.
@@ -701,6 +708,15 @@ class Store:
                 if not left:
                     raise
         raise AssertionError("unreachable")
+
+    def copies(self, run: str | None = None) -> list[tuple[str, str]]:
+        """Return the paths of files that are copies of another file of their run, each with the path of that file.
+
+        A copy counts in no view (see ``copies``).
+        """
+        commits = self.live_table(run)
+        paths = dict(zip(commits["source_id"].to_pylist(), commits["path"].to_pylist(), strict=True))
+        return sorted((paths[source], paths[first]) for source, first in copies(commits).items())
 
     def unreadable(self, commits: pa.Table | None = None, manifest: Manifest | None = None) -> list[str]:
         """Return the stored texts of GEMMs and convolutions that no command can read.

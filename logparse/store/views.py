@@ -57,8 +57,9 @@ _VIEWS = {
                cast(sum(bytes) as bigint) as bytes, cast(sum(lines) as bigint) as lines,
                cast(sum(splits) as bigint) as splits, {_UNITS}, arg_max(pid, "end") as pid,
                arg_max(pid_from, "end") as pid_from, arg_max(ended, committed_at) as ended,
-               min(committed_at) as ingested_at, sum(seconds) as seconds, bool_or(job_log) as job_log
-        from commits_ group by source_id""",
+               min(committed_at) as ingested_at, sum(seconds) as seconds, bool_or(job_log) as job_log,
+               any_value(copy_of) as copy_of
+        from sources_ left join copies_ using (source_id) group by source_id""",
     "calls": """
         select s.source_id, s.run, t.category, t.kind, t.problem, coalesce(t.pid, s.pid) as pid, t.device,
                t.first_seen, t.last_seen, t.solution, cast(sum(t.count) as bigint) as count,

@@ -235,13 +235,18 @@ class BlockFormat(Described):
 class FileFormat(Described):
     """A format that reads whole files, and recognises them by their beginning.
 
-    ``read`` says for every line or part of the file how it is counted.
+    ``read`` says for every line or part of the file how it is counted. ``named``: True if the name of a file is part of
+    its content. Example: MIOpen states the device in the name of a find-db.
     """
 
     recognise: Callable[[Head], bool]
     read: Callable[[Source], Iterator[Outcome]]
     job_log: bool = field(default=False, kw_only=True)
+    named: bool = field(default=False, kw_only=True)
 
+
+TRACE_ID = "trace_id"
+"""Name of the fact that identifies a trace, whatever the layout of its file."""
 
 Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 

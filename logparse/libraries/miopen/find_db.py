@@ -205,6 +205,7 @@ FORMAT = FileFormat(
     recognise=recognise,
     read=read,
     origins=(Origin("find-db", evidence=True, winners=True),),
+    named=True,
     order="of the records of one key the first counts",
     seen="shipped for gfx90a and gfx942, MIOpen 3.5.1's own, gfx1201; v0 by source",
     example="256-56-56-1x1-512-…-FP16-F=GemmFwd1x1_0_2:0.66529,…",

@@ -174,6 +174,7 @@ FORMAT = FileFormat(
     recognise=recognise,
     read=read,
     origins=(Origin(ORIGIN, evidence=False),),
+    named=True,
     order="of the records of one key the first counts",
     seen="shipped for gfx942",
     example="2x1000x13x13x…xNCHWxFP16xW=ConvBinWinograd…:257",

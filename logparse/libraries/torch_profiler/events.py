@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from logparse.libraries.kinds.format import Outcome, Source
+from logparse.libraries.kinds.format import TRACE_ID, Outcome, Source
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.torch_profiler.coverage import Coverage
 from logparse.libraries.torch_profiler.epilogues import STEPS, step
@@ -433,7 +433,7 @@ def _identity(columns: Columns) -> list[Record]:
     digest = hashlib.blake2b(digest_size=16)
     for each in (columns.kernel_start, columns.kernel_us):
         digest.update(np.sort(np.array(each)).tobytes())
-    return [Fact("trace_id", digest.hexdigest())]
+    return [Fact(TRACE_ID, digest.hexdigest())]
 
 
 def _of_capture(columns: Columns) -> Fact:

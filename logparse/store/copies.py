@@ -1,0 +1,127 @@
+"""Files of a run that are copies of another file of the run.  Only the first of them counts.
+
+The views show the rows of the first file only.  The view ``sources`` lists each copy, with the first file in
+``copy_of``.  Two runs never share a copy, because a job that ran twice may write the same bytes twice.
+
+A commit keeps the identity of its file: a hash of the unpacked content, the time of the ingest, how the file is packed,
+and the numbers of processes in its path.  Two files of a run with one hash are copies, except in these cases:
+
+| case | example |
+|---|---|
+| their numbers are of two processes: neither list ends with the other | ``rank0.log`` and ``rank1.log`` |
+| one ingest read both, and they are packed alike | the logs of two ranks in one folder, which name no process |
+
+The identity of a trace, and of a log that names its process in each line, is the hash alone.  Such files are always
+copies, because no two processes write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from logparse.store.columns import column
+
+_PLAIN = "plain"
+
+
+def identity(content: str, ingest: float | None = None, packed: str | None = None, numbers: Sequence[int] = ()) -> str:
+    """Return the text that a commit keeps of its file's identity.
+
+    * ``content``: the hash, without blanks.
+    * ``ingest``: time of the ingest, s.  None: a file with this content is always a copy.
+    * ``packed``: the name of the compression, if there is one.
+    * ``numbers``: numbers of processes, from left to right in the path.
+    """
+    return content if ingest is None else " ".join([content, f"{ingest:.6f}", packed or _PLAIN, *map(str, numbers)])
+
+
+def copies(commits: pa.Table) -> Mapping[str, str]:
+    """Return the source ids of copies, each with the id of the file that counts instead.
+
+    ``commits`` are live commits.  A file that was read while it was shorter keeps the identity of its beginning, so a
+    copy of the beginning is a copy, too.  The result does not depend on the order of the commits of one ingest.
+    """
+    ids, identities = commits["source_id"].to_pylist(), commits["identity"].to_pylist()
+    known = {(source, text.partition(" ")[0]) for source, text in zip(ids, identities, strict=True) if text}
+    if len({content for _, content in known}) == len(known):  # the usual case, found without sorting
+        return {}
+    states = _states(commits)
+    index: dict[_Key, dict[_Group, _Entry]] = {}
+    for source, one in states.items():
+        for content in one.contents:
+            entry = content == one.content, one.order, source  # a file that has grown beyond it comes first
+            for key in one.keys(content):
+                groups = index.setdefault(key, {})
+                groups[one.group] = min(entry, groups.get(one.group, entry))
+    out: dict[str, str] = {}
+    for source, one in states.items():
+        found = [x for key in one.asked() for group, x in index.get(key, {}).items() if group != one.group]
+        first = min(found, default=None)
+        if first is not None and first < (True, one.order, source):
+            out[source] = first[2]
+    return {source: _last(out, source) for source in out}
+
+
+_Numbers: TypeAlias = tuple[str, ...]
+_Key: TypeAlias = tuple[str, str, bool, _Numbers]
+"""Run, hash of the content, whether more numbers may stand before, and numbers."""
+_Group: TypeAlias = tuple[str, str]
+"""Files that are no copies of each other: time of their ingest and packing.  For other files: the source and nothing."""
+_Order: TypeAlias = tuple[float, bool, int, str, float, str]
+_Entry: TypeAlias = tuple[bool, _Order, str]
+
+
+class _State(NamedTuple):
+    """A source: its run, the hashes of its content at each commit, the last of them, its numbers, group and order."""
+
+    run: str
+    contents: frozenset[str]
+    content: str
+    numbers: _Numbers
+    group: _Group
+    order: _Order
+
+    def keys(self, content: str) -> Iterator[_Key]:
+        """Yield the keys under which others find the source."""
+        yield self.run, content, False, self.numbers
+        yield from ((self.run, content, True, end) for end in _ends(self.numbers))
+
+    def asked(self) -> Iterator[_Key]:
+        """Yield the keys of sources that this source may be a copy of."""
+        yield self.run, self.content, True, self.numbers
+        yield from ((self.run, self.content, False, end) for end in _ends(self.numbers))
+
+
+def _states(commits: pa.Table) -> Mapping[str, _State]:
+    names = ("source_id", "end", "identity", "run", "path", "committed_at")
+    rows = sorted(zip(*(commits[x].to_pylist() for x in names), strict=True), key=lambda row: row[:2])
+    out: dict[str, _State] = {}
+    for source, _, text, run, path, at in rows:
+        content, *more = (text or "").split(" ")
+        ingest, packed, *numbers = more or ("", "")
+        before = out.get(source)
+        contents = (before.contents if before else frozenset[str]()) | ({content} if content else frozenset())
+        group = before.group if before else (ingest, packed) if ingest else (source, "")
+        order = before.order if before else (float(ingest or 0), packed != _PLAIN, -len(numbers), path, at, source)
+        out[source] = _State(run, contents, content, tuple(numbers), group, order)
+    return {source: one for source, one in out.items() if one.content}
+
+
+def _ends(numbers: Sequence[str]) -> Iterator[_Numbers]:
+    return (tuple(numbers[start:]) for start in range(len(numbers) + 1))
+
+
+def _last(copy_of: Mapping[str, str], source: str) -> str:
+    """Follow the chain of copies to the file that counts."""
+    while source in copy_of:
+        source = copy_of[source]
+    return source
+
+
+def copies_table(found: Mapping[str, str]) -> pa.Table:
+    """Return the copies as a table with the columns ``source_id`` and ``copy_of``."""
+    columns = [column(list(x), pa.string()) for x in (found.keys(), found.values())]
+    return pa.Table.from_arrays(columns, names=["source_id", "copy_of"])
