@@ -262,6 +262,7 @@ def recommend(
     """Rank what to change in a job by the time it saves, and write the override files."""
     from analyzers.evidence.tables import Settings
     from analyzers.recommend import verb
+    from logparse.lookup import ranked
 
     settings = Settings(
         same_build=same_build,
@@ -280,6 +281,7 @@ def recommend(
         take(held, records, run)
     with Stages("recommend", verb.STAGES) as stages:
         found = verb.advise(held, settings, run, stages)
+        found = replace(found, not_used=ranked(held, n=1, run=found.run, count_left_out=True).left_out.text)
     return verb.answer(found, settings, out, gpus, own or [], n=n, explain=explain, verbose=verbose, store=held)
 
 
@@ -380,12 +382,13 @@ def top(
 
     held = opened(store)
     of = held.latest_run(run)
-    ranking = lookup.ranked(held, by=by, kind=kind, n=n, run=of)
+    ranking = lookup.ranked(held, by=by, kind=kind, n=n, run=of, count_left_out=True)
     rows = ranking.rows
     if not rows.num_rows:
         return Answer([lookup.no_problem(held, of, kind)], rows, "top")
     text = [rows.drop_columns("text"), ranking.total]
-    return Answer(text, rows, "top", notes=lambda: (f"note: {x}" for x in remarks_of(held, of)))
+    left_out = [f"left out: {ranking.left_out.text}"] if ranking.left_out.text else []
+    return Answer(text, rows, "top", notes=lambda: (*left_out, *(f"note: {x}" for x in remarks_of(held, of))))
 
 
 @verb("logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'", opt.Table)
@@ -510,8 +513,8 @@ def coverage(
     run: opt.Run = None,
 ) -> Answer:
     """Look up a run's calls in override files: what the files cover, and which rows no call can hit."""
-    from analyzers.evidence.runs import read_at, tables_to_check
-    from analyzers.overrides.coverage import answer
+    from analyzers.evidence.runs import read_at
+    from analyzers.overrides.coverage import answer, run_to_check
     from analyzers.overrides.lint import lint_files
 
     if against and run:
@@ -520,10 +523,10 @@ def coverage(
         )
     with Stages("coverage", len(files) + 2) as stages:
         stages("reading the run")
-        tables = read_at(against, store, tables_to_check) if against else tables_to_check(opened(store), run)
+        tables, lost = read_at(against, store, run_to_check) if against else run_to_check(opened(store), run)
         judged, unread = lint_files(files, facts_of(target), tables, begins=stages)
         stages("looking up the calls")
-        return answer(judged, unread, tables)
+        return answer(judged, unread, tables, lost)
 
 
 @verb("logparse bisect tuned_fmoe.csv --check './gsm8k.sh --at-least 0.85'")

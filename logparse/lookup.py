@@ -146,6 +146,20 @@ select calls, {key} / nullif((select sum({key}) from ranked), 0) as share, probl
        best, best_us, saves_us, total_us, kind, calls_from, problem as text
 from shown left join best using (problem) order by {key} desc nulls last, {other} desc nulls last, problem
 """
+_LEFT_OUT = """
+    select (select coalesce(sum(count), 0) from rejects where run = $run),
+           (select coalesce(sum(count), 0) from calls where run = $run and by_tool and (kind = 'conv') in (
+                select kind = 'conv' from calls where run = $run and not by_tool)),
+           count(distinct if(called_kind and not called and us, problem, null)), count(*) filter (us and not here),
+           count(*) filter (not us)
+    from (select problem, source_id in (select source_id from files) as here, kind <> 'family' as whole,
+                 whole and (kind = 'conv') in (from called) as called_kind,
+                 problem in (select problem from ranked union select other from linked
+                             where problem in (select problem from ranked)) as called,
+                 status = 'ok' and coalesce(time_us > 0, false) as us
+          from measurements where run = $run and origin <> 'trace'
+              and ($kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped')))"""
+"""SQL of ``LeftOut``, over the tables of ``_STAGES`` and ``ranked``."""
 _SUMS = "select count(*), sum(calls), count(total_us), sum(total_us), sum(saves_us) from ranked"
 """SQL for the sums over all ranked matrix products and convolutions.
 
@@ -188,6 +202,47 @@ def top(
     return frame
 
 
+_REJECTS = " (view rejects)"
+
+
+def damaged(store: Store, run: str | None = None) -> str:
+    """Return how many damaged lines a run (default: the latest) has.  Empty if it has none."""
+    sql = "select coalesce(sum(count), 0) from rejects where run = $run"
+    with store.reading(sql) as con:
+        ((count,),) = con.execute(sql, {"run": store.latest_run(run)}).fetchall()
+    return f"{counted(int(count), 'damaged line')}{_REJECTS}" if count else ""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What a run holds, but ``top`` and ``recommend`` leave out.
+
+    * ``rejects``: damaged lines.
+    * ``by_tool``: calls that a person or a benchmark tool made, if a log of the job has calls of the kind.
+    * ``uncalled``: problems with a time that no log of the run calls, if a log calls other problems of the kind.
+    * ``elsewhere``: times that are known to be of another device.
+    * ``untimed``: results without a time, such as solutions that failed.
+    """
+
+    rejects: int = 0
+    by_tool: int = 0
+    uncalled: int = 0
+    elsewhere: int = 0
+    untimed: int = 0
+
+    @property
+    def text(self) -> str:
+        """A sentence.  Empty if nothing is left out."""
+        parts = [
+            (self.rejects, "damaged line", _REJECTS),
+            (self.by_tool, "call", " of benchmark commands"),
+            (self.uncalled, "measured problem", " that no log of the run calls"),
+            (self.elsewhere, "time", " of another device"),
+            (self.untimed, "result", " without a time"),
+        ]
+        return ", ".join(f"{counted(n, noun)}{more}" for n, noun, more in parts if n)
+
+
 @dataclass(frozen=True)
 class Ranking:
     """The first matrix products and convolutions of a job by calls or time, and the sums over all of them.
@@ -197,6 +252,7 @@ class Ranking:
     * ``timed`` is how many of them have a known time, and ``total_us`` is the sum of their times.
     * ``saves_us`` is the time that the best known kernels would save.  It is missing (None) if the time of the kernel
       that ran and the best time are never both known.
+    * ``left_out`` counts what is left out.  The counts are zero if they were not asked for.
     """
 
     rows: pa.Table
@@ -205,6 +261,7 @@ class Ranking:
     timed: int
     total_us: float | None
     saves_us: float | None
+    left_out: LeftOut = LeftOut()
 
     @property
     def total(self) -> str:
@@ -223,14 +280,16 @@ def ranked(
     n: int = 20,
     run: str | None = None,
     texts: Sequence[str] | None = None,
+    count_left_out: bool = False,
 ) -> Ranking:
     """Return the result of ``top`` as an Arrow table, with the sums over all matrix products and convolutions.
 
     It does not import pandas, which takes longer than most answers.  ``texts`` restricts the result to some of them.
+    ``count_left_out`` also counts what is left out.
     """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     of = {"run": store.latest_run(run)}
-    with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED])) as con:
+    with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED, _LEFT_OUT * count_left_out])) as con:
         ((may_be,),) = con.execute(_OPEN).fetchall()  # this takes a third of the time that it takes to read the links
         con.register("links_", _rows(store, _LINKED) if may_be else arrow_table([], _LINK))
         con.execute("create temp table linked as from links_")
@@ -241,8 +300,11 @@ def ranked(
         con.execute(_RANKED.format(timed=timed), {"kind": kind, "texts": None if texts is None else list(texts)})
         (sums,) = con.execute(_SUMS).fetchall()
         rows: pa.Table = con.sql(_SHOWN.format(key=key, other=other, timed=timed), params={"n": n}).to_arrow_table()
+        counts = con.execute(_LEFT_OUT, {**of, "kind": kind}).fetchall()[0] if count_left_out else ()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
-    return Ranking(rows.set_column(rows.column_names.index("problem"), "problem", labels), *sums)
+    return Ranking(
+        rows.set_column(rows.column_names.index("problem"), "problem", labels), *sums, LeftOut(*map(int, counts))
+    )
 
 
 def _rows(store: Store, sql: str) -> pa.Table:
@@ -380,10 +442,11 @@ def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[
     if not texts:
         return "the store holds no call and no time of it"
     called = {run for run, _ in _called(calls)}
-    runs = [run for run in store.runs() if run in called][-_RUNS:]
-    said = [_picked(run, ranked(store, by="time", n=1, run=run, texts=texts).rows.to_pylist()) for run in runs]
+    runs = [run for run in store.runs() if run in called]
+    said = [_picked(run, ranked(store, by="time", n=1, run=run, texts=texts).rows.to_pylist()) for run in runs[-_RUNS:]]
     if said:
-        return "; ".join(said)
+        earlier = len(runs) - len(said)
+        return "; ".join([*said, *([f"{counted(earlier, 'earlier run')} in the table"] if earlier else [])])
     timed = [row for row in times if row["time_us"]]
     if not timed:
         return "no run calls it, and no time of it is known"
@@ -577,7 +640,7 @@ def hints(store: Store) -> list[str]:
         path, first = copies[0]
         out.append(
             f"{counted(len(copies), 'file')} with the content of another file of the run, so each content counts once "
-            f"({short_path(path)} is a copy of {short_path(first)}; `logparse sql \"from sources where copy_of is not "
+            f'({short_path(path)} is a copy of {short_path(first)}; `logparse sql "from sources where copy_of is not '
             'null"` lists them)'
         )
     if left_out := store.left_out():
@@ -600,7 +663,7 @@ _HOLDINGS = """
 def holdings(store: Store) -> pa.Table:
     """Return a table of the store's contents, with one row per run and format.
 
-    The columns are the number of files, their bytes, and the number of lines of each kind (calls, rejects …).  Copies are
-    left out, and ``hints`` counts them.
+    The columns are the number of files, their bytes, and the number of lines of each kind (calls, rejects …).  Copies
+    are left out, and ``hints`` counts them.
     """
     return _rows(store, _HOLDINGS)

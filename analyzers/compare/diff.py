@@ -83,6 +83,8 @@ class Diff:
     """The file formats of run A and of run B, each with how many lines are calls and how many are measurements."""
     processes: tuple[int, int] = (0, 0)
     """The number of processes in run A and in run B. 0 means that no log names its process."""
+    damaged: tuple[str, str] = ("", "")
+    """The number of damaged lines of each run, as text. Empty for a run without damaged lines."""
 
     @property
     def lacks(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

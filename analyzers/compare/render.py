@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow as pa
 from analyzers.compare.diff import CHANGED, FAIL_ON, Diff, State, diff
 from analyzers.compare.timings import times_of_run
 from analyzers.evidence.runs import read_at, tables_to_analyse
-from logparse.lookup import ranked
+from logparse.lookup import damaged, ranked
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, ROWS, Answer, Rows
 from logparse.store import Store
@@ -178,6 +178,10 @@ def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: W
     of_both = _brief(diff_table(found, n or ROWS, _BOTH), worth)
     plans = [[{name: value for name, value in asdict(x).items() if name != "key"} for x in plan]] if plan else []
     alone = [] if any(found.lacks) else [x for state in ("new", "vanished") for x in _alone_rows(found, state, n)]
+    more = found.count("slower", "faster", "changed") - len(of_both)
+    left_out = [f"{counted(more, 'more change')} (-n)"] if more > 0 else []
+    left_out += [f"{lost} of {run}" for lost, run in zip(found.damaged, (found.a, found.b), strict=True) if lost]
+    alone += [f"left out: {', '.join(left_out)}"] if left_out else []
     text = [*lines, *([of_both] if of_both else []), *alone, *plans]
     return Answer(text, lambda: diff_table(found, n), "diff", code=0 if found.ok else CHECK_FAILED)
 
@@ -233,7 +237,8 @@ def compare(
     begins(f"reading {b}")
     two, held_b = read_at(b, store, lambda held, run: (times_of_run(held, run), held))
     begins("comparing")
-    found = diff(one, two, fail_on, floor_us)
+    lost = damaged(held_a, one.run), damaged(held_b, two.run)
+    found = replace(diff(one, two, fail_on, floor_us), damaged=lost)
     begins("looking up the changed picks")
     worth = worth_of_changes(found, held_a, held_b)
     if not overrides:

@@ -49,6 +49,8 @@ class _Rows:
     format: OverrideFormat
     measured: tuple[tuple[Measurement, str], ...]
     """Each row, with the reason why its library ignores it. An empty reason means that the library uses the row."""
+    unread: Mapping[str, int]
+    """The number of rows without a measurement, by reason."""
     facts: Facts
     kernels: Mapping[Solution, str]
 
@@ -84,6 +86,7 @@ def convert(
     overrides: list[Override] = []
     refused: Counter[str] = Counter()
     for path, rows in files:
+        refused.update(rows.unread)
         for measured, fault in rows.measured:
             reason = _why_not(measured) or fault
             solution = conversion.takes(measured.solution, rows.facts.get("rocblas_version", ""))
@@ -150,7 +153,9 @@ def _read(path: str) -> _Rows:
         raise InputError(f"{path}: holds no tuned GEMM; these formats can be converted: {known}")
     facts = machine({x.name: x.value for x in records if isinstance(x, Fact)})
     kernels = {x.solution: x.kernel_name for x in records if isinstance(x, SolutionName) and x.kernel_name}
-    return _Rows(format, measured, facts, kernels)
+    read = {line for line, x in found if isinstance(x, Measurement)}
+    unread = Counter({line: why for (line, _), why in faults.items() if why and line not in read}.values())
+    return _Rows(format, measured, unread, facts, kernels)
 
 
 def _faults(format: OverrideFormat, path: str) -> Mapping[tuple[int, str], str]:
@@ -200,5 +205,7 @@ def _written(
         else:
             names = ", ".join(sorted({x.solution.text for x in rows}))
             refused[f"several problems share the key {key} but have different solutions: {names}"] += len(rows)
+    if (again := sum(map(len, (good[key] for key in clear))) - len(clear)) > 0:
+        refused["another row of the same key is written"] += again
     made = together(writer, [replace(x, target=target) for rows in clear.values() for x in rows], target)
     return Made(made, len(clear), refused, notes=(to.matched,) if clear else ())

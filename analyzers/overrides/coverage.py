@@ -15,6 +15,7 @@ from typing import Literal
 from analyzers.evidence.cells import count_of
 from analyzers.evidence.joins import calls_by_problem
 from analyzers.evidence.picks import picks_vs_best
+from analyzers.evidence.runs import tables_to_check
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.job.double_counts import remarks_on
 from analyzers.overrides.kernels import Kernels
@@ -23,8 +24,11 @@ from analyzers.overrides.look_up import State, look_up
 from logparse.groups import in_groups
 from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat, Report
 from logparse.libraries.kinds.reading import Note, Row
+from logparse.lookup import damaged
 from logparse.model import problem_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
+from logparse.store import Store
+from logparse.text import counted
 
 _SHOWN = 8
 _NEAR_ROWS = 20_000
@@ -93,6 +97,11 @@ class Coverage:
     def hits(self) -> bool:
         """True if the file has a row for at least one call."""
         return any(use.state == "hit" for use in self.uses)
+
+
+def run_to_check(store: Store, run: str | None = None) -> tuple[Tables, str]:
+    """Return the tables of a run (default: the latest), and the number of its damaged lines as text."""
+    return tables_to_check(store, run), damaged(store, run)
 
 
 def coverage(file: OverrideFile, tables: Tables) -> Coverage:
@@ -247,17 +256,30 @@ def _contradict(one: str, other: str) -> bool:
 # ------------------------------------------------------------------------------------------------------------ answers
 
 
-def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tables) -> Answer:
+def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tables, lost: str = "") -> Answer:
     """Return the output of ``coverage``: for which part of the job's calls and time the override files have rows.
 
-    The exit code is 3 if no call uses one of the files.
+    ``lost`` is the number of damaged lines of the run, as text. The exit code is 3 if no call uses one of the files.
     """
     found = [coverage(file, tables) for file in files]
     remarks = remarks_on(tables, {x.format.convolutions for x in found})
+    left_out = [*_other_kinds(found, tables), *filter(None, [lost])]
     text = [*(line for x in found for line in lines(x)), *share_lines(files), *(f"note: {x}" for x in remarks)]
+    text += [f"left out: {', '.join(left_out)}"] if left_out else []
     code = CHECK_FAILED if not all(x.hits for x in found) else int(bool(unread))
     table = [row for x in found for row in rows(x)]
     return Answer(text, table, "coverage", errors=unread_lines(unread), code=code)
+
+
+def _other_kinds(found: Sequence[Coverage], tables: Tables) -> Iterator[str]:
+    """Yield the numbers of the run's problems that no file is asked for, because it holds another kind."""
+    asked = {kind for x in found for kind in x.format.kinds}
+    if asked:
+        problems = tables.workload.drop_duplicates("problem")["kind"].value_counts()
+        nouns = {"conv": "convolution", "grouped": "grouped GEMM", "gemm": "GEMM"}
+        for kind, noun in nouns.items():
+            if kind not in asked and kind in problems:
+                yield f"{counted(int(problems[kind]), f'{noun}')} (a kind that these files do not hold)"
 
 
 def rows(found: Coverage) -> Rows:

@@ -11,6 +11,7 @@ untuned     TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tun
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -49,11 +50,32 @@ def of_store(
     they cannot be read.
     """
     if sql is None:
-        return export(select(tables_of(store, run), kind or KINDS.get(as_), n), as_, target)
-    table = query(store.url, sql, run=run)
-    if "problem" not in table.column_names:
-        raise InputError("--sql must give a column problem, e.g. select problem from workload")
-    return export([_problem(text) for text in table["problem"].to_pylist()[:n]], as_, target)
+        tables = tables_of(store, run)
+        made = export(select(tables, kind or KINDS.get(as_), n), as_, target)
+        own = tables.sources["run"] == tables.run
+        left_out = {"damaged lines of the run": int(tables.sources.loc[own, "reject_lines"].sum())}
+        left_out |= _other_kinds(tables, as_, kind)
+        more = len(select(tables, kind or KINDS.get(as_))) - (n or math.inf)
+    else:
+        table = query(store.url, sql, run=run)
+        if "problem" not in table.column_names:
+            raise InputError("--sql must give a column problem, e.g. select problem from workload")
+        texts = table["problem"].to_pylist()
+        made, left_out = export([_problem(text) for text in texts[:n]], as_, target), {}
+        more = len(texts) - (n or math.inf)
+    left_out |= {"problems beyond the limit of -n": int(more)} if more > 0 else {}
+    return replace(made, refused=Counter(made.refused) + Counter(left_out))
+
+
+def _other_kinds(tables: Tables, as_: str, kind: str | None) -> dict[str, int]:
+    """Return the numbers of the run's problems of kinds that the tool does not run, if the user named no kind."""
+    if kind is not None or as_ not in KINDS:
+        return {}
+    kinds = tables.workload.drop_duplicates("problem")["kind"].value_counts().to_dict()
+    return {f"--as {as_} holds no {_NOUNS.get(x, x)}": int(n) for x, n in kinds.items() if x != KINDS[as_]}
+
+
+_NOUNS = {"conv": "convolution", "grouped": "grouped GEMM", "gemm": "GEMM"}
 
 
 def _problem(text: object) -> Problem:
@@ -97,11 +119,13 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
     refused = Counter[str]()
     for problem in problems:
         try:
-            texts.setdefault(write(problem))
+            command = write(problem)
+            refused["the same command as another problem"] += command in texts
+            texts.setdefault(command)
         except EmissionError as error:
             refused[str(error)] += 1
     made = Emission(name, joined(Shell("\n"), [*texts, Shell()]).data, Shell("sh {path}"))
-    return Made((made,) if texts else (), len(texts), refused)
+    return Made((made,) if texts else (), len(texts), +refused)
 
 
 KINDS: Mapping[str, str] = {"bench": "gemm", "untuned": "gemm", "driver": "conv"}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from codecs import BOM_UTF8
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -128,7 +128,8 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
     if not winners.keys:
         more = f"; and {len(dropped) - _SHOWN:,} more" if len(dropped) > _SHOWN else ""
         raise InputError("; ".join(["nothing to merge: no row can be used", *dropped[:_SHOWN]]) + more)
-    return Merged(written, winners.keys, {}, notes=(*notes, *dropped), conflicts=tuple(winners.conflicts))
+    refused = Counter(line.partition(": left out: ")[2] for line in dropped)
+    return Merged(written, winners.keys, refused, notes=(*notes, *dropped), conflicts=tuple(winners.conflicts))
 
 
 def lines(found: Merged) -> list[str]:
@@ -146,6 +147,8 @@ def lines(found: Merged) -> list[str]:
     out += [f"  {counted(mixed, 'key')} with times of different calls; {what}"] if mixed else []
     for conflict in found.conflicts:
         out.append(f"  {conflict.key}: {conflict.taken.text}, not {'; '.join(x.text for x in conflict.others)}")
+    if (rows := sum(found.refused.values())) > 0:
+        out[0] += f"; {counted(rows, 'row')} left out"
     return [*out, *(f"  {note}" for note in found.notes)]
 
 

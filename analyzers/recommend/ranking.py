@@ -66,10 +66,11 @@ class Recommendation:
       None without a trace.
     * ``ladder``: additional sizes between the sizes of the overrides, if the user asked for them
       (``analyzers/evidence/ladders.py``).
-    * ``unlike``: a sentence that says why the times of the run's traces cannot be added. Empty if they can.
-    * ``tried``: results of trying actions in the running job.
     * ``as_expected``: the number of problems whose only time is at most what comparable problems take, and the number
       of all problems with only one time.
+    * ``unlike``: a sentence that explains why the times of the job's traces cannot be added. Empty if they can.
+    * ``tried``: results of trying changes in the running job.
+    * ``not_used``: counts of what the run has and no finding uses, such as damaged lines. Empty if there is nothing.
     """
 
     run: str
@@ -92,6 +93,7 @@ class Recommendation:
     unlike: str = ""
     tried: tuple[Tried, ...] = ()
     as_expected: tuple[int, int] = (0, 0)
+    not_used: str = ""
 
     @property
     def now(self) -> StepAnswer | None:

@@ -97,7 +97,8 @@ def counts(recommendation: Recommendation) -> str:
     """Return a line for the user: the numbers of findings and overrides, and why other findings were left out."""
     found, overrides = len(recommendation.findings), len(recommendation.overrides)
     reasons = "; ".join(f"{count:,} {why}" for why, count in recommendation.left_out.items())
-    return f"{counted(found, 'finding')}, {overrides:,} with an override" + f"; left out: {reasons}" * bool(reasons)
+    out = f"{counted(found, 'finding')}, {overrides:,} with an override" + f"; left out: {reasons}" * bool(reasons)
+    return out + f"; not used: {recommendation.not_used}" * bool(recommendation.not_used)
 
 
 def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:

@@ -148,7 +148,9 @@ def answer(
         errors = [f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"]
     report = next((x.data.decode() for x in made if x.name == documents.REPORT_NAME), documents.report(found, []))
     brief = screen.screen(found, screen.Written(out, made, store.url, store.runs()), n)
-    return Answer(report.splitlines() if verbose else brief, table, "recommend", errors=errors, code=int(bool(errors)))
+    notes = [f"not used: {found.not_used}"] if found.not_used and not verbose else []
+    text = report.splitlines() if verbose else brief
+    return Answer(text, table, "recommend", errors=errors, code=int(bool(errors)), notes=lambda: notes)
 
 
 def _set_aside(earlier: Sequence[Path], written: Collection[Path]) -> list[str]:

@@ -234,7 +234,8 @@ class _Input:
         row = replace(at, source_id=source, content_hash=digest, start=0, end=size, bytes=size, whole=True, ended=ended)
         row = replace(row, format=format.name, **stated_of([format]), **asdict(self._process_of(pids)))
         named = f"{content}:{self.file.name}" if format.named else content
-        text = f"trace:{traces.pop()}" if len(traces) == 1 else self._identity(named.replace(" ", "_"), row)
+        text = self._identity(named.replace(" ", "_"), row)
+        text = identity(f"trace:{traces.pop()}", self.began) if len(traces) == 1 else text
         return self._commit(attempt, replace(row, identity=text), tally)
 
     def _digests(self, size: int) -> tuple[str, str]:
@@ -247,7 +248,7 @@ class _Input:
         if not row.end:
             return None
         if row.pid_from in ("prefix", "fact"):  # the content names the process
-            return identity(content)
+            return identity(content, self.began)
         stated = row.pid_from == "option" and row.pid is not None
         numbers = [row.pid or 0] if stated else numbers_in(self.task.path)
         return identity(content, self.began, self.file.packed, numbers)

@@ -11,8 +11,8 @@ and the numbers of processes in its path.  Two files of a run with one hash are 
 | their numbers are of two processes: neither list ends with the other | ``rank0.log`` and ``rank1.log`` |
 | one ingest read both, and they are packed alike | the logs of two ranks in one folder, which name no process |
 
-The identity of a trace, and of a log that names its process in each line, is the hash alone.  Such files are always
-copies, because no two processes write them.
+These cases do not apply to a trace, and to a log that names its process in each line, because no two processes write
+the same one.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ import pyarrow as pa
 
 from logparse.store.columns import column
 
-_PLAIN = "plain"
+_PLAIN, _OWN_PROCESS = "plain", "own"
 
 
-def identity(content: str, ingest: float | None = None, packed: str | None = None, numbers: Sequence[int] = ()) -> str:
+def identity(content: str, ingest: float, packed: str | None = None, numbers: Sequence[int] | None = None) -> str:
     """Return the text that a commit keeps of its file's identity.
 
     * ``content``: the hash, without blanks.
-    * ``ingest``: time of the ingest, s.  None: a file with this content is always a copy.
+    * ``ingest``: time of the ingest, s.
     * ``packed``: the name of the compression, if there is one.
-    * ``numbers``: numbers of processes, from left to right in the path.
+    * ``numbers``: numbers of processes, from left to right in the path.  None: the content identifies its process.
     """
-    return content if ingest is None else " ".join([content, f"{ingest:.6f}", packed or _PLAIN, *map(str, numbers)])
+    kind = _OWN_PROCESS if numbers is None else packed or _PLAIN
+    return " ".join([content, f"{ingest:.6f}", kind, *map(str, numbers or ())])
 
 
 def copies(commits: pa.Table) -> Mapping[str, str]:
@@ -69,7 +70,7 @@ _Numbers: TypeAlias = tuple[str, ...]
 _Key: TypeAlias = tuple[str, str, bool, _Numbers]
 """Run, hash of the content, whether more numbers may stand before, and numbers."""
 _Group: TypeAlias = tuple[str, str]
-"""Files that are no copies of each other: time of their ingest and packing.  For other files: the source and nothing."""
+"""Files that are no copies of each other: time of their ingest, and packing.  A trace is alone in its group."""
 _Order: TypeAlias = tuple[float, bool, int, str, float, str]
 _Entry: TypeAlias = tuple[bool, _Order, str]
 
@@ -104,8 +105,12 @@ def _states(commits: pa.Table) -> Mapping[str, _State]:
         ingest, packed, *numbers = more or ("", "")
         before = out.get(source)
         contents = (before.contents if before else frozenset[str]()) | ({content} if content else frozenset())
-        group = before.group if before else (ingest, packed) if ingest else (source, "")
-        order = before.order if before else (float(ingest or 0), packed != _PLAIN, -len(numbers), path, at, source)
+        group = before.group if before else (source, "") if packed in ("", _OWN_PROCESS) else (ingest, packed)
+        order = (
+            before.order
+            if before
+            else (float(ingest or 0), packed not in (_PLAIN, _OWN_PROCESS), -len(numbers), path, at, source)
+        )
         out[source] = _State(run, contents, content, tuple(numbers), group, order)
     return {source: one for source, one in out.items() if one.content}
 

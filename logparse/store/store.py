@@ -714,9 +714,12 @@ class Store:
 
         A copy counts in no view (see ``copies``).
         """
-        commits = self.live_table(run)
-        paths = dict(zip(commits["source_id"].to_pylist(), commits["path"].to_pylist(), strict=True))
-        return sorted((paths[source], paths[first]) for source, first in copies(commits).items())
+        commits = self.live_table()  # of all runs, because to filter a table imports pyarrow.compute
+        if not (found := copies(commits)):
+            return []
+        ids, paths, runs = (commits[name].to_pylist() for name in ("source_id", "path", "run"))
+        of = {source: (path, its) for source, path, its in zip(ids, paths, runs, strict=True)}
+        return sorted((of[x][0], of[first][0]) for x, first in found.items() if run in (None, of[x][1]))
 
     def unreadable(self, commits: pa.Table | None = None, manifest: Manifest | None = None) -> list[str]:
         """Return the stored texts of GEMMs and convolutions that no command can read.

@@ -1,0 +1,182 @@
+"""A file with the content of another file of its run counts once, whatever its name, packing and layout.
+
+The same content counts in each of two runs. It also counts in logs of two processes, which may be equal.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from logparse import lookup
+from logparse.ingest import ingest
+from logparse.store import Store, open_store
+from tests.conftest import ROOT, SAMPLES
+
+SUMS = """
+    select (select sum(count) from calls), (select sum(calls) from workload), (select count(*) from measurements),
+           (select sum(total_us) from kernels), (select count(*) from facts), (select sum(count) from messages),
+           (select sum(count) from rejects)"""
+FILES = (
+    *("hipblaslt/info_4242.log", "hipblaslt/hipblaslt_rank0_4242.log", "tunableop/tunableop_results0.csv"),
+    *("miopen/gfx942130.HIP.fdb.txt", "traces/job.trace.json", "traces/4242_kernel_trace.csv", "aiter/server.log"),
+)
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+TRACE, LOG = SAMPLES / "traces" / "job.trace.json", SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log"
+
+
+def sums(store: Store, run: str | None = None) -> tuple[object, ...]:
+    with store.connect(run) as con:
+        found: tuple[object, ...] = con.execute(SUMS).fetchall()[0]
+    ranking = lookup.ranked(store, by="time", n=100, run=run)
+    return (*found, ranking.problems, ranking.calls, ranking.total_us)
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+@pytest.mark.parametrize("name", FILES)
+def test_a_copy_that_is_ingested_later_changes_no_sum(tmp_path: Path, store: Store, name: str, suffix: str) -> None:
+    ingest([str(SAMPLES / name)], store, run="run")
+    before = sums(store)
+    copy = tmp_path / "copies" / f"{Path(name).name}{suffix}"
+    copy.parent.mkdir()
+    copy.write_bytes(PACKED[suffix]((SAMPLES / name).read_bytes()))
+    [result] = ingest([str(copy)], store, run="run")
+    assert result.remark.startswith("the same content as ")
+    assert "counts once in run run" in result.remark
+    assert sums(store) == before
+    copied = store.sources().set_index("path")["copy_of"].dropna()
+    assert list(copied.index) == [str(copy)]
+    assert store.copies() == [(str(copy), str(SAMPLES / name))]
+
+
+def test_status_counts_the_copies(tmp_path: Path, store: Store) -> None:
+    ingest([str(LOG)], store, run="run")
+    held = lookup.holdings(store).to_pylist()
+    shutil.copy(LOG, tmp_path / "again.log")
+    ingest([str(tmp_path / "again.log")], store, run="run")
+    assert lookup.holdings(store).to_pylist() == held
+    [hint] = lookup.hints(store)
+    assert hint.startswith("1 file with the content of another file")
+
+
+@pytest.mark.parametrize("name", ["again.json", "laid_out.json", "a.json.gz"])
+def test_a_copy_of_a_trace_counts_once_in_one_ingest(tmp_path: Path, store: Store, name: str) -> None:
+    """The times of a trace identify it, so its JSON may be laid out in another way."""
+    ingest([str(TRACE)], store, run="one")
+    data = TRACE.read_bytes() if name != "laid_out.json" else json.dumps(json.loads(TRACE.read_text())).encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    ingest([str(tmp_path / name), str(TRACE)], store, run="two")
+    assert [x.state for x in ingest([str(TRACE)], store, run="two")] == ["unchanged"]
+    other = open_store(str(tmp_path / "other"), create=True)
+    ingest([str(tmp_path / name), str(TRACE)], other, run="two")
+    assert sums(other) == sums(store, "one")
+
+
+def test_two_runs_with_equal_files_are_two_runs(tmp_path: Path, store: Store) -> None:
+    shutil.copy(LOG, tmp_path / "after.log")
+    ingest([str(LOG)], store, run="before")
+    [result] = ingest([str(tmp_path / "after.log")], store, run="after")
+    assert not result.remark
+    assert sums(store, "before") == sums(store, "after")
+
+
+@pytest.mark.parametrize(
+    ("names", "together", "count"),
+    [
+        (("job.log", "copy.log"), False, 1),
+        (("job.log", "copy_4242.log"), False, 1),
+        (("rank0.log", "rank1.log"), False, 2),
+        (("0/stderr.log", "1/stderr.log"), False, 2),
+        (("a/stderr.log", "b/stderr.log"), True, 2),
+        (("a/stderr.log", "b/stderr.log.gz"), True, 1),
+        (("job_4242.log", "old/job_4242.log"), False, 1),
+    ],
+)
+def test_logs_of_two_processes_may_be_equal(
+    tmp_path: Path, store: Store, names: tuple[str, str], together: bool, count: int
+) -> None:
+    """Two ranks may log the same lines. Their names tell them apart, or they are ingested together."""
+    paths = [tmp_path / name for name in names]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(PACKED[".gz" if path.suffix == ".gz" else ""](LOG.read_bytes()))
+    for group in [paths] if together else [[path] for path in paths]:
+        ingest([str(path) for path in group], store, run="run")
+    with store.connect() as con:
+        ((calls,),) = con.execute("select sum(count) from calls").fetchall()
+    assert calls == 122 * count
+
+
+def test_a_stated_process_makes_equal_logs_count(tmp_path: Path, store: Store) -> None:
+    for number, name in enumerate(("a.log", "b.log")):
+        shutil.copy(LOG, tmp_path / name)
+        ingest([str(tmp_path / name)], store, run="run", pid=str(number))
+    assert not store.copies()
+
+
+def test_a_copy_of_the_beginning_of_a_grown_log_counts_nowhere(tmp_path: Path, store: Store) -> None:
+    """A log that was packed away and then grew holds the packed lines, too."""
+    log, lines = tmp_path / "z.log", LOG.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:60]))
+    ingest([str(log)], store, run="run")
+    (tmp_path / "a.log.gz").write_bytes(gzip.compress(log.read_bytes()))
+    ingest([str(tmp_path / "a.log.gz")], store, run="run")
+    log.write_bytes(b"".join(lines))
+    ingest([str(log)], store, run="run")
+    assert store.copies() == [(str(tmp_path / "a.log.gz"), str(log))]
+
+
+def test_without_the_first_file_its_copy_counts(tmp_path: Path, store: Store) -> None:
+    shutil.copy(LOG, tmp_path / "copy.log")
+    ingest([str(LOG)], store, run="run")
+    before = sums(store)
+    ingest([str(tmp_path / "copy.log")], store, run="run")
+    store.forget(str(LOG))
+    assert sums(store) == before
+
+
+def test_a_database_whose_name_states_another_device_is_no_copy(tmp_path: Path, store: Store) -> None:
+    name = "gfx942130.HIP.fdb.txt"
+    shutil.copy(SAMPLES / "miopen" / name, tmp_path / "gfx90a68.HIP.fdb.txt")
+    ingest([str(SAMPLES / "miopen" / name)], store, run="run")
+    ingest([str(tmp_path / "gfx90a68.HIP.fdb.txt")], store, run="run")
+    assert not store.copies()
+
+
+def test_a_stream_that_was_read_before_counts_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "logparse", "ingest", "-", "--run", "r", "--store", str(tmp_path / "s")]
+    outs = [
+        subprocess.run(command, input=LOG.read_text(), cwd=ROOT, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert ["the same content as an earlier stream" in out.stderr for out in outs] == [False, True]
+    with open_store(str(tmp_path / "s")).connect() as con:
+        assert con.execute("select sum(count) from calls").fetchall() == [(122,)]
+
+
+def test_recommend_names_the_copies_of_traces(tmp_path: Path, store: Store) -> None:
+    from analyzers.evidence.runs import tables_to_analyse
+
+    shutil.copy(TRACE, tmp_path / "copy.json")
+    ingest([str(TRACE)], store, run="run")
+    before = tables_to_analyse(store)
+    ingest([str(tmp_path / "copy.json")], store, run="run")
+    after = tables_to_analyse(store)
+    [left] = after.left_out
+    assert (left.why, left.names, left.kernels > 0) == ("a copy of another trace", ("copy.json",), True)
+    assert len(after.sources) == len(before.sources)
+    assert len(after.kernels) == len(before.kernels)
