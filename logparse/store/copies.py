@@ -106,11 +106,8 @@ def _states(commits: pa.Table) -> Mapping[str, _State]:
         before = out.get(source)
         contents = (before.contents if before else frozenset[str]()) | ({content} if content else frozenset())
         group = before.group if before else (source, "") if packed in ("", _OWN_PROCESS) else (ingest, packed)
-        order = (
-            before.order
-            if before
-            else (float(ingest or 0), packed not in (_PLAIN, _OWN_PROCESS), -len(numbers), path, at, source)
-        )
+        unpacked = packed in (_PLAIN, _OWN_PROCESS)
+        order = before.order if before else (float(ingest or 0), not unpacked, -len(numbers), path, at, source)
         out[source] = _State(run, contents, content, tuple(numbers), group, order)
     return {source: one for source, one in out.items() if one.content}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from logparse.errors import EmissionError
 from logparse.libraries.hipblaslt import enums
-from logparse.model import GemmProblem, Member, Problem
+from logparse.model import GemmProblem, Member, Message, Problem
 
 TYPES = ("a_type", "b_type", "c_type", "d_type")
 _OTHER_TYPES = ("scale_type", "bias_type", "aux_type")
@@ -39,17 +39,35 @@ scale is unknown.
 """
 
 
+ALSO_IN_BLOCKS = frozenset({"f8_r", "bf8_r"})
+"""Types whose products may be scaled in blocks (MXFP8).
+
+The same builds log ``--scaleA 0 --scaleB 0`` for products that are not scaled and for products that are scaled in
+blocks.  So these two zeros in a library's log mean that the scale is unknown.  The types of gfx942 (``f8_fnuz_r``,
+``bf8_fnuz_r``) are never scaled in blocks.
+"""
+
+
 def unlogged_scale(problem: Problem) -> bool:
-    """Return True if a matrix product must have operands scaled in blocks, but the scale of A or B is unknown."""
-    if not isinstance(problem, GemmProblem) or ONLY_IN_BLOCKS.isdisjoint((problem.a_type, problem.b_type)):
+    """Return True if a product is or may be scaled in blocks, but its scale is unknown."""
+    if not isinstance(problem, GemmProblem) or None not in (problem.scale_a, problem.scale_b):
         return False
-    return None in (problem.scale_a, problem.scale_b)
+    types = {problem.a_type, problem.b_type}
+    return not ONLY_IN_BLOCKS.isdisjoint(types) or types <= ALSO_IN_BLOCKS
 
 
-def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None) -> GemmProblem:
-    """Return the matrix product that the arguments of hipblaslt-bench describe.
+def no_scale(gemm: GemmProblem) -> Message:
+    """Return the message that accompanies a call whose scale a library's log lacks (``unlogged_scale``)."""
+    return Message(category="info", function="scale", text=f"the log states no scale of {gemm.label}")
 
-    ``sizes`` holds the fields for its sizes, or the ``members`` of a grouped GEMM.
+
+def problem(
+    values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None, logged: bool = False
+) -> GemmProblem:
+    """Return the matrix product that arguments of hipblaslt-bench describe.
+
+    ``sizes`` holds the fields for its sizes, or the ``members`` of a grouped GEMM. ``logged``: True for a line of the
+    library's log, which may lack a block scale (``ALSO_IN_BLOCKS``). A typed command and a tool's output state it.
 
     * If an argument has no value or an invalid value, its field is unknown (None).
     * If an argument is missing, its field is unknown too, except for switches, scales and the activation.
@@ -65,7 +83,9 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
         given = SCALE_WORDS.get(values.get(name) or ("0" if absent is False else ""))
         return None if given == "none" and blocks and name in ("scaleA", "scaleB") else given
 
-    blocks = not ONLY_IN_BLOCKS.isdisjoint(values.get(f"{x}_type") for x in "ab")
+    operands = {values.get(f"{x}_type") for x in "ab"}
+    zeros = all(SCALE_WORDS.get(values.get(f"scale{x}") or "") == "none" for x in "AB")
+    blocks = not ONLY_IN_BLOCKS.isdisjoint(operands) or (logged and zeros and operands <= ALSO_IN_BLOCKS)
     bias, gradient = switch("bias_vector"), switch("gradient")
     activation = values.get("activation_type", None if absent is None else "")
     # ROCm 6.3 writes the flag without a value if there is no activation.
@@ -125,7 +145,7 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
     if unknown:
         raise EmissionError(f"{what} needs {', '.join(unknown)} of {problem.label}, which is unknown")
     scales = {x: getattr(p, f"scale_{x}") or "none" for x in "abcd"}
-    if unlogged_scale(p):
+    if not ONLY_IN_BLOCKS.isdisjoint((p.a_type, p.b_type)):
         scales |= {x: getattr(p, f"scale_{x}") or "block32" for x in "ab"}
     return {
         "alpha": "1.000000",

@@ -37,6 +37,7 @@ from logparse.libraries.hipblaslt.arguments import (
     TYPES,
     WORDS,
     arguments,
+    no_scale,
     problem,
     sizes,
     tight_strides,
@@ -163,9 +164,6 @@ _COMMAND = regex(
 At the beginning of a line, a prompt, variables and wrappers may precede the command.  Elsewhere only its path may.
 """
 
-SCALE_NOT_LOGGED = "the log states no scale of"
-"""Beginning of the message that is kept beside a call with 4- or 6-bit types whose scale the log does not state."""
-
 OBJECT = "hipblaslt_ext::Gemm"
 """Value of ``function`` in the message that is kept beside a call through hipBLASLt's C++ object.
 
@@ -235,7 +233,7 @@ def read(text: str) -> Outcome:
     if words.values.get("api_method") == "cpp" and not words.tool and not gemm.members:
         beside.append(Message(category="bench", function=OBJECT, text=gemm.text))
     if unlogged_scale(gemm) and not words.tool:
-        beside.append(Message(category="info", function="scale", text=f"{SCALE_NOT_LOGGED} {gemm.label}"))
+        beside.append(no_scale(gemm))
     return Outcome("call", beside)
 
 
@@ -321,7 +319,7 @@ def _logged_problem(words: _Words) -> GemmProblem:
     if since_64 and "scale_type" in words and "activation_type" not in words:
         # rocRoller's own emitter writes neither scales nor activation, because it has none of them.
         unknown["activation"] = None
-    return problem(words.values, {**_sizes(words), **unknown}, absent=False)
+    return problem(words.values, {**_sizes(words), **unknown}, absent=False, logged=True)
 
 
 def _tool_problem(words: _Words) -> GemmProblem:

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logparse.libraries.hipblaslt.arguments import WORDS, problem
+from logparse.libraries.hipblaslt.arguments import WORDS, no_scale, problem, unlogged_scale
 from logparse.libraries.hipblaslt.bench import ALWAYS_SIZES, LOGGED, SIZES
 from logparse.libraries.kinds.format import FOREIGN, LineFormat, Outcome
 from logparse.libraries.kinds.patterns import regex
@@ -76,6 +76,7 @@ def read(text: str) -> Outcome:
     if extended and solution:
         names = (values.get("solution_Name") or None, values.get("kernel_name") or None)
         records.append(SolutionName(solution=solution, name=names[0], kernel_name=names[1]))
+    records += [no_scale(gemm)] if "scaleA" in values and unlogged_scale(gemm) else []
     return Outcome("call", records)
 
 
@@ -133,7 +134,7 @@ def _problem(values: dict[str, str], members: list[dict[str, int]]) -> GemmProbl
     if "aux_type" not in values:  # Before 7.0 there is no swizzle.
         values = {"swizzleA": "0", "swizzleB": "0", **values}
     # Before ROCm 7.1 a record has neither scaleC/D nor a readable swizzle.  They are unknown, not absent.
-    return problem(values, fields, absent=None)
+    return problem(values, fields, absent=None, logged=True)
 
 
 def _member(sizes: dict[str, int]) -> Member:

@@ -124,8 +124,8 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
     ),
     (
         ("the log states no scale of",),
-        "builds of 2026 log --scaleA 0 for 4- and 6-bit types, which run only with block scaling, so the scale "
-        "is unknown",
+        "builds of hipBLASLt before September 2026 log --scaleA 0 also for calls that are scaled in blocks (MX: "
+        "4-, 6- and 8-bit types), so the scale is unknown",
     ),
     (
         ("workspace required:",),

@@ -324,3 +324,29 @@ def test_a_type_that_only_runs_in_blocks_is_not_unscaled(kind: str) -> None:
     (mixed, _) = bench.read(line.replace(f"--b_type {kind}", "--b_type f8_r")).records
     assert isinstance(mixed, Call)
     assert "scale=?,?" in mixed.problem.text
+
+
+def test_no_scale_in_the_log_of_a_type_that_may_run_in_blocks_is_unknown() -> None:
+    """Builds of 2026 log a block-scaled (MX) product of 8-bit types as one without a scale (rocm-libraries 12024)."""
+
+    def of(kind: str, scales: str = "--scaleA 0 --scaleB 0") -> str:
+        given = f"--a_type {kind} --b_type {kind}"
+        line = texts.bench(Launch()).replace("--a_type bf16_r --b_type bf16_r", given)
+        return line.replace("--scaleA 0 --scaleB 0", scales)
+
+    logged, message = bench.read(of("f8_r")).records
+    assert isinstance(logged, Call)
+    assert isinstance(message, Message)
+    assert "scale=?,?" in logged.problem.text
+    assert library_errors.meaning(message.text)
+    for scales in ("--scaleA 3 --scaleB 3", "--scaleA 1 --scaleB 1"):
+        [stated] = bench.read(of("f8_r", scales)).records
+        assert isinstance(stated, Call)
+        assert linked(logged.problem, stated.problem) in ("layout", "shape")
+    [of_gfx942] = bench.read(of("f8_fnuz_r")).records
+    assert isinstance(of_gfx942, Call)
+    assert "scale=none,none" in of_gfx942.problem.text, "gfx942 has no products that are scaled in blocks"
+    typed = call("./hipblaslt-bench -m 64 -n 32 -k 16 --a_type f8_r --b_type f8_r --c_type bf16_r --d_type bf16_r")
+    assert "scale=none,none" in typed.problem.text
+    assert isinstance(logged.problem, GemmProblem)
+    assert "--scaleA 0 --scaleB 0" in bench.command(logged.problem), "every build has a solution without scales"
