@@ -79,7 +79,7 @@ LAW = {
         "a row that is no row": "1 row can never hit",
     },
     "export --as bench": {
-        "damaged": "left out 2: damaged lines",
+        "damaged": "left out 2 damaged lines",
         "another kind": "left out 1: --as bench holds no conv",
     },
     "export --as bench -n 1": {"beyond the limit": "left out 2: problems beyond the limit of -n"},

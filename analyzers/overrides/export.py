@@ -26,6 +26,7 @@ from logparse.libraries.hipblaslt import bench
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.miopen import driver
 from logparse.libraries.tunableop import untuned
+from logparse.lookup import damaged
 from logparse.model import DEFAULT, Override, Problem, problem_from_text
 from logparse.quoting import Shell, joined
 from logparse.sql import query
@@ -52,9 +53,7 @@ def of_store(
     if sql is None:
         tables = tables_of(store, run)
         made = export(select(tables, kind or KINDS.get(as_), n), as_, target)
-        own = tables.sources["run"] == tables.run
-        left_out = {"damaged lines of the run": int(tables.sources.loc[own, "reject_lines"].sum())}
-        left_out |= _other_kinds(tables, as_, kind)
+        left_out, lost = _other_kinds(tables, as_, kind), damaged(store, tables.run)
         more = len(select(tables, kind or KINDS.get(as_))) - (n or math.inf)
     else:
         table = query(store.url, sql, run=run)
@@ -62,9 +61,11 @@ def of_store(
             raise InputError("--sql must give a column problem, e.g. select problem from workload")
         texts = table["problem"].to_pylist()
         made, left_out = export([_problem(text) for text in texts[:n]], as_, target), {}
+        lost = ""
         more = len(texts) - (n or math.inf)
     left_out |= {"problems beyond the limit of -n": int(more)} if more > 0 else {}
-    return replace(made, refused=Counter(made.refused) + Counter(left_out))
+    notes = (f"  left out {lost}",) if lost else ()
+    return replace(made, refused=Counter(made.refused) + Counter(left_out), notes=(*made.notes, *notes))
 
 
 def _other_kinds(tables: Tables, as_: str, kind: str | None) -> dict[str, int]:
@@ -90,8 +91,9 @@ def _problem(text: object) -> Problem:
 def lines(made: Made) -> list[str]:
     """Return lines for the user: how many GEMMs and convolutions were exported, and why the others were not."""
     if not made.count and not made.refused:
-        return ["nothing to export: this format cannot hold any of the chosen problems"]
-    return [counted(made.count, "problem"), *left_out_lines(made.refused, "  left out {count:,}: {reason}")]
+        return ["nothing to export: this format cannot hold any of the chosen problems", *made.notes]
+    left_out = left_out_lines(made.refused, "  left out {count:,}: {reason}")
+    return [counted(made.count, "problem"), *left_out, *made.notes]
 
 
 def select(tables: Tables, kind: str | None = None, n: int | None = None) -> list[Problem]:

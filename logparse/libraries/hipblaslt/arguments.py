@@ -37,8 +37,6 @@ ONLY_IN_BLOCKS = frozenset({"f4_r", "f6_r", "bf6_r"})
 Builds of 2026 wrongly log ``--scaleA 0`` for these types (rocm-libraries issue 12024).  So a logged 0 means that the
 scale is unknown.
 """
-
-
 ALSO_IN_BLOCKS = frozenset({"f8_r", "bf8_r"})
 """Types whose products may be scaled in blocks (MXFP8).
 
@@ -69,11 +67,12 @@ def problem(
     ``sizes`` holds the fields for its sizes, or the ``members`` of a grouped GEMM. ``logged``: True for a line of the
     library's log, which may lack a block scale (``ALSO_IN_BLOCKS``). A typed command and a tool's output state it.
 
-    * If an argument has no value or an invalid value, its field is unknown (None).
-    * If an argument is missing, its field is unknown too, except for switches, scales and the activation.
-    * ``absent`` decides about a missing switch, scale or activation: with False it is not set, with None it is unknown.
+        * If an argument has no value or an invalid value, its field is unknown (None).
+        * If an argument is missing, its field is unknown too, except for switches, scales and the activation.
+        * If ``absent`` is False, a missing switch, scale or activation is taken as not set.  If it is ``None``, the field
+          is unknown.
 
-    Raises ValueError if the text of a number is no number.
+        Raises ValueError if the text of a number is no number.
     """
 
     def switch(name: str) -> bool | None:
