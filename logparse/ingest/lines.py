@@ -16,6 +16,7 @@ number before a record is the end of a torn line, and the record behind it is co
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 from collections import deque
@@ -183,7 +184,11 @@ class LineReader:
         return 2 * counted > len(marked) if marked else 0 < len(lines) == counted
 
     def feed(self, data: bytes, offset: int) -> None:
-        """Read whole lines. ``offset`` is the position of ``data`` in the log."""
+        """Read whole lines. ``offset`` is the position of ``data`` in the log.
+
+        A command that a backslash continues on the next line is one line (``continued_commands``).
+        """
+        data = continued_commands(data)
         self._follow(_Text(data, offset), offset, self._counters[0], self._counters[0].count(data, offset))
 
     @property
@@ -622,6 +627,57 @@ def _has_line_end(file: int, start: int, stop: int) -> bool:
     return False
 
 
+_PROMPT = rb"(?:[ \t]*>[ \t]+(?=-|\Z))?"
+"""Pattern of the ``> `` that a shell prints before a line that continues a command."""
+_TOOL = regex(rb"hipblaslt-bench|rocblas-bench|MIOpenDriver")
+_CONTINUED = regex(rb"(?m)^[^\n]*(?:" + _TOOL.pattern + rb")[^\n]*\\\r?\n(?:[^\n]*\\\r?\n)*" + _PROMPT)
+"""Pattern of the lines of a command that end with a backslash. The last line of the command follows."""
+_CONTINUATION = regex(rb"\\\r?\n" + _PROMPT)
+"""Pattern of the text between two lines of a command."""
+_OPEN = (b"\\\n", b"\\\r\n")
+"""Ends of a line that the next line continues."""
+_COMMAND_BYTES = 64 << 10
+"""Maximum bytes of a command that is held until its last line is read."""
+
+
+def continued_commands(data: bytes) -> bytes:
+    r"""Join the lines of commands that continue behind a backslash, such as ``hipblaslt-bench -m 1 \`` and ``-n 2``.
+
+    The backslashes and line ends become as many blanks, so that every other byte keeps its position. Other lines, and a
+    command whose last line is missing, stay as they are.
+    """
+    if b"\\" not in data or not _CONTINUATION.search(data):
+        return data
+
+    def joined(command: re.Match[bytes]) -> bytes:
+        return command[0] if command.end() == len(data) else _CONTINUATION.sub(_blanks, command[0])
+
+    return _CONTINUED.sub(joined, data)
+
+
+def _blanks(match: re.Match[bytes]) -> bytes:
+    return b" " * len(match[0])
+
+
+def whole_commands(data: bytes) -> int:
+    """Return the end of the last line, without the lines of a command that the next line continues."""
+    end = at = data.rfind(b"\n") + 1
+    while at and end - at < _COMMAND_BYTES and data.endswith(_OPEN, 0, at):
+        at = data.rfind(b"\n", 0, at - 1) + 1
+        if _TOOL.search(data, at, end):
+            end = at  # the command may begin even earlier, if a line before it names the tool, too
+    return end
+
+
+def has_continuation(file: int) -> bool:
+    """Return True if a file, given by its descriptor, has a line that ends with a backslash."""
+    with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as data:
+        at = data.find(b"\\")  # finding one byte is many times faster than finding two
+        while at >= 0 and data[at + 1 : at + 3].removeprefix(b"\r")[:1] != b"\n":
+            at = data.find(b"\\", at + 1)
+        return at >= 0
+
+
 Long = Callable[[bytes, int, int], None]
 """Function that is called for each line that is too long, with its first bytes, its offset and its length."""
 
@@ -632,6 +688,7 @@ def blocks(
     """Read a stream in blocks of whole lines. Yield each block with its offset.
 
     * The last block may lack its line end.
+    * A command that continues behind a backslash is in one block.
     * A line that is longer than a block is a block of its own.
     * ``size`` is the number of bytes of one read (default ``BLOCK_BYTES``).
     * If ``long`` is given, it is called for lines of more than ``LONGEST_BYTES``. They are in no block, and never in
@@ -660,6 +717,12 @@ def blocks(
         rest = [bytes(view[cut:])]  # this is a copy, so that the memory of `data` can be freed before the next read
         view.release()
         del data
+        if block.endswith(_OPEN) and (whole := whole_commands(block)) < len(block):
+            rest.insert(0, block[whole:])
+            held += len(block) - whole
+            block = block[:whole]
+            if not block:
+                continue
         yield block, offset
         offset += len(block)
     if first and long:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 from logparse.errors import InputError, LogparseError, UsageError
 from logparse.executors.executor import report
 from logparse.ingest.input_file import HEAD_BYTES, Cut, Digest, Hashing, InputFile, last_line_end, source_id
-from logparse.ingest.lines import LineReader, blocks, has_long_line
+from logparse.ingest.lines import LineReader, blocks, has_continuation, has_long_line, whole_commands
 from logparse.ingest.process_of_file import UNKNOWN, Process, is_process, numbers_in
 from logparse.ingest.schedule import Ingested, JointTask, Several, Task
 from logparse.ingest.stream import StreamRead, Tally
@@ -303,13 +303,15 @@ class _Input:
             while skip and (data := content.read(min(1 << 20, skip))):
                 skip -= len(data)
             for block, offset in blocks(content, start or marked, long=stream.reject_long):
-                cut = block.rfind(b"\n") + 1
+                cut = whole_commands(block)
                 if cut:
                     stream.feed(block[:cut], offset)
                 last, place = block[cut:], offset + cut
             digest = hashing.finish()
         inner = unpacked.finish() if unpacked else digest
-        return _Passed(digest, hashing.whole_lines, inner, hashing.count, last, place)
+        # ``last`` may be several lines of one command that continues behind backslashes.
+        lines = self.file.digest(place) if b"\n" in last and not self.file.compressed else hashing.whole_lines
+        return _Passed(digest, lines, inner, hashing.count, last, place)
 
     def _pass_ranges(self, stream: StreamRead, start: int) -> _Passed | None:
         """Let the code in C read a large local file with several threads, and compute the file's hash at the same time.
@@ -323,7 +325,7 @@ class _Input:
         with open(path, "rb", buffering=0) as raw:
             file = raw.fileno()
             size = os.fstat(file).st_size
-            if has_long_line(file, start, size):
+            if has_long_line(file, start, size) or has_continuation(file):
                 return None
             place = last_line_end(file, start, size)
             try:

@@ -252,7 +252,7 @@ def _words(tokens: Sequence[str]) -> _Words:
                 words.tool, at = True, at + (1 if tokens[at + 1].startswith("-") or not tokens[at + 1] else 2)
                 continue
             if token == "\\":
-                raise ValueError("the command continues on the next line, which is not read")
+                raise ValueError("the command continues on the next line, which is missing")
             if values.get("iters") == "0" and _LATER(token):
                 at += 1 if tokens[at + 1].startswith("-") or not tokens[at + 1] else 2
                 continue
@@ -319,7 +319,8 @@ def _logged_problem(words: _Words) -> GemmProblem:
     if since_64 and "scale_type" in words and "activation_type" not in words:
         # rocRoller's own emitter writes neither scales nor activation, because it has none of them.
         unknown["activation"] = None
-    return problem(words.values, {**_sizes(words), **unknown}, absent=False, logged=True)
+    logged = "iters" in words  # Builds that scale in blocks write it, and an exported command does not.
+    return problem(words.values, {**_sizes(words), **unknown}, absent=False, logged=logged)
 
 
 def _tool_problem(words: _Words) -> GemmProblem:
