@@ -65,11 +65,12 @@ def test_a_convolution_and_the_canonical_text() -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("1,2,x,Default,1", "could not convert"),
-        ("1,2,3.5,Default,1", "'3.5' is not a whole number"),
+        ("1,2,x,Default,1", "k is 'x', not a"),
+        ("1,2,3,Default,fast", "time_us is 'fast', not a number"),
+        ("1,2,3.5,Default,1", "k is '3.5', not a whole number"),
         ("1,2,3,,1", "a time without a solution"),
         ("1,2,3,Default,1,9", "6 cells, but the header has 5 columns"),
-        ("1,2,inf,Default,1", "cannot convert|not a whole number"),
+        ("1,2,inf,Default,1", "k is 'inf', not a whole number"),
     ],
 )
 def test_an_unreadable_row_states_the_reason(row: str, reason: str) -> None:

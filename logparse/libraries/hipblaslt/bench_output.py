@@ -39,6 +39,7 @@ from dataclasses import dataclass, field
 
 from logparse.devices import too_fast
 from logparse.libraries.hipblaslt.arguments import problem_of_row
+from logparse.libraries.kinds.bad_cell import reason_of
 from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
 from logparse.libraries.kinds.line_prefixes import ranked
 from logparse.libraries.kinds.patterns import regex
@@ -237,7 +238,7 @@ class _Reader:
         try:
             gemm = problem_of_row(cells)
         except ValueError as error:
-            return Outcome("reject", (Reject(f"hipblaslt-bench row: {error}"),))
+            return Outcome("reject", (Reject(f"hipblaslt-bench row: {reason_of(error, cells)}"),))
         if gemm is None:
             return Outcome("message")
         low = {name.lower(): value for name, value in cells.items()}

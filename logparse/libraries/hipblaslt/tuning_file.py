@@ -26,6 +26,7 @@ from logparse.errors import EmissionError
 from logparse.libraries.hipblaslt import tuning_cache
 from logparse.libraries.hipblaslt.arguments import problem_of_row, sizes, tight_strides
 from logparse.libraries.hipblaslt.enums import SCALE_CODES
+from logparse.libraries.kinds.bad_cell import reason_of
 from logparse.libraries.kinds.format import Emission, FileFormat, Head, Line, Origin, Outcome, Source, Writer
 from logparse.libraries.kinds.fp8 import FNUZ, OCP, fnuz_only, on_arch
 from logparse.libraries.kinds.reading import leading
@@ -213,7 +214,7 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
     try:
         gemm = problem_of_row(row.cells)
     except ValueError as error:
-        return _reject(line, f"tuning entry: {error}")
+        return _reject(line, f"tuning entry: {reason_of(error, row.cells)}")
     if gemm is None:
         return _reject(line, "tuning entry of a grouped GEMM, which does not state the members")
     facts = [Fact(ours, row.cells.get(theirs, "")) for ours, theirs in DEVICE.items()]
@@ -240,7 +241,7 @@ def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
     try:
         gemm, index, time_us = tuning_cache.problem(row.cells), int(row.cells["solution_index"]), float(row.cells["us"])
     except ValueError as error:
-        return _reject(line, f"entry of the runtime tuning cache: {error}")
+        return _reject(line, f"entry of the runtime tuning cache: {reason_of(error, row.cells)}")
     facts = [Fact(ours, row.cells.get(theirs, "")) for ours, theirs in DEVICE.items()]
     builds = {fact.value for fact in known if fact.name == "hipblaslt_revision"}
     if builds and row.cells.get("git_version") not in builds:

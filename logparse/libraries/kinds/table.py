@@ -33,6 +33,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeVar
 
+from logparse.libraries.kinds.bad_cell import reason_of
 from logparse.libraries.kinds.format import FileFormat, Head, Outcome, Source, Unit, cells_of
 from logparse.model import Call, Collective, Fact, Kernel, Measurement, Message, Record, Reject, SolutionName
 
@@ -218,10 +219,11 @@ def read_table(
             if not fewest <= len(values) <= most:
                 yield _reject(f"{len(values)} cells, but the header has {most} columns", text, line.offset)
                 continue
+            row = Row(columns, values, text, number)
             try:
-                records = reader.take(Row(columns, values, text, number))
+                records = reader.take(row)
             except ValueError as error:
-                yield _reject(str(error), text, line.offset)
+                yield _reject(reason_of(error, row.cells), text, line.offset)
                 continue
             if records is not None:
                 yield Outcome(UNIT_OF[type(records[0])] if records else "foreign", records, at=line.offset)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from logparse.libraries.kinds.bad_cell import reason_of
 from logparse.libraries.kinds.format import BlockFormat, Line, Origin, Outcome
 from logparse.libraries.kinds.line_prefixes import ranked
 from logparse.libraries.kinds.patterns import regex
@@ -65,7 +66,7 @@ class _Reader:
         try:
             problem, time_us = problem_of(given), float(cells["us"])
         except ValueError as error:
-            return Outcome("reject", (Reject(f"rocblas-bench row: {error}"),))
+            return Outcome("reject", (Reject(f"rocblas-bench row: {reason_of(error, cells)}"),))
         if problem is None or not (time_us > 0 and math.isfinite(time_us)):
             return Outcome("reject", (Reject(f"rocblas-bench row: a time of {cells['us']} µs"),))
         measured = Measurement(

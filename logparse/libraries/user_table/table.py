@@ -29,6 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from logparse.libraries.kinds.bad_cell import reason_of
 from logparse.libraries.kinds.format import FileFormat, Head, Origin, Outcome, Source
 from logparse.libraries.kinds.table import UNIT_OF, Header, Row, header_of, read_table
 from logparse.model import (
@@ -107,7 +108,7 @@ class _Table:
         """
         records, machine = _records(cells), self._machine
         told = {name: cells[name] for name in FACTS if cells.get(name)}
-        told |= {name: str(_integer(told[name])) for name in ("cu_count", "gpus") if name in told}
+        told |= {name: str(_integer(told, name)) for name in ("cu_count", "gpus") if name in told}
         other = next((name for name in told if machine.get(name, told[name]) != told[name]), None)
         if other:
             raise ValueError(
@@ -143,12 +144,11 @@ def _read_parquet(source: Source) -> Iterator[Outcome]:
     yield from (replace(one, lines=0) for one in table.open())
     for batch in file.iter_batches(columns=[name for name in columns if name in _KNOWN]):
         for row in batch.to_pylist():
+            cells = {name: "" if value is None else str(value).strip() for name, value in row.items()}
             try:
-                records = table.records(
-                    {name: "" if value is None else str(value).strip() for name, value in row.items()}
-                )
+                records = table.records(cells)
             except ValueError as error:
-                yield Outcome("reject", [Reject(str(error))])
+                yield Outcome("reject", [Reject(reason_of(error, cells))])
             else:
                 yield Outcome(UNIT_OF[type(records[0])], records)
     yield from table.close()
@@ -173,11 +173,11 @@ def _records(row: Mapping[str, str]) -> list[Record]:
             Measurement(
                 problem=problem, solution=solution, origin=ORIGIN, status=status or ("ok" if ok else "no_time"),
                 time_us=time_us if ok else None, min_us=_number(row, "min_us"), max_us=_number(row, "max_us"),
-                std_us=_number(row, "std_us"), workspace_bytes=_integer(row.get("workspace_bytes", "")),
+                std_us=_number(row, "std_us"), workspace_bytes=_integer(row, "workspace_bytes"),
                 error=row.get("error") or None,
             )
         )  # fmt: skip
-    calls = _integer(row.get("calls", ""))
+    calls = _integer(row, "calls")
     if calls is not None:
         out.append(Call(problem=problem, category=CATEGORY, count=calls, solution=None if out else solution))
     return out
@@ -214,7 +214,7 @@ def _field(name: str, cell: str, type_: Any) -> object:
         if cell.lower() not in _BOOLS:
             raise ValueError(f"{name} is {cell!r}, neither true nor false")
         return _BOOLS[cell.lower()]
-    return _integer(cell) if int in options or isinstance(options[0], int) else cell
+    return _integer({name: cell}, name) if int in options or isinstance(options[0], int) else cell
 
 
 def _solution(row: Mapping[str, str]) -> Solution | None:
@@ -231,16 +231,17 @@ def _number(row: Mapping[str, str], name: str) -> float | None:
     return float(cell) if cell else None
 
 
-def _integer(cell: str) -> int | None:
+def _integer(row: Mapping[str, str], name: str) -> int | None:
     """Parse an integer.  ``128.0`` is accepted, because spreadsheets write it.  Raises ValueError for any other text.
 
     An empty text gives None.
     """
+    cell = row.get(name, "")
     if not cell:
         return None
     value = float(cell)
     if not value.is_integer():
-        raise ValueError(f"{cell!r} is not a whole number")
+        raise ValueError(f"{name} is {cell!r}, not a whole number")
     return int(value)
 
 

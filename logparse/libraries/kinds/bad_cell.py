@@ -1,0 +1,36 @@
+"""Name the column and the text of a cell that is no number, for the reason of a reject."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from logparse.libraries.kinds.patterns import regex
+
+_CONVERSION = regex(
+    r"(?s)(?:could not convert string to (?P<real>float)|invalid literal for int\(\) with base 10): (?P<text>.*)"
+)
+"""Pattern of the messages of Python's ``float`` and ``int``, which name no column."""
+_SHOWN = 40
+
+
+def reason_of(error: ValueError, cells: Mapping[str, str]) -> str:
+    """Return the reason why a row cannot be read.  ``cells`` are its cells by the names of their columns.
+
+    Example: ``us is 'x1', not a number``.  An error that is no failed conversion has its reason already.
+    """
+    match = _CONVERSION.search(str(error))
+    if match is None:
+        return str(error)
+    return f"{str(error)[: match.start()]}{_named(match, cells)}"
+
+
+def _named(match: re.Match[str], cells: Mapping[str, str]) -> str:
+    what = "a number" if match["real"] else "a whole number"
+    for name, cell in cells.items():
+        if match["text"] in (repr(cell), repr(cell.strip())):
+            return f"{name} is {cell.strip()[:_SHOWN]!r}, not {what}" if cell.strip() else f"{name} is empty"
+    held = match["text"].strip("'\"")
+    within = next((name for name, cell in cells.items() if held and held in cell), None)
+    where = f"{within} contains" if within else "a cell is"
+    return f"{where} {held[:_SHOWN]!r}, not {what}"
