@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from logparse.model.problems import ConvProblem, GemmProblem, OperatorProblem, Problem
 from logparse.model.ranges import LIMIT, is_whole
-from logparse.model.records import Solution, solution_from_text
+from logparse.model.records import DEFAULT, Solution, solution_from_text
 from logparse.model.texts import problem_from_text
 
 _SHOWN = 80
@@ -137,6 +137,12 @@ def solution_fault(solution: Solution) -> str | None:
     """
     if solution_from_text(solution.text) == solution:
         return None
+    if solution.id == DEFAULT.id:
+        return (
+            f"Default is what PyTorch runs without an override, so its library is torch and not "
+            f"{shown(solution.library)}; leave the library empty, or name the solution that ran "
+            f"(such as {shown(f'{solution.library}:123')})"
+        )
     named = f"solution {shown(solution.id)} of library {shown(solution.library)}"
     return f"{named}: its text {shown(solution.text)} could not be read back"
 

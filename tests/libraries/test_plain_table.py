@@ -19,6 +19,7 @@ from logparse.ingest import ingest
 from logparse.libraries.kinds.format import Head
 from logparse.libraries.user_table import table as plain_table
 from logparse.model import Call, ConvProblem, Fact, GemmProblem, Measurement, Record, Reject
+from logparse.model.faults import solution_fault
 from logparse.store import Store
 from tests.conftest import SAMPLES
 from tests.libraries.reading import from_file, head, outcomes, records
@@ -77,6 +78,18 @@ def test_an_unreadable_row_states_the_reason(row: str, reason: str) -> None:
     (record,) = read(f"m,n,k,solution,time_us\n{row}\n")
     assert isinstance(record, Reject)
     assert re.search(reason, record.reason)
+
+
+def test_default_of_another_library_than_torch_says_what_to_write() -> None:
+    [row] = read("m,n,k,library,solution,time_us\n1,2,3,rocblas,Default,61.2\n")
+    assert isinstance(row, Measurement)
+    why = solution_fault(row.solution)
+    assert why is not None
+    assert "its library is torch and not 'rocblas'; leave the library empty" in why
+    assert "'rocblas:123'" in why
+    [torch] = read("m,n,k,library,solution,time_us\n1,2,3,torch,Default,61.2\n")
+    assert isinstance(torch, Measurement)
+    assert solution_fault(torch.solution) is None
 
 
 def test_other_csvs_are_not_ours() -> None:

@@ -510,6 +510,8 @@ def step_of(
         return step
     now, held = step.untraced_us, fit_waits(step)
     found = _traced(held, host_factor_of(held)).us
+    if not found and any(graph.us.any() for graph in step.graphs):
+        return StepUnknown("its traces are too short to show a step, such as a trace of one kernel; trace more steps")
     if not found:
         return StepUnknown("the events of its traces take no time, so their time stamps are damaged")
     if now and not 1 / _EXPLAINED <= found / now <= _EXPLAINED:

@@ -914,6 +914,36 @@ def test_a_run_without_traces_has_no_step() -> None:
     assert isinstance(step_of(tables(run="r"), HALF), StepUnknown)
 
 
+@pytest.mark.parametrize(("us", "why"), [(14.5, "too short to show a step"), (0.0, "damaged")])
+def test_a_trace_of_one_kernel_is_too_short_and_not_damaged(store: Store, tmp_path: Path, us: float, why: str) -> None:
+    correlation = {"External id": 1, "correlation": 7}
+    of_kernel = {**correlation, "device": 0, "stream": 7}
+    product: Event = {
+        "Input Dims": [[64, 32], [32, 16]],
+        "Input type": ["c10::BFloat16"] * 2,
+        "Concrete Inputs": ["", ""],
+    }
+    product |= {**correlation, "Input Strides": [[32, 1], [16, 1]]}
+    at = {"ph": "X", "pid": 1, "tid": 1}
+    events = [
+        {
+            **at,
+            "cat": "cpu_op",
+            "name": "aten::mm",
+            "ts": 1000.0,
+            "dur": 20,
+            "args": product,
+        },
+        {**at, "cat": "cuda_runtime", "name": "hipLaunchKernel", "ts": 1005.0, "dur": 3, "args": correlation},
+        {**at, "cat": "kernel", "name": "Cijk_k", "ts": 1010.0, "dur": us, "args": of_kernel},
+    ]
+    text = json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0, "numSms": 304}], "traceEvents": events})
+    found = step_of(read(store, tmp_path, {"one.json": text}), HALF)
+    assert isinstance(found, StepUnknown)
+    assert why in found.reason
+    assert "damaged" not in found.reason
+
+
 @needs_corpus
 @pytest.mark.parametrize(
     "name", ["h200/gpt2.trace", "h200/resnet50.trace", "nvidia/convnext_tiny.trace", "tracelens/mi300_vit"]
