@@ -215,7 +215,7 @@ def damaged(store: Store, run: str | None = None) -> str:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What a run holds, but ``top`` and ``recommend`` leave out.
+    """Numbers of rows of a run that ``top`` and ``recommend`` leave out.
 
     * ``rejects``: damaged lines.
     * ``by_tool``: calls that a person or a benchmark tool made, if a log of the job has calls of the kind.

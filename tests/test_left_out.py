@@ -1,4 +1,4 @@
-"""What an answer leaves out is counted in it: one law over the verbs that answer from a store or from files.
+"""Rows that an answer leaves out are counted in it: one law over the verbs that answer from a store or from files.
 
 The store has rows that are left out for each reason. A verb is tested with each reason that applies to it.
 """

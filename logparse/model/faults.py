@@ -137,13 +137,13 @@ def solution_fault(solution: Solution) -> str | None:
     """
     if solution_from_text(solution.text) == solution:
         return None
-    if solution.id == DEFAULT.id:
-        return (
-            f"Default is what PyTorch runs without an override, so its library is torch and not "
-            f"{shown(solution.library)}; leave the library empty, or name the solution that ran "
-            f"(such as {shown(f'{solution.library}:123')})"
-        )
     named = f"solution {shown(solution.id)} of library {shown(solution.library)}"
+    if solution.id == DEFAULT.id:
+        example = shown(f"{solution.library}:123")
+        return (
+            f"{named}: Default is what PyTorch runs without an override, so its library is torch; leave the library "
+            f"empty, or name the solution that ran (such as {example})"
+        )
     return f"{named}: its text {shown(solution.text)} could not be read back"
 
 
