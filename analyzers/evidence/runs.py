@@ -50,7 +50,7 @@ def tables_of(store: Store, run: str | None = None) -> Tables:
 
     frames: dict[str, Any] = store.frames(run)
     frames["copies"], frames["sources"] = _copies(frames["sources"])
-    frames = of_one_device_each(frames)
+    frames |= of_one_device_each(frames)
     return weighed(of_the_job(Tables(run=run, timeline=partial(_timeline, store), **frames)))
 
 

@@ -18,7 +18,7 @@ The facts::
     gpu_busy_us                    a kernel runs (kernels of several streams overlap, so it is less than their sum)
     gpu_compute_us                 a kernel runs that is not a collective
     gpu_communication_alone_us     only collectives run
-    gpu_copies_us                  copies and fills of memory, which are no kernels
+    gpu_copies_us                  copies and fills of memory, which are no kernels, without those of the work before
     gpu_left_out_us                what was taken out of the window
     gpu_idle_us, gpu_gaps          why the GPU was idle (``gaps``)
 """

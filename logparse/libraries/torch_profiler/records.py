@@ -364,7 +364,8 @@ class Records:
         yield Outcome("message", messages, lines=self._unread_events + sum(columns.copies.values()))
         marked = Marked(None if self._backlog else columns.steps_begin, columns.steps_end, columns.left_out)
         host = HostTime(columns)
-        timed = busy(self._timeline, columns.names, columns.copies_us, marked, lambda gaps: idle_facts(gaps, host))
+        copies_us = columns.copies_us - self._early_copies_us()
+        timed = busy(self._timeline, columns.names, copies_us, marked, lambda gaps: idle_facts(gaps, host))
         yield Outcome("fact", [*timed, *self._tails(), *self._search_facts()], lines=0)
         talks = collectives(self._timeline, columns.names, columns.kernel_group)
         yield Outcome("measurement", [*talks], lines=0)
@@ -500,6 +501,16 @@ class Records:
             max_us=float(us.max()),
             samples_us=tuple(us[:_SAMPLES].round(6).tolist()),
         )
+
+    def _early_copies_us(self) -> float:
+        """Return the time of copies and fills beside the kernels that were launched before the trace, in µs."""
+        kernels = self._timeline
+        early = before(kernels)
+        if not early.any():
+            return 0.0
+        ended = float((kernels.start + kernels.us)[early].max())
+        start, us = np.array(self._columns.copy_start), np.array(self._columns.copy_us)
+        return float(us[start < ended].sum())
 
     def _tails(self) -> list[Fact]:
         """Return facts about elementwise operators after matrix products, and about written-out gradients of GELU."""

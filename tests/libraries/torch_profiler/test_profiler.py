@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,27 @@ H200 = CORPUS / "h200"
 
 def calls(found: list[Any]) -> dict[str, int | None]:
     return {call.problem.label: call.count for call in records_of(found, Call)}
+
+
+def test_copies_of_the_work_before_the_trace_are_not_counted(tmp_path: Path) -> None:
+    """A trace may begin while the device still runs the step before, whose kernels have no launch in the trace."""
+    on_gpu = {"ph": "X", "pid": 0, "tid": 7}
+    launched = {"device": 0, "stream": 7, "correlation": 9}
+    early = {"device": 0, "stream": 7, "correlation": 5}
+    events = [
+        {**on_gpu, "cat": "kernel", "name": "k", "ts": 100.0, "dur": 50, "args": early},
+        {**on_gpu, "cat": "gpu_memcpy", "name": "Memcpy DtoD", "ts": 120.0, "dur": 8, "args": {**early, "stream": 8}},
+        {"ph": "X", "pid": 1, "tid": 1, "cat": "cuda_runtime", "name": "hipLaunchKernel", "ts": 110.0, "dur": 3,
+         "args": {"correlation": 9}},
+        {**on_gpu, "cat": "kernel", "name": "k", "ts": 200.0, "dur": 50, "args": launched},
+        {**on_gpu, "cat": "gpu_memset", "name": "Memset", "ts": 260.0, "dur": 2, "args": launched},
+        {**on_gpu, "cat": "kernel", "name": "k", "ts": 270.0, "dur": 5, "args": launched},
+        {"ph": "X", "pid": 1, "tid": 1, "cat": "cpu_op", "name": "aten::x", "ts": 105.0, "dur": 3, "args": {}},
+    ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": events}))
+    known = facts(outcomes(FORMAT, path))
+    assert (known["gpu_busy_us"], known["gpu_copies_us"]) == ("55.000", "2.000")
 
 
 def test_golden_rest() -> None:
