@@ -302,9 +302,9 @@ def ranked(
         rows: pa.Table = con.sql(_SHOWN.format(key=key, other=other, timed=timed), params={"n": n}).to_arrow_table()
         counts = con.execute(_LEFT_OUT, {**of, "kind": kind}).fetchall()[0] if count_left_out else ()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
-    return Ranking(
-        rows.set_column(rows.column_names.index("problem"), "problem", labels), *sums, LeftOut(*map(int, counts))
-    )
+    named = rows.set_column(rows.column_names.index("problem"), "problem", labels)
+    left_out: tuple[LeftOut, ...] = (LeftOut(*map(int, counts)),) if counts else ()
+    return Ranking(named, *sums, *left_out)
 
 
 def _rows(store: Store, sql: str) -> pa.Table:

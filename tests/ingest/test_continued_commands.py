@@ -119,3 +119,14 @@ def test_an_endless_command_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("library", COMMANDS)
 def test_a_pasted_command_is_found(library: str) -> None:
     assert problems_in(COMMANDS[library]) == problems_in(one_line(COMMANDS[library]))
+
+
+@pytest.mark.parametrize("library", COMMANDS)
+def test_a_command_that_an_issue_quotes_is_a_call_of_a_tool(tmp_path: Path, store: Store, library: str) -> None:
+    command = one_line(COMMANDS[library]).strip()
+    command = command[command.index("./") :]
+    (tmp_path / "issue.md").write_text(f"| `{command}` | 12.5 us |\n- `{command}`\n")
+    [result] = ingest([str(tmp_path / "issue.md")], store, run="run")
+    assert result.units["reject"] == 0
+    with store.connect() as con:
+        assert con.execute("select sum(count), bool_and(by_tool) from calls").fetchall() == [(2, True)]

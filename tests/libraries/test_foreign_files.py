@@ -24,7 +24,15 @@ CUDNN = "\nI! CuDNN (v91900 56) function cudnnConvolutionForward() called:\ni!  
 FRONTEND = "[cudnn_frontend]      CUDNN_BACKEND_TENSOR_DESCRIPTOR :\n         Id: 120\n"
 INDUCTOR = "AUTOTUNE mm(4096x1024, 1024x512)\n  triton_mm_1 0.0123 ms 100.0%\n"
 INDUCTOR_LOG = "V0523 12:00:00.1 42 torch/_inductor/select_algorithm.py:35] [0/0] choice\n"
+ROCBLAS = "rocblas_create_handle,atomics_not_allowed\nrocblas_set_stream,0x560ee8f6d5c0,atomics_not_allowed\n"
+ROCBLAS_CALL = "rocblas_sgemm,N,T,64,64,64,1,0x7f,64,0x7f,64,0,0x7f,64,atomics_not_allowed\n"
+ORT = "2023-08-29 07:55:17.3 [V:onnxruntime:Default, tunable.h:255 FindFastestImpl] finding fastest for GemmTunableOp\n"
+LLAMA = "  MUL_MAT(type_a=bf16,type_b=f32,m=4096,n=512,k=14336,bs=[1,1]):    72 runs - 14260.00 us/run\n"
 CASES = {
+    "rocblas_trace.log": (ROCBLAS, "rocBLAS's trace", "ROCBLAS_LAYER=2"),
+    "rocblas_call.log": (ROCBLAS_CALL, "rocBLAS's trace", "ROCBLAS_LAYER=2"),
+    "ort.log": (ORT, "ONNX Runtime's TunableOp", "logparse capture"),
+    "perf.txt": (LLAMA, "test-backend-ops", "logparse capture"),
     "standard.stats.csv": (V1_STATISTICS, "kernel statistics of rocprof (v1)", "rocprofv3 --kernel-trace"),
     "results.csv": (V1_KERNELS.replace('"', ""), "kernels of rocprof (v1)", "rocprofv3 --kernel-trace"),
     "4242_results.json": (V3_JSON, "rocprofv3's JSON", "--output-format csv"),

@@ -211,12 +211,13 @@ def read(text: str) -> Outcome:
     if match is None or match["rest"] is None:
         # The line only mentions the tool.
         return FOREIGN
-    tokens = match["rest"].split()
+    rest, quoted, _ = match["rest"].partition("`")  # Issues quote a command as `hipblaslt-bench …`.
+    tokens = rest.split()
     if _OTHER_MODE.intersection(tokens):
         return Outcome("message", (Message(category="bench", text=text.strip()),))
     try:
         words = _words(tokens)
-        words.tool |= bool(match["shell"] or match["path"])
+        words.tool |= bool(match["shell"] or match["path"] or quoted)
         gemm = _tool_problem(words) if words.tool else _logged_problem(words)
     except ValueError as torn:
         return Outcome("reject", (Reject(str(torn)),))

@@ -6,7 +6,8 @@ is that the user gets a remark about it.
 
 Sources: ROCm/rocprofiler ``bin/tblextr.py`` (columns of rocprof v1), ROCm/rocprofiler-sdk ``source/lib/output/
 generateJSON.cpp``, NVIDIA's cuDNN API log (``CUDNN_LOGINFO_DBG``, ``CUDNN_LOGLEVEL_DBG``), pytorch/pytorch
-``torch/_inductor/select_algorithm.py`` and ``torch/_logging``.
+``torch/_inductor/select_algorithm.py`` and ``torch/_logging``, ROCm/rocBLAS ``library/src/include/logging.hpp``,
+microsoft/onnxruntime ``core/framework/tunable.h``, ggml-org/llama.cpp ``tests/test-backend-ops.cpp``.
 """
 
 from __future__ import annotations
@@ -65,6 +66,24 @@ _KINDS: Sequence[tuple[str, bytes, str]] = (
         rb"(?:[^\n]*\n){0,20}(?:[^\n]*torch/_inductor/|[^\n]*AUTOTUNE \w+\()",
         "a log of TorchInductor, whose kernels no override file chooses. A trace of the job counts and times "
         "its problems (`logparse capture --trace`)",
+    ),
+    (
+        "",
+        rb"(?:[^\n]*\n){0,20}rocblas_[a-z0-9_]+,(?:0x[0-9a-f]+,)?(?:[^\n]*,)?atomics_(?:not_)?allowed",
+        "rocBLAS's trace (ROCBLAS_LAYER=1), which logparse does not read. ROCBLAS_LAYER=2 logs the same calls as "
+        "commands, and ROCBLAS_LAYER=4 logs each problem once, with its number of calls",
+    ),
+    (
+        "",
+        rb"(?:[^\n]*\n){0,20}[^\n]*onnxruntime[^\n]*(?:tunable\.h|TunableOp)",
+        "a log of ONNX Runtime's TunableOp, whose ids name no kernel of a library. hipBLASLt and rocBLAS log the calls "
+        "of ONNX Runtime themselves (`logparse capture`)",
+    ),
+    (
+        "",
+        rb"(?:[^\n]*\n){0,20}\s*MUL_MAT(?:_ID)?\(type_a=",
+        "times of llama.cpp's test-backend-ops, which runs one operator of ggml. A log of a job names the calls of "
+        "hipBLASLt and rocBLAS (`logparse capture -- llama-bench ...`)",
     ),
 )
 _TABLE = tuple((regex(name), regex(data), why) for name, data, why in _KINDS)

@@ -199,12 +199,13 @@ def _other_rows(function: str, problem: GemmProblem) -> str:
 
 def read_bench(text: str) -> Outcome:
     """Read one ``rocblas-bench`` line of rocBLAS's log, as one call."""
+    text, quoted, _ = text.partition("`")  # Issues quote a command as `rocblas-bench …`.
     command, _, comment = text.partition(" # ")
     try:
         given, by_tool = _flags(shlex.split(command)[1:])
     except ValueError as error:
         return Outcome("reject", [Reject(str(error), 0, len(text.encode()))])
-    made = call_of(given, "rocblas_bench", text, 1, by_tool=by_tool)
+    made = call_of(given, "rocblas_bench", text, 1, by_tool=by_tool or bool(quoted))
     return _with_kernel(made, dict(word.partition("=")[::2] for word in comment.split()))
 
 
