@@ -235,7 +235,7 @@ class _Input:
         row = replace(row, format=format.name, **stated_of([format]), **asdict(self._process_of(pids)))
         named = f"{content}:{self.file.name}" if format.named else content
         text = self._identity(named.replace(" ", "_"), row)
-        text = identity(f"trace:{traces.pop()}", self.began) if len(traces) == 1 else text
+        text = identity(content, self.began) if traces else text  # the times of a trace are its own
         return self._commit(attempt, replace(row, identity=text), tally)
 
     def _digests(self, size: int) -> tuple[str, str]:
