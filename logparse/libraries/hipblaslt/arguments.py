@@ -62,15 +62,14 @@ def no_scale(gemm: GemmProblem) -> Message:
 def problem(
     values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None, logged: bool = False
 ) -> GemmProblem:
-    """Return the matrix product that arguments of hipblaslt-bench describe.
+    """Return the matrix product that the arguments of hipblaslt-bench describe.
 
     ``sizes`` holds the fields for its sizes, or the ``members`` of a grouped GEMM. ``logged``: True for a line of the
     library's log, which may lack a block scale (``ALSO_IN_BLOCKS``). A typed command and a tool's output state it.
 
     * If an argument has no value or an invalid value, its field is unknown (None).
     * If an argument is missing, its field is unknown too, except for switches, scales and the activation.
-    * If ``absent`` is False, a missing switch, scale or activation is taken as not set.  If it is ``None``, the field
-      is unknown.
+    * ``absent`` decides about a missing switch, scale or activation: with False it is not set, with None it is unknown.
 
     Raises ValueError if the text of a number is no number.
     """

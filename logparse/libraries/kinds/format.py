@@ -235,8 +235,8 @@ class BlockFormat(Described):
 class FileFormat(Described):
     """A format that reads whole files, and recognises them by their beginning.
 
-    ``read`` accounts for every line or part of it. ``named``: True if the name of a file is part of its
-    content. Example: MIOpen states the device in the name of a find-db.
+    ``read`` says for every line or part of the file how it is counted. ``named``: True if the name of a file is part of
+    its content. Example: MIOpen states the device in the name of a find-db.
     """
 
     recognise: Callable[[Head], bool]
