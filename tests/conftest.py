@@ -220,6 +220,7 @@ The sum includes the collection of the tests and pytest-xdist's worker processes
 LONGEST = [
     "browser",
     "cluster",
+    "job_server",
     "torch_processes",
     "tests/test_output.py",
     "tests/analyzers/replay/test_replay.py",
@@ -251,7 +252,7 @@ LONGEST = [
 
 If a long group came last, one core would work on it while the others idle.
 """
-_GROUPS = {"browser", "cluster", "torch_processes"}
+_GROUPS = {"browser", "cluster", "job_server", "torch_processes"}
 """Fixtures that should be made only once in a test run, because they are expensive.
 
 With ``--dist loadgroup``, one worker gets all tests that use such a fixture. All other tests are grouped by file: one

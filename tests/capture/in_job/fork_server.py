@@ -1,9 +1,9 @@
 """Run programs in child processes, with or without logparse's observer (its code in a user's job).
 
-The children are forked from this process, which has imported torch once. It reads one request per line from standard
-input, and answers each with the exit code::
+The children are forked from this process, which has imported torch once. It reads a list of requests per line from
+standard input, runs their programs at the same time, and answers with the list of their exit codes. A request is::
 
-    {"program": "…/p.py", "folder": "…", "observer": "…/in_job", "environ": {"LOGPARSE_TRACE_DIR": "…"}}
+    {"program": "…/p.py", "words": ["…"], "folder": "…", "observer": "…/in_job", "environ": {"LOGPARSE_TRY": "…"}}
 
 A child runs in ``folder/cwd``. Its output goes to ``folder/stdout`` and ``folder/stderr``.
 """
@@ -26,10 +26,12 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import torch
 import torch._dynamo
 import torch._inductor
+import torch.distributed.fsdp
 import torch.export
 import torch.fx.experimental.proxy_tensor
 
-_LIMIT_S = 120.0
+_LIMIT_S = 300.0
+"""Limit for a program, longer than any takes, also on a busy machine."""
 
 
 def started(request: dict[str, Any]) -> int:
@@ -53,7 +55,7 @@ def exit_code(request: dict[str, Any]) -> int:
     The function waits for the program's threads and exit functions.
     """
     program = request["program"]
-    sys.argv, sys.path[0] = [program], os.path.dirname(program)
+    sys.argv, sys.path[0] = [program, *request["words"]], os.path.dirname(program)
     os.environ.update(request["environ"])
     if request["observer"]:
         sys.path.insert(1, request["observer"])
@@ -97,4 +99,5 @@ if __name__ == "__main__":
     gc.freeze()
     print("ready", flush=True)
     for line in sys.stdin:
-        print(json.dumps(ended(started(json.loads(line)))), flush=True)
+        children = [started(request) for request in json.loads(line)]
+        print(json.dumps([ended(child) for child in children]), flush=True)

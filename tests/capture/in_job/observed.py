@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,30 @@ class Ran:
         return [note for x in self.units for note in x.get("notes", [])]
 
 
+@dataclass(frozen=True)
+class Job:
+    """A program to run: its file, its folder, its arguments, and variables beside those of the server.
+
+    With ``observed`` it starts as with the observer's folder in ``PYTHONPATH``.
+    """
+
+    program: Path
+    folder: Path
+    environ: Mapping[str, str] = field(default_factory=dict)
+    words: Sequence[str] = ()
+    observed: bool = True
+
+    @property
+    def request(self) -> dict[str, Any]:
+        return {
+            "program": str(self.program),
+            "words": [*self.words],
+            "folder": str(self.folder),
+            "observer": str(FOLDER) if self.observed else "",
+            "environ": dict(self.environ),
+        }
+
+
 class Server:
     """A process that has imported torch once, and runs programs in its child processes."""
 
@@ -58,29 +83,40 @@ class Server:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
+    def behaviours(self, *jobs: Job) -> list[Behaviour]:
+        """Run jobs at the same time, each in a new folder, and return their behaviour."""
+        for job in jobs:
+            (job.folder / "cwd").mkdir(parents=True)
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([job.request for job in jobs]) + "\n")
+        self._process.stdin.flush()
+        codes = json.loads(self._answer())
+        outputs = [[(job.folder / name).read_bytes() for name in ("stdout", "stderr")] for job in jobs]
+        return [
+            behaviour_of(code, out, err, job.folder / "cwd")
+            for code, (out, err), job in zip(codes, outputs, jobs, strict=True)
+        ]
+
+    def output_of(self, text: str, folder: Path, environ: Mapping[str, str]) -> tuple[str, str]:
+        """Run a program with this text under the observer, and return its outputs.  It must end with exit code 0."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "program.py").write_text(text, encoding="utf-8")
+        (found,) = self.behaviours(Job(folder / "program.py", folder / "job", environ))
+        assert found.code == 0, found
+        return found.out.decode().strip(), found.err.decode()
+
     def run(self, program: Path, folder: Path, observed: bool, environ: dict[str, str]) -> Ran:
         """Run a program in a new folder below ``folder``, with or without logparse's observer."""
         here = folder / ("observed" if observed else "plain")
-        (here / "cwd").mkdir(parents=True)
         logs = here / "logs"
-        logs.mkdir()
+        logs.mkdir(parents=True)
         ours = {
             "LOGPARSE_TRACE_DIR": str(logs),
             "LOGPARSE_TRACE_UNITS": "2",
             "LOGPARSE_WITH_TORCH": str(UNITS_FILE),
             **environ,
         }
-        request = {
-            "program": str(program),
-            "folder": str(here),
-            "observer": str(FOLDER) if observed else "",
-            "environ": ours if observed else {},
-        }
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        code = json.loads(self._answer())
-        found = behaviour_of(code, (here / "stdout").read_bytes(), (here / "stderr").read_bytes(), here / "cwd")
+        (found,) = self.behaviours(Job(program, here, ours if observed else {}, observed=observed))
         units = [json.loads(x.read_text()) for x in sorted(logs.glob("units_*.json"))] if logs.is_dir() else []
         return Ran(found, units, sorted(logs.glob("trace_*.json.gz")))
 

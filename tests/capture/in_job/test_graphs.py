@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from logparse.capture import with_overrides
-from tests.capture.in_job.test_jobs import output_of
+from tests.capture.in_job.observed import Server
 
 pytest.importorskip("torch")
 
 JOB = """
-import gc, sys, torch
+import gc, torch
 class Graph:
     def capture_begin(self, pool=None): pass
     def capture_end(self):
@@ -28,7 +25,6 @@ class Graph:
     def replay(self): return torch.mm(x, x)
     def __init__(self, fails=False): self.fails = fails
 torch.cuda.CUDAGraph = Graph
-sys.path.insert(0, {folder!r})
 from logparse_in_job import graphs, install
 graphs._MOST_S = float("inf")  # however slow this machine is
 install.install()
@@ -58,12 +54,11 @@ def events(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(job_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("graphs")
-    environ = with_overrides.with_torch(os.environ)
-    environ |= {"LOGPARSE_TRACE_DIR": str(out), "LOGPARSE_TRACE_UNITS": "2"}
-    said, errors = output_of([sys.executable, "-c", JOB.format(folder=str(with_overrides.FOLDER))], environ)
-    assert said.strip() == "the capture failed"
+    environ = {"LOGPARSE_TRACE_DIR": str(out), "LOGPARSE_TRACE_UNITS": "2"}
+    said, errors = job_server.output_of(JOB, out, environ)
+    assert said == "the capture failed"
     assert "failed" not in errors
     return out
 

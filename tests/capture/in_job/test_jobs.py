@@ -22,14 +22,10 @@ from logparse.capture import with_overrides
 from logparse.capture.plan import timing
 from logparse.ingest import ingest
 from logparse.store import open_store
+from tests.capture.in_job.observed import Server
 from tests.capture.observing import CLOCK
 
 pytest.importorskip("torch")
-
-
-def output_of(command: list[str], environ: dict[str, str]) -> tuple[str, str]:
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-    return done.stdout.strip(), done.stderr
 
 
 STEPS = f"""{CLOCK}
@@ -47,10 +43,15 @@ for number in range({{steps}}):
 
 
 def traced(folder: Path, steps: int) -> tuple[str, str]:
-    """Run a job of ``steps`` steps with tracing, and return what it printed. Every fourth step has another size."""
+    """Run a job of ``steps`` steps with tracing, and return what it printed. Every fourth step has another size.
+
+    The job is a new process. It finds the observer by its environment alone, and imports torch itself.
+    """
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(folder), "LOGPARSE_TRACE_UNITS": "2"}
-    return output_of([sys.executable, "-c", STEPS.format(steps=steps)], environ)
+    words = [sys.executable, "-c", STEPS.format(steps=steps)]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
+    return done.stdout.strip(), done.stderr
 
 
 def test_steps_of_the_first_optimizer_are_counted_by_their_sizes_and_some_are_traced(tmp_path: Path) -> None:
@@ -95,9 +96,10 @@ time.sleep(max(Device.free - time.perf_counter(), 0.0))
 """
 
 
-def test_a_run_without_logs_times_units_on_the_device_and_the_host_by_itself(tmp_path: Path) -> None:
-    environ = timing(tmp_path, "", os.environ)
-    assert output_of([sys.executable, "-c", DEVICE], environ) == ("", "")
+def test_a_run_without_logs_times_units_on_the_device_and_the_host_by_itself(
+    job_server: Server, tmp_path: Path
+) -> None:
+    assert job_server.output_of(DEVICE, tmp_path, timing(tmp_path, "", {})) == ("", "")
     found = units_in(tmp_path)
     assert found is not None
     assert found.alone
@@ -127,15 +129,15 @@ while time.monotonic() < end and not glob.glob(os.environ["LOGPARSE_TRACE_DIR"] 
 """
 
 
-def test_a_window_of_time_begins_once_the_profiler_has_started(tmp_path: Path) -> None:
+def test_a_window_of_time_begins_once_the_profiler_has_started(job_server: Server, tmp_path: Path) -> None:
     """If a trace shall last a given time, the time is counted from when the profiler is ready.
 
     On a GPU, the first start of the profiler takes seconds. In an earlier version, the time was over before the
     profiler was ready, so that the trace had no kernel.
     """
-    environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
+    environ = with_overrides.with_torch({}, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.5"}
-    output_of([sys.executable, "-c", FUNCTIONS], environ)
+    job_server.output_of(FUNCTIONS, tmp_path, environ)
     events = json.loads(gzip.decompress(min(tmp_path.glob("trace_*.json.gz")).read_bytes()))["traceEvents"]
     (us,) = (x["dur"] for x in events if x["name"] == "ProfilerStep#1")
     assert us > 0.4e6
@@ -162,11 +164,11 @@ print("ended")
 """
 
 
-def test_a_window_of_time_never_begins_within_a_backward_pass(tmp_path: Path) -> None:
+def test_a_window_of_time_never_begins_within_a_backward_pass(job_server: Server, tmp_path: Path) -> None:
     """A trace never begins in the middle of a backward pass.
 
     The profiler would then see only some of the operators. In an earlier version, this killed the job.
     """
-    environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
+    environ = with_overrides.with_torch({}, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.2"}
-    assert output_of([sys.executable, "-c", BACKWARD], environ) == ("ended", "")
+    assert job_server.output_of(BACKWARD, tmp_path, environ) == ("ended", "")

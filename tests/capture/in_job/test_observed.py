@@ -17,7 +17,6 @@ import gzip
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,6 @@ from tests.capture.observing import differences
 from tests.conftest import ROOT
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.xdist_group("observed")
 
 NET = """
 import torch
@@ -559,22 +557,15 @@ UNITS = {
 """The sort and the number of steps that must be counted in each program. Each program here also gets a trace."""
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    found = Server()
-    yield found
-    found.close()
-
-
-def ran(server: Server, name: str, folder: Path) -> tuple[Ran, Ran]:
+def ran(job_server: Server, name: str, folder: Path) -> tuple[Ran, Ran]:
     program = folder / f"{name}.py"
     program.write_text(PROGRAMS[name])
-    return server.both(program, folder)
+    return job_server.both(program, folder)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_job_is_the_same_and_was_seen(server: Server, name: str, tmp_path: Path) -> None:
-    plain, observed = ran(server, name, tmp_path)
+def test_the_job_is_the_same_and_was_seen(job_server: Server, name: str, tmp_path: Path) -> None:
+    plain, observed = ran(job_server, name, tmp_path)
     assert differences(plain.behaviour, observed.behaviour) == []
     assert plain.behaviour.code == {"h_exception_out_of_a_call": 1, "h_exit_code": 3, "h_left_by_os_exit": 4}.get(
         name, 0
@@ -607,7 +598,7 @@ def test_an_interrupt_ends_the_observation_and_reaches_the_job() -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_calls_after_all_windows_are_counted_by_kind(server: Server, tmp_path: Path) -> None:
+def test_calls_after_all_windows_are_counted_by_kind(job_server: Server, tmp_path: Path) -> None:
     program = tmp_path / "p.py"
     calls = """
 with torch.inference_mode():
@@ -620,7 +611,7 @@ with torch.inference_mode():
     net(input=torch.ones(2, 8, dtype=dtype))
 """
     program.write_text(NET + calls)
-    plain, observed = server.both(program, tmp_path)
+    plain, observed = job_server.both(program, tmp_path)
     assert differences(plain.behaviour, observed.behaviour) == []
     (found,) = observed.units
     assert {name: kind["count"] for name, kind in found["kinds"].items()} == {
@@ -643,43 +634,43 @@ def test_sizes_of_many_shapes_keep_few_texts() -> None:
     assert len(sizes._texts) <= sizes._MOST_TEXTS
 
 
-def test_a_job_that_is_not_seen_has_a_sentence(server: Server, tmp_path: Path) -> None:
-    _, observed = ran(server, "d_transformed", tmp_path)
+def test_a_job_that_is_not_seen_has_a_sentence(job_server: Server, tmp_path: Path) -> None:
+    _, observed = ran(job_server, "d_transformed", tmp_path)
     assert observed.notes == ["no trace: 20 module calls ran under a tracer, a transform or a dispatch mode"]
 
 
-def test_calls_with_gradients_that_are_too_few_have_a_sentence(server: Server, tmp_path: Path) -> None:
+def test_calls_with_gradients_that_are_too_few_have_a_sentence(job_server: Server, tmp_path: Path) -> None:
     program = tmp_path / "p.py"
     program.write_text(NET + "for _ in range(3): net(torch.ones(2, 8)).sum().backward()\n")
-    _, observed = server.both(program, tmp_path)
+    _, observed = job_server.both(program, tmp_path)
     assert observed.notes == [
         "no trace: the job did 3 module calls with gradients and no optimizer step; at least 6 such calls are needed"
     ]
 
 
-def test_compiled_functions_alone_have_a_sentence(server: Server, tmp_path: Path) -> None:
+def test_compiled_functions_alone_have_a_sentence(job_server: Server, tmp_path: Path) -> None:
     program = tmp_path / "p.py"
     program.write_text(
         NET + "f = torch.compile(lambda x: net(x) + 1, backend='eager')\nfor _ in range(9): f(torch.ones(2, 8))\n"
     )
-    _, observed = server.both(program, tmp_path)
+    _, observed = job_server.both(program, tmp_path)
     assert [note.split(",")[0] for note in observed.notes] == ["no trace: only compiled functions ran"]
 
 
-def test_a_difference_is_found(server: Server, tmp_path: Path) -> None:
+def test_a_difference_is_found(job_server: Server, tmp_path: Path) -> None:
     """The function ``differences``, on which the other tests rely, notices every kind of difference."""
     program = tmp_path / "p.py"
     program.write_text(
         "import os, sys\nif 'LOGPARSE_TRACE_DIR' in os.environ:\n"
         "    open('more', 'w').close(); print('x'); print('y', file=sys.stderr); sys.exit(1)\n"
     )
-    plain, observed = server.both(program, tmp_path)
+    plain, observed = job_server.both(program, tmp_path)
     found = differences(plain.behaviour, observed.behaviour)
     assert [x.split()[0] for x in found] == ["code:", "out:", "err:", "more"]
 
 
-def test_a_trace_holds_the_units_that_its_header_names(server: Server, tmp_path: Path) -> None:
-    _, observed = ran(server, "g_accumulated", tmp_path)
+def test_a_trace_holds_the_units_that_its_header_names(job_server: Server, tmp_path: Path) -> None:
+    _, observed = ran(job_server, "g_accumulated", tmp_path)
     for path in observed.traces:
         content = json.loads(gzip.decompress(path.read_bytes()))
         kinds = content["logparse_unit_kinds"]
@@ -689,18 +680,20 @@ def test_a_trace_holds_the_units_that_its_header_names(server: Server, tmp_path:
         assert linears == 2 * 4 * len(kinds), "two layers, four calls a step"
 
 
-def test_a_job_under_a_python_profiler_sees_one_function_of_ours(server: Server, tmp_path: Path) -> None:
+def test_a_job_under_a_python_profiler_sees_one_function_of_ours(job_server: Server, tmp_path: Path) -> None:
     program = tmp_path / "p.py"
     program.write_text(
         NET + "import cProfile, pstats\np = cProfile.Profile(); p.enable()\nwith torch.no_grad():\n"
         "    for _ in range(20): net(torch.ones(2, 8))\np.disable()\n"
         "print(sorted({x[2] for x in pstats.Stats(p).stats if 'logparse' in x[0]}))\n"
     )
-    _, observed = server.both(program, tmp_path)
+    _, observed = job_server.both(program, tmp_path)
     assert observed.behaviour.out == b"['begin']\n"
 
 
-def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(server: Server, tmp_path: Path) -> None:
+def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(
+    job_server: Server, tmp_path: Path
+) -> None:
     """If the steps of a job begin late, they are still timed and traced.
 
     If no step comes for some time, logparse traces the job for a given number of seconds instead. On a GPU the first
@@ -712,7 +705,7 @@ def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(s
         "if install: assert install.observer.begin_time() and install.observer.tracing.window\n"
         "for _ in range(60): step()\n"
     )
-    plain, observed = server.both(program, tmp_path)
+    plain, observed = job_server.both(program, tmp_path)
     assert differences(plain.behaviour, observed.behaviour) == []
     (units,) = observed.units
     assert units["logparse_units"] == "optimizer"
@@ -734,10 +727,10 @@ One file names a stack frame of logparse in its debug information (docs/measurem
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("program", sorted(SHARED.glob("[a-z]*_*.py")) or [None], ids=lambda x: x.stem if x else "none")
-def test_programs_of_others(server: Server, program: Path | None, tmp_path: Path) -> None:
+def test_programs_of_others(job_server: Server, program: Path | None, tmp_path: Path) -> None:
     if program is None:
         pytest.skip("the programs are not here")
-    plain, observed = server.both(program, tmp_path)
+    plain, observed = job_server.both(program, tmp_path)
     found = differences(plain.behaviour, observed.behaviour)
     if program.stem in TIMES_OF_ITS_OWN:
         found = [x for x in found if not x.startswith("err:")]

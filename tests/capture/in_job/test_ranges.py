@@ -5,13 +5,12 @@ The test runs in a process of its own, because importing torch takes two seconds
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from logparse.capture import with_overrides
+from tests.capture.in_job.observed import Server
 
 pytest.importorskip("torch")
 
@@ -47,13 +46,9 @@ PROGRAM = """
 """
 
 
-def test_ranges_are_found_without_a_reference_to_other_objects() -> None:
+def test_ranges_are_found_without_a_reference_to_other_objects(job_server: Server, tmp_path: Path) -> None:
     """While logparse searches the job's memory for open ranges, it never refers to a tuple that is still being built.
 
     Otherwise ``tuple(generator)`` in another thread would raise SystemError.
     """
-    path = {"PYTHONPATH": str(with_overrides.FOLDER)}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM)], env=path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    assert job_server.output_of(textwrap.dedent(PROGRAM), tmp_path, {}) == ("", "")

@@ -6,9 +6,8 @@ All ranks must switch the change on and off after the same step. If a rank is mi
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ from logparse.capture.in_job.logparse_in_job import ranks
 from logparse.capture.in_job.logparse_in_job.ranks import Alone, LateError, Ranks
 from logparse.capture.plan import trying
 from logparse.libraries.own.job_trials import Record
+from tests.capture.in_job.observed import Job, Server
 from tests.capture.in_job.test_trial import PROGRAM
-from tests.capture.observing import ENVIRON
 
 
 class Store:
@@ -218,38 +217,35 @@ Whenever the sharding of its parameters has changed between two steps, it prints
 """
 
 
-def in_two_ranks(program: Path, folder: Path, environ: dict[str, str], *words: str) -> list[str]:
-    """Run a program twice at the same time, as rank 0 and rank 1. Returns what each rank printed."""
-    both = [
-        subprocess.Popen(
-            [sys.executable, str(program), str(rank), str(folder / "store"), *words],
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+def in_two_ranks(server: Server, program: Path, folder: Path, environ: Mapping[str, str], *words: str) -> list[str]:
+    """Run a program twice at the same time, as rank 0 and rank 1. Returns what each rank printed.
+
+    The observer runs in both if ``environ`` has variables for it.
+    """
+    jobs = [
+        Job(program, folder / f"{'observed' if environ else 'plain'}_{rank}", environ,
+            (str(rank), str(folder / "store"), *words), observed=bool(environ))
         for rank in range(2)
-    ]
-    texts = [x.communicate(timeout=240) for x in both]
+    ]  # fmt: skip
+    both = server.behaviours(*jobs)
     (folder / "store").unlink(missing_ok=True)
-    assert [x.returncode for x in both] == [0, 0], texts
-    return [out for out, _ in texts]
+    assert [x.code for x in both] == [0, 0], both
+    return [x.out.decode() for x in both]
 
 
 _OTHERS = ("fsdp2_within", "fsdp1", "ddp", "ddp_static", "ddp_static_within", "ddp_unused_within")
 
 
-def tried(kind: str, folder: Path) -> list[Record]:
+def tried(server: Server, kind: str, folder: Path) -> list[Record]:
     """Run a job of two ranks alone and then with a trial, and check that both runs print the same.
 
     Returns the record that each rank made of the trial.
     """
-    pytest.importorskip("torch")
     program, plan = folder / "job.py", folder / "asked.json"
     program.write_text(WRAPPED)
     plan.write_text(json.dumps({"actions": ["attention_math"], "seconds": 60.0, "floor": 0.01}))
-    plain = in_two_ranks(program, folder, ENVIRON, kind)
-    assert in_two_ranks(program, folder, trying(folder, "", ENVIRON, plan), kind) == plain
+    plain = in_two_ranks(server, program, folder, {}, kind)
+    assert in_two_ranks(server, program, folder, trying(folder, "", {}, plan), kind) == plain
     found = read(folder)
     assert [x.rank for x in found] == [0, 1]
     return found
@@ -258,13 +254,13 @@ def tried(kind: str, folder: Path) -> list[Record]:
 @pytest.mark.parametrize(
     "kind", ["fsdp2", "fsdp1_orig", *(pytest.param(x, marks=pytest.mark.nightly) for x in _OTHERS)]
 )
-def test_a_sharded_call_is_compared_and_the_job_stays_as_it_was(tmp_path: Path, kind: str) -> None:
+def test_a_sharded_call_is_compared_and_the_job_stays_as_it_was(job_server: Server, tmp_path: Path, kind: str) -> None:
     """A job with sharded parameters computes exactly the same bits with a trial as without it.
 
     Its parameters remain sharded as before. The results with the tried change are compared with the results without it.
     """
     compared = "output" if "fsdp" in kind else "output and gradients"
-    for record in tried(kind, tmp_path):
+    for record in tried(job_server, kind, tmp_path):
         (attention,) = record.seen
         assert (attention.ended, attention.why) == ("decided", "")
         assert attention.same is not None
@@ -279,29 +275,27 @@ _FAILURES = [
 
 
 @pytest.mark.parametrize(("kind", "why"), _FAILURES)
-def test_a_repeat_that_fails_is_refused_in_all_ranks(tmp_path: Path, kind: str, why: str) -> None:
+def test_a_repeat_that_fails_is_refused_in_all_ranks(job_server: Server, tmp_path: Path, kind: str, why: str) -> None:
     """If one rank cannot compare the results with and without a change, all ranks refuse the change.
 
     To compare, a call is repeated with the change. In one case the repeated call fails, in the other case it returns
     NaN in rank 1 only. Then no rank repeats another call, because it would wait in vain for the other rank.
     """
-    for record in tried(kind, tmp_path):
+    for record in tried(job_server, kind, tmp_path):
         (attention,) = record.seen
         assert (attention.ended, attention.why) == ("refused", f"its result could not be compared: {why}")
 
 
-def test_two_ranks_switch_after_the_same_unit(tmp_path: Path) -> None:
+def test_two_ranks_switch_after_the_same_unit(job_server: Server, tmp_path: Path) -> None:
     """Both ranks switch a setting on and off after the same steps.
 
     They refuse to change a model that is already wrapped by DistributedDataParallel.
     """
-    pytest.importorskip("torch")
     program, plan = tmp_path / "job.py", tmp_path / "asked.json"
     program.write_text(PROGRAM + TOGETHER)
     actions = ["channels_last", "attention_math"]
     plan.write_text(json.dumps({"actions": actions, "seconds": 60.0, "floor": 0.01}))
-    environ = trying(tmp_path, "", ENVIRON, plan)
-    outs = in_two_ranks(program, tmp_path, environ)
+    outs = in_two_ranks(job_server, program, tmp_path, trying(tmp_path, "", {}, plan))
     assert outs == [f"{rank} True True\n" for rank in range(2)]
     found = read(tmp_path)
     assert [x.rank for x in found] == [0, 1]

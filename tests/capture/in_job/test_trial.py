@@ -9,7 +9,6 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,20 +94,13 @@ class Ran:
         return next(x for x in gathered([name], self.records))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    server = Server()
-    yield server
-    server.close()
-
-
 @pytest.fixture
-def run(server: Server, tmp_path: Path) -> Any:
+def run(job_server: Server, tmp_path: Path) -> Any:
     def run(code: str, *actions: str, **more: Any) -> Ran:
         program, plan = tmp_path / "job.py", tmp_path / "asked.json"
         program.write_text(PROGRAM + code)
         plan.write_text(json.dumps({"actions": actions, "seconds": 60.0, "expected": 0, "floor": 0.01, **more}))
-        plain, tried = server.both(program, tmp_path, LOGPARSE_TRACE_UNITS="0", LOGPARSE_TRY=str(plan))
+        plain, tried = job_server.both(program, tmp_path, LOGPARSE_TRACE_UNITS="0", LOGPARSE_TRY=str(plan))
         return Ran(plain.behaviour, tried.behaviour, read(tmp_path / "observed" / "logs"), tried.notes)
 
     return run
@@ -575,14 +567,14 @@ def test_an_input_with_tensors_that_the_job_has_computed(run: Any) -> None:
     assert ran.tried == ran.plain
 
 
-def test_what_was_asked_for_is_gone(server: Server, tmp_path: Path) -> None:
+def test_what_was_asked_for_is_gone(job_server: Server, tmp_path: Path) -> None:
     """If the file that asks for a trial no longer exists, the job runs as usual.
 
     A process may live longer than the trial that started it.
     """
     program = tmp_path / "job.py"
     program.write_text(PROGRAM + "for _ in range(30): step()\nprint(state())")
-    plain, tried = server.both(program, tmp_path, LOGPARSE_TRACE_UNITS="0", LOGPARSE_TRY=str(tmp_path / "none"))
+    plain, tried = job_server.both(program, tmp_path, LOGPARSE_TRACE_UNITS="0", LOGPARSE_TRY=str(tmp_path / "none"))
     assert tried.behaviour == plain.behaviour
 
 

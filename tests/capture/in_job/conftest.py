@@ -1,0 +1,18 @@
+"""The process that runs observed jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.capture.in_job.observed import Server
+
+
+@pytest.fixture(scope="session")
+def job_server() -> Iterator[Server]:
+    """Return a process that has imported torch and forks jobs.  A process of its own would import torch for 4 s."""
+    pytest.importorskip("torch")
+    server = Server()
+    yield server
+    server.close()
