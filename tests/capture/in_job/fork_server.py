@@ -11,7 +11,9 @@ A child runs in ``folder/cwd``. Its output goes to ``folder/stdout`` and ``folde
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -29,6 +31,16 @@ import torch._inductor
 import torch.distributed.fsdp
 import torch.export
 import torch.fx.experimental.proxy_tensor
+
+for name in (
+    "torch._dynamo.backends.debugging",
+    "torch._dynamo.repro.after_dynamo",
+    "torch.distributed.tensor.experimental",
+    "torch.export._trace",
+    "torch.nn.attention.flex_attention",
+):  # torch.compile and torch.export import them at their first use, for half a second
+    with contextlib.suppress(ImportError):  # other versions of torch name them otherwise
+        importlib.import_module(name)
 
 _LIMIT_S = 300.0
 """Limit for a program, longer than any takes, also on a busy machine."""
