@@ -84,13 +84,25 @@ def behaviour(
     return behaviour_of(code, done.stdout, done.stderr, folder)
 
 
+_PROGRAM = """
+import logparse.capture.run
+from logparse.__main__ import program
+logparse.capture.run.facts_of_job = lambda command, environ: {}
+program()
+"""
+"""The program ``logparse``, but ``capture`` does not ask the job's PyTorch for facts, which takes two seconds.
+
+``test_capture.py`` tests these facts.
+"""
+
+
 def capturing(folder: Path, *options: str) -> list[str]:
     """Return the words ``logparse capture --trace 2 … --``, to be put before the command of a job.
 
     Logs and store (Parquet folder) are written outside of the job's own folder.
     """
     places = ["--dir", str(folder / "logs"), "--store", str(folder / "store")]
-    return [sys.executable, "-m", "logparse", "capture", "--trace", "2", *places, *options, "--"]
+    return [sys.executable, "-c", _PROGRAM, "capture", "--trace", "2", *places, *options, "--"]
 
 
 def both(
