@@ -55,6 +55,7 @@ from logparse.output import Answer, show
 from logparse.quoting import Python
 from logparse.store import Store, open_store
 from tests.conftest import SAMPLE_FILES, SAMPLES, sized
+from tests.waiting import PATIENCE_S
 
 CANARY = "CANARY"
 RUN = f"touch${{IFS}}{CANARY}"
@@ -81,6 +82,8 @@ LINES = (
     f"\n```\n<img src=x onerror={CANARY}()>\n",
 )
 SHELLS = [found for shell in ("sh", "dash", "bash", "zsh") if (found := shutil.which(shell))]
+if len(SHELLS) > 1 and SHELLS[1].endswith("dash") and Path(SHELLS[0]).samefile(SHELLS[1]):
+    del SHELLS[1]  # dash does the same under both names
 
 
 # ------------------------------------------------------------------------------------------------- where files are read
@@ -338,7 +341,8 @@ STUB = '#!/bin/sh\nprintf \'%s\\n\' "$@" >> "$SEEN"\n'
 def run(path: Path) -> None:
     """Run a written script with each of the shells. The tools that it calls are replaced by fakes.
 
-    A script that users source is also run with fakes that report the GPU and library versions that the script expects.
+    A script that asks Python for the GPU and the library versions is run twice: with fakes that report nothing, and
+    with fakes that report what the script expects.
     """
     tools = path.parent.parent / "tools"
     tools.mkdir(exist_ok=True)
@@ -351,12 +355,12 @@ def run(path: Path) -> None:
     (tools / "facts").write_text(facts, encoding="utf-8", errors="surrogateescape")
     env = {"PATH": f"{tools}:/usr/bin:/bin", "SEEN": str(tools / "seen"), "FACTS": str(tools / "facts")}
     for shell in SHELLS:
-        for known in (False, True):
+        for known in (False, True) if "python" in text else (True,):
             for python in ("python", "python3"):
                 (tools / python).write_text('#!/bin/sh\ncat "$FACTS"\n' if known else "#!/bin/sh\nexit 1\n")
                 (tools / python).chmod(0o755)
             how = [shell, "-c", '. "$1"', shell, f"./{path.name}"] if path.name == "apply.sh" else [shell, path.name]
-            done = subprocess.run(how, cwd=path.parent, env=env, capture_output=True, check=False, timeout=60)
+            done = subprocess.run(how, cwd=path.parent, env=env, capture_output=True, check=False, timeout=PATIENCE_S)
             said = done.stderr.decode("utf-8", "backslashreplace")
             assert done.returncode == 0 or (path.name == "apply.sh" and "not applied" in said), f"{shell}: {said}"
             assert not known or done.returncode == 0, f"{shell} does not find its own facts: {said}"
