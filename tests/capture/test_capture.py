@@ -30,6 +30,7 @@ from logparse.ingest.stated_target import target_from
 from logparse.libraries.kinds.capture import Capture, Setting
 from logparse.store import open_store
 from tests.conftest import ROOT, SAMPLES
+from tests.waiting import PATIENCE_S
 
 COMMAND = ["python", "train.py"]
 
@@ -283,7 +284,7 @@ def test_control_c_at_a_terminal_reaches_the_job_once(tmp_path: Path) -> None:
         os.chdir(ROOT)
         os.execv(sys.executable, driven(tmp_path, *python(waits)))
     said = b""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while b"seen" not in said and time.monotonic() < deadline:
         if select.select([terminal], [], [], 0.1)[0]:
             said += os.read(terminal, 4096)
@@ -320,9 +321,9 @@ def test_what_cannot_run_gives_a_shells_exit_code(tmp_path: Path, name: str, cod
 
 def test_a_process_left_behind_delays_nothing(tmp_path: Path) -> None:
     """``capture`` ends with the job, even if the job leaves a process behind that still has its standard error."""
-    leaves = "import subprocess, sys; print(subprocess.Popen(['sleep', '60'], stdout=-3).pid, flush=True)"
+    leaves = "import subprocess, sys; print(subprocess.Popen(['sleep', '900'], stdout=-3).pid, flush=True)"
     command = driven(tmp_path, *python(leaves))
-    out = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=50)
+    out = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=PATIENCE_S)
     os.kill(int(out.stdout), signal.SIGKILL)
     assert out.returncode == 0
 

@@ -23,6 +23,7 @@ import pytest
 
 from logparse.capture import job
 from tests.conftest import ROOT
+from tests.waiting import PATIENCE_S
 
 DRIVER = """
 import os, sys
@@ -85,7 +86,7 @@ class Terminal:
         fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
     def read_until(self, word: bytes) -> None:
-        by = time.monotonic() + 60
+        by = time.monotonic() + PATIENCE_S
         while word not in self.seen:
             assert time.monotonic() < by, self.seen
             if select.select([self.ours], [], [], 0.1)[0]:
@@ -177,7 +178,7 @@ def stopped(group: int) -> list[int]:
 
 
 def wait_for(true: Callable[[], bool]) -> None:
-    by = time.monotonic() + 60
+    by = time.monotonic() + PATIENCE_S
     while not true():
         assert time.monotonic() < by
         time.sleep(0.02)

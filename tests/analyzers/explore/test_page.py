@@ -152,7 +152,7 @@ def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -
     url = shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore"))
     data = PageData(str(url), other=str(url))
     try:
-        assert data.wait(60), "the store is read and judged"
+        assert data.wait(300), "the store is read and judged"
         with data.cursor() as con:
             told = changes(con, Selection())
             lost = con.execute("select count(*) from points where loss_us > 0").fetchone()

@@ -30,6 +30,7 @@ from analyzers.explore.page import app, serve
 from analyzers.explore.page.data import PageData
 from logparse.store import Store
 from tests.analyzers.explore.conftest import part
+from tests.waiting import PATIENCE_S
 
 
 def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +57,7 @@ def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, m
     load = serve._server
 
     def loaded(*arguments: Any) -> tuple[Any, ...]:
-        assert asked.wait(60), "no request could come yet"
+        assert asked.wait(PATIENCE_S), "no request could come yet"
         make_server, application, data = load(*arguments)
 
         def kept(*words: Any, **more: Any) -> Any:
@@ -149,7 +150,7 @@ def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp
         assert "Selected: " in str(overview["verdict"])
         before = part(client, "watch")["version"]
         reading.next.release()
-        assert data.wait(120)
+        assert data.wait(PATIENCE_S)
         assert line() == ""
         assert part(client, "watch")["finished"]
         assert part(client, "watch")["version"] > before, "nothing on the page waits for more"
@@ -169,7 +170,7 @@ def test_a_page_that_is_ended_leaves_no_folder_behind(sampled: Store, tmp_path: 
         assert page.stdout.readline().startswith(b"http")
         assert len(list(tmp_path.glob("logparse-explore-*"))) == 1
         page.send_signal(end)
-        page.wait(60)
+        page.wait(PATIENCE_S)
     assert waited(lambda: not list(tmp_path.glob("logparse-explore-*"))), "a reader may write until it notices"
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -63,8 +66,16 @@ def late_kernels(first: float, name: str = "ProfilerStep#6") -> MadeTrace:
     return trace
 
 
-@pytest.mark.parametrize("first", [0.0, 100_000.0, 270_000.0])
-@pytest.mark.parametrize("name", ["ProfilerStep#6", "step[DECODE bs=32]", "execute_context_0(0)_generation_32(32)"])
+@pytest.mark.parametrize(
+    ("first", "name"),
+    [
+        (0.0, "ProfilerStep#6"),
+        (100_000.0, "ProfilerStep#6"),
+        (270_000.0, "ProfilerStep#6"),
+        (270_000.0, "step[DECODE bs=32]"),
+        (270_000.0, "execute_context_0(0)_generation_32(32)"),
+    ],
+)
 def test_a_step_whose_first_kernel_is_late(tmp_path: Path, store: Store, first: float, name: str) -> None:
     found = time_of(store, late_kernels(first, name).write(tmp_path / "late.json"))
     assert (found.steps, found.window_us, found.busy_us) == (1, 390_000, 118_800)
@@ -116,8 +127,17 @@ def capturing(annotation: str = "", ran: int = 2, step: bool = False) -> MadeTra
     return trace
 
 
-@pytest.mark.parametrize("place", ["capture_traces/graph_capture_rank_0.json.gz", "capture.json", "elsewhere/b.json"])
-@pytest.mark.parametrize("made", [("", 2, False), ("capture_32_FULL", 4, False), ("capture_32_DECODE", 2, True)])
+PLACES = ("capture_traces/graph_capture_rank_0.json.gz", "capture.json", "elsewhere/b.json")
+
+
+@pytest.mark.parametrize(
+    ("place", "made"),
+    [
+        *((place, ("", 2, False)) for place in PLACES),
+        ("elsewhere/b.json", ("capture_32_FULL", 4, False)),
+        ("elsewhere/b.json", ("capture_32_DECODE", 2, True)),
+    ],
+)
 def test_the_capture_of_a_graph_is_no_time_of_the_job(
     tmp_path: Path, store: Store, place: str, made: tuple[str, int, bool]
 ) -> None:
@@ -336,17 +356,26 @@ def per_step(found: GpuTime) -> dict[str, float]:
 RANK = {"distributedInfo": {"rank": 1, "world_size": 2}}
 
 
-@pytest.mark.parametrize("marked", [True, False])
+@cache
+def alone(made: Callable[..., MadeTrace]) -> dict[str, float]:
+    """Return the times of a job from its trace alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        first = made(distributedInfo={"rank": 0, "world_size": 2}).write(Path(folder) / "job.json")
+        return per_step(time_of(open_store(Path(folder) / "store", create=True), first))
+
+
 @pytest.mark.parametrize(
-    "other", ["capture", "rank", "packed", "packed elsewhere", "laid out anew", "rocprof", "log", "facts"]
+    ("made", "other"),
+    [
+        *product((job, decoding), ("capture", "rank", "packed", "packed elsewhere", "laid out anew")),
+        *product((job,), ("rocprof", "log", "facts")),
+    ],
 )
 def test_a_file_of_another_kind_changes_no_sum_of_the_job(
-    tmp_path: Path, store: Store, marked: bool, other: str
+    tmp_path: Path, store: Store, made: Callable[..., MadeTrace], other: str
 ) -> None:
-    made = job if marked else decoding
     trace = made(distributedInfo={"rank": 0, "world_size": 2})
-    first = trace.write(tmp_path / "a" / "job.json")
-    whole = time_of(store, first)
+    trace.write(tmp_path / "a" / "job.json")
     beside = tmp_path / "a" / "other.json"
     if other == "capture":
         capturing("capture_32_FULL").write(beside)
@@ -362,11 +391,11 @@ def test_a_file_of_another_kind_changes_no_sum_of_the_job(
         beside.with_suffix(".log").write_text("hello\n")
     else:
         shutil.copy(SAMPLES / "capture" / "facts.json", beside)
-    found = tables(store_beside(store), str(tmp_path / "a"))
+    found = tables(store, str(tmp_path / "a"))
     assert found.unlike == ""
     time = gpu_time(found)
     assert time is not None
-    assert per_step(time) == pytest.approx(per_step(whole))
+    assert per_step(time) == pytest.approx(alone(made))
     if other not in ("log", "facts", "rank", "packed"):
         assert len(time.left_out) == 1, "what is left out is counted"
 

@@ -26,7 +26,7 @@ from analyzers.tune.by_turns import by_turns
 from analyzers.tune.side_by_side import AloneError, Side, fixed_port, pair
 from logparse.capture import job
 from tests.capture.observing import CLOCK
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 JOB = (
     CLOCK
@@ -155,12 +155,12 @@ def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyP
     def sleeps() -> None:
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("pt_autograd_0")
         begun.set()
-        end.wait(60)
+        end.wait(PATIENCE_S)
 
     monkeypatch.setattr(os, "sched_setaffinity", watched)
     thread = threading.Thread(target=sleeps)
     thread.start()
-    begun.wait(60)
+    begun.wait(PATIENCE_S)
     assert thread.native_id is not None
     for rank, turn in itertools.product((0, 1), range(len(cores))):
         monkeypatch.setattr(turns, "_rank", lambda rank=rank: (rank, 2))

@@ -122,7 +122,7 @@ by_time._QUIET_S = 0.1
 def work():
     with torch.profiler.record_function("mine"):
         torch.mm(torch.ones(4, 4), torch.ones(4, 4))
-end = time.monotonic() + 60
+end = time.monotonic() + 300
 while time.monotonic() < end and not glob.glob(os.environ["LOGPARSE_TRACE_DIR"] + "/trace_*.json.gz"):
     work()
     time.sleep(0.001)
