@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -196,20 +196,19 @@ class BestTimes:
         """
         if kind not in self._known:
             if kind not in self._parsed:
-                self._parsed[kind] = self._parts(self._own, kind), self._parts(self._shipped, kind)
+                is_shipped = self._shipped is expected_times.shipped(self._device)
+                shipped = (
+                    _shipped_parts(self._device, kind) if is_shipped else _parts(self._device, self._shipped, kind)
+                )
+                self._parsed[kind] = _parts(self._device, self._own, kind), shipped
             own, shipped = self._parsed[kind]
-            alone = {} if self._alone is None or not shipped else self._parts(self._alone, kind)
+            alone = {} if self._alone is None or not shipped else _parts(self._device, self._alone, kind)
             known = _factors(own, shipped), _factors(alone, shipped, 1.0, ", the median of the run's own times")
             self._known[kind] = {
                 name: _family(own.get(name), shipped.get(name), _factor_of(name, known))
                 for name in sorted(own.keys() | shipped.keys())
             }
         return self._known[kind]
-
-    def _parts(self, rows: pd.DataFrame, kind: str) -> _Parts:
-        rows = rows[rows["problem"].astype("str").str.startswith(f"{kind} ").to_numpy(dtype=bool)]
-        rows = rows.sort_values(["problem", "time_us", "source"]).drop_duplicates("problem")
-        return dict(_parts_of(self._device, rows))
 
     def expect(self, problems: Sequence[str] | pd.Series, *, others: bool = False) -> Expected:
         """Estimate the times of GEMMs or convolutions from the best times of similar ones.
@@ -256,6 +255,19 @@ class _Part:
 
 
 _Parts: TypeAlias = Mapping[str, _Part]
+
+
+@cache
+def _shipped_parts(device: str, kind: str) -> _Parts:
+    """Return the shipped times of a device, parsed once for all stores that this process reads."""
+    rows = expected_times.shipped(device)
+    return {} if rows is None else _parts(device, rows, kind)
+
+
+def _parts(device: str, rows: pd.DataFrame, kind: str) -> _Parts:
+    rows = rows[rows["problem"].astype("str").str.startswith(f"{kind} ").to_numpy(dtype=bool)]
+    rows = rows.sort_values(["problem", "time_us", "source"]).drop_duplicates("problem")
+    return dict(_parts_of(device, rows))
 
 
 def _parts_of(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, _Part]]:
