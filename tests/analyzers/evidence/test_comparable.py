@@ -241,3 +241,13 @@ def test_what_is_shipped_is_small_read_by_its_device_and_named_in_the_readme() -
         assert found is not None
         assert len(found) == pq.read_metadata(path).num_rows > 1000
         assert (found["time_us"] > 0).all()
+
+
+def test_shipped_times_are_parsed_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = shipped(DEVICE)
+    assert table is not None
+    one, two = (BestTimes(DEVICE, table.iloc[:0], table) for _ in range(2))
+    expected, parsed = one.families("conv").keys(), list[str]()
+    monkeypatch.setattr(comparable, "sized", lambda texts: [parsed.extend(texts), *sized(texts)][1:])
+    assert two.families("conv").keys() == expected
+    assert parsed == []
