@@ -335,9 +335,11 @@ class Run:
         """
         from analyzers.recommend.verdict import verdict
 
-        names = ("title", "gained_us", "unit", "certainty", "now_us", "then_us", "changes")
-        rows = [{n: getattr(x, n) for n in names} for x in verdict(self.recommendation).todo]
-        return pd.DataFrame(rows, columns=names).rename(columns={"gained_us": "saves_us"})
+        names = ("title", "saves_us", "unit", "certainty", "now_us", "then_us", "changes")
+        todo = verdict(self.recommendation).todo
+        times = [(None, None) if x.gain is None else (x.gain.now_us, x.gain.then_us) for x in todo]
+        rows = [(x.title, x.gained_us, x.unit, x.certainty, *us, x.changes) for x, us in zip(todo, times, strict=True)]
+        return pd.DataFrame(rows, columns=names)
 
     @property
     def findings(self) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from logparse.model import DEFAULT, ConvProblem, GemmProblem, OperatorProblem, Problem
+from logparse.model import DEFAULT, ConvProblem, Gain, GemmProblem, OperatorProblem, Problem
 from logparse.quoting import Python, asset, joined, lines_of
 
 if TYPE_CHECKING:
@@ -133,26 +133,24 @@ The first number is a fraction of the job's time, the second a fraction of the p
 """
 
 
-def step_interval(now_us: float, then_us: float, low_us: float, high_us: float) -> tuple[float, float]:
-    """Return the 95 % interval of the GPU time that a job will take after a change, µs.
+def with_job_interval(gain: Gain) -> Gain:
+    """Return a job's predicted gain from a change with the 95 % interval of the GPU time that the job will take.
 
-    The job takes ``now_us`` now and is predicted to take ``then_us``. ``low_us`` and ``high_us`` are the bounds of
-    ``then_us`` by the samples of one replay (a run that times the calls alone). These bounds are too narrow, because
-    the samples do not show how clocks, caches and other processes affect the calls of a whole job. In the records of 97
-    changes on 30 programs, the bounds contain the measured time of only 17 changes. Widened by ``_STEP`` and
+    The interval of ``gain`` comes from the samples of one replay (a run that times the calls alone). It is too narrow,
+    because the samples do not show how clocks, caches and other processes affect the calls of a whole job. In the
+    records of 97 changes on 30 programs, it contains the measured time of only 17 changes. Widened by ``_STEP`` and
     ``_CHANGE``, the interval contains 92: 31 of 33 and 61 of 64
     (``benchmarks/results/actions-NVIDIA-H200-2026-11-23.json``, ``actions-others-…``).
     """
-    off = math.hypot(_STEP * now_us, _CHANGE * (now_us - then_us))
-    return then_us - math.hypot(off, then_us - low_us), then_us + math.hypot(off, high_us - then_us)
+    off, then, (low, high) = math.hypot(_STEP * gain.now_us, _CHANGE * gain.saving_us), gain.then_us, gain.ends_us
+    return Gain(gain.now_us, then, then - math.hypot(off, then - low), then + math.hypot(off, high - then))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """The effect of a change on all calls with the same operator and sizes. Times are GPU times in µs per run.
+class Part(Gain):
+    """The gain of all calls with the same operator and sizes from a change, in GPU time per run.
 
     * ``of``: the text that names the operator and its sizes.
-    * ``now_us``, ``then_us``: time of the calls now, and with the change.
     * ``host_us``: additional time that the host takes to launch the calls, µs.
     """
 
@@ -160,17 +158,15 @@ class Part:
     label: str
     group: str
     calls: float | None
-    now_us: float
-    then_us: float
     host_us: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActionResult:
-    """The measured effect of a change on a whole job: the GPU time now and with the change, µs per run.
+class ActionResult(Gain):
+    """The measured gain of a whole job from a change, in GPU time per run.
 
     * ``low_us``, ``high_us``: bounds of ``then_us`` by the samples of the replay (the run that timed the calls alone).
-      ``interval_us`` is wider, because a whole job deviates by more.
+      The interval of ``job_gain`` is wider, because a whole job deviates by more.
     * ``parts``: the calls that were timed with the change. The calls that lose most come first.
     * ``untimed``: calls that change but were not timed. ``then_us`` contains them with their present time. The interval
       allows them to gain or lose as the timed calls do (``untimed_factors``).
@@ -180,18 +176,10 @@ class ActionResult:
 
     action: Action
     application: Application
-    now_us: float
-    then_us: float
-    low_us: float
-    high_us: float
     parts: tuple[Part, ...]
     untimed: tuple[Part, ...] = ()
     steps: float | None = None
     word: str = "step"
-
-    @property
-    def saving_us(self) -> float:
-        return self.now_us - self.then_us
 
     @property
     def losers(self) -> tuple[Part, ...]:
@@ -199,9 +187,9 @@ class ActionResult:
         return tuple(x for x in self.parts if x.then_us > x.now_us)
 
     @property
-    def interval_us(self) -> tuple[float, float]:
-        """The 95 % interval of the job's GPU time after the change, µs (see ``step_interval``)."""
-        return step_interval(self.now_us, self.then_us, *self.ends_us)
+    def job_gain(self) -> Gain:
+        """The gain with the 95 % interval of the job's GPU time (see ``with_job_interval``)."""
+        return with_job_interval(self.widened)
 
     @property
     def pays(self) -> bool:
@@ -209,14 +197,14 @@ class ActionResult:
 
         One of two conditions must hold:
 
-        * The change saves GPU time at both ends of ``ends_us``, and it saves more than the fraction ``_LEAST``.
+        * The change saves GPU time at both ends of ``widened``, and it saves more than the fraction ``_LEAST``.
           Override files may save less, because several processes have confirmed their savings.
         * The host launches the kernels faster by more than the fraction ``_HOST``, and the change does not lose GPU
           time.
         """
         worth = self.action.kind == "files" or self.saving_us > _LEAST * self.now_us
         of_the_host = self.steps and -self.host_us > _HOST * self.now_us and not self.loses
-        return bool(of_the_host) or (worth and self.ends_us[1] < self.now_us)
+        return bool(of_the_host) or (worth and self.widened.ends_us[1] < self.now_us)
 
     @property
     def host_us(self) -> float:
@@ -225,7 +213,7 @@ class ActionResult:
 
     @property
     def loses(self) -> bool:
-        return self.ends_us[0] > self.now_us
+        return self.widened.ends_us[0] > self.now_us
 
     @property
     def changed_us(self) -> float:
@@ -263,14 +251,14 @@ class ActionResult:
         return 1 + math.fsum(x for x in changes if x < 0) / timed, 1 + math.fsum(x for x in changes if x > 0) / timed
 
     @property
-    def ends_us(self) -> tuple[float, float]:
-        """The shortest and the longest GPU time that the job may take with the change, µs.
+    def widened(self) -> Gain:
+        """The gain with a wider interval, because some calls were not timed.
 
-        Without calls that were not timed, they are ``low_us`` and ``high_us``. For such calls the range is made wider:
-        their time is multiplied by ``untimed_factors``.
+        The time of the untimed calls is multiplied by ``untimed_factors``.
         """
         untimed, (least, most) = math.fsum(x.now_us for x in self.untimed), self.untimed_factors
-        return self.low_us + (least - 1) * untimed, self.high_us + (most - 1) * untimed
+        low, high = self.ends_us
+        return Gain(self.now_us, self.then_us, low + (least - 1) * untimed, high + (most - 1) * untimed)
 
 
 def rank(result: ActionResult) -> tuple[float, str]:
@@ -296,14 +284,14 @@ def row(x: ActionResult) -> dict[str, object]:
         "kind": x.action.kind,
         "now_us": x.now_us,
         "then_us": x.then_us,
-        "then_low_us": x.interval_us[0],
-        "then_high_us": x.interval_us[1],
+        "then_low_us": x.job_gain.low_us,
+        "then_high_us": x.job_gain.high_us,
         "saving_us": x.saving_us,
         "steps": x.steps,
         "changed_share": x.changed_us / x.now_us if x.now_us else 0.0,
         "measured_share": x.measured_share,
         "losers": len(x.losers),
-        "lost_us": sum(y.then_us - y.now_us for y in x.losers),
+        "lost_us": sum(-y.saving_us for y in x.losers),
         "exact": x.action.exact,
         "line": x.application.line,
     }

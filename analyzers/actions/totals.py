@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analyzers.actions.action import Action, ActionResult, Part, group_of, rank, step_interval
+from analyzers.actions.action import Action, ActionResult, Part, group_of, rank, with_job_interval
 from analyzers.actions.job import Job, Work, job_of, typed
 from analyzers.actions.ratio import host_us, ratio
 from analyzers.evidence.action_times import Samples, samples_of
@@ -169,7 +169,7 @@ def result(action: Action, job: Job, samples: Samples, host: Samples | None = No
         then_us=then + rest,
         low_us=low + rest,
         high_us=high + rest,
-        parts=tuple(sorted(parts, key=lambda x: x.now_us - x.then_us)),
+        parts=tuple(sorted(parts, key=lambda x: x.saving_us)),
         untimed=tuple(untimed),
         steps=job.steps,
         word=job.word,
@@ -206,13 +206,12 @@ def factors_of(result: ActionResult) -> dict[str, Factor]:
     Each factor has an interval. The interval of the whole change is split among the operators in proportion to their
     savings.
     """
-    now, then = result.now_us, result.then_us
-    ends = step_interval(now, then, result.low_us, result.high_us)
-    low, high = ((now - us) / (now - then) if now != then else 1.0 for us in ends)
+    gain = with_job_interval(result)
+    low, high = ((gain.now_us - us) / gain.saving_us if gain.saving_us else 1.0 for us in gain.ends_us)
     out = {part.of: Factor(1.0, *result.untimed_factors) for part in result.untimed}
     for part in result.parts:
         if part.now_us > 0:
-            change = part.then_us / part.now_us - 1
+            change = part.ratio - 1
             least, most = sorted(max(1 + change * end, 0.0) for end in (low, high))
             out[part.of] = Factor(1 + change, least, most, part.host_us / result.steps if result.steps else 0.0)
     return out

@@ -31,7 +31,7 @@ from textwrap import fill
 from typing import Literal, TypeAlias
 
 from analyzers.actions import ACTIONS, ActionResult
-from analyzers.actions.action import CONVOLUTION, GEMM, step_interval
+from analyzers.actions.action import CONVOLUTION, GEMM, with_job_interval
 from analyzers.actions.totals import factors_of, results
 from analyzers.compare.unit_time import SideBySide, Times, UnitTime, timed, unit_time
 from analyzers.evidence.tables import Settings, Tables
@@ -41,6 +41,7 @@ from analyzers.job.step.answer import BESIDE_LOGS, ERROR, WORTH, StepAnswer, bes
 from logparse.errors import InputError
 from logparse.libraries.own.applied_marks import APPLIED, ASKED, EXPORTED
 from logparse.libraries.own.job_units import KIND, UNIT
+from logparse.model import Gain
 from logparse.output import CHECK_FAILED, Answer
 from logparse.text import COLUMNS, counted, duration, fitted, gained, signed
 
@@ -70,9 +71,8 @@ class Group:
     """
 
     name: str
-    before_us: float
-    promised_us: float
-    after_us: float
+    promised: Gain
+    measured: Gain
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,7 @@ class ActionProof:
 
     The attribute ``unit`` is the word for what both runs repeat: a step, a request, … or the whole run.
 
-    * ``before_us``, ``promised_us``, ``after_us``: time of the kernels that compute. It is 0 if a run has no trace.
-      ``low_us`` and ``high_us`` are the interval of ``promised_us``.
+    * ``promised``, ``measured``: the gain of the kernels that compute. A time is 0 if a run has no trace.
     * ``wall``: the wall time of a step without a profiler, or None if it is unknown.
     * ``share``: the fraction (0 to 1) of the first run's time that belongs to kinds of steps that both runs did.
     * ``collectives_us``: time before and after in which the GPU only communicates.
@@ -100,11 +99,8 @@ class ActionProof:
     after: str
     actions: tuple[str, ...]
     unit: str
-    before_us: float
-    promised_us: float
-    low_us: float
-    high_us: float
-    after_us: float
+    promised: Gain
+    measured: Gain
     groups: tuple[Group, ...]
     wall: UnitTime | None = None
     share: float = 1.0
@@ -126,13 +122,10 @@ class ActionProof:
         return " and ".join(self.actions) or "override files"
 
     @property
-    def gained_us(self) -> float:
-        return self.before_us - self.after_us
-
-    @property
     def noise_us(self) -> float:
         """How much the GPU time may differ between two runs of an unchanged job, µs (in 95 % of cases)."""
-        return self.before_us - step_interval(*[self.before_us] * 4)[0]
+        now_us = self.measured.now_us
+        return with_job_interval(Gain(now_us, now_us)).saving_high_us or 0.0
 
     @property
     def faster(self) -> bool:
@@ -154,7 +147,7 @@ class ActionProof:
 
     @property
     def _unit_us(self) -> float:
-        return self.wall.before_us if self.wall else self.before_us
+        return (self.wall or self.measured).now_us
 
     @property
     def _host_saves_us(self) -> float:
@@ -176,11 +169,14 @@ class ActionProof:
         They had no such effect if the kernels take as long as before, the wall time does not decide, and no
         communication may have changed.
         """
-        least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us + self._host_saves_us
+        least, most = (
+            self.measured.saving_us - self.noise_us,
+            self.measured.saving_us + self.noise_us + self._host_saves_us,
+        )
         communicates = any(self.collectives_us) and not self.same
         if self.wall is None or not self.wall.undecided or communicates:
             return ""
-        if not (self.before_us and self.after_us) or least > 0 or most > WORTH * self.wall.before_us:
+        if not (self.measured.now_us and self.measured.then_us) or least > 0 or most > WORTH * self.wall.now_us:
             return ""
         gain = f"kernels and launches gained at most {duration(max(most, 0.0))}"
         return f"{gain}, less than {WORTH:.0%} of a {self.unit}"
@@ -212,11 +208,11 @@ class ActionProof:
             return wall is not None
         if wall.runs:
             return False
-        least, most = sorted((0.0, self.gained_us / wall.before_us))
+        least, most = sorted((0.0, self.measured.saving_us / wall.now_us))
         least, most = least - ERROR, most + ERROR
         if step is not None:
-            least, most = (1 - us / step.now_us for us in (step.high_us, step.low_us))
-        return wall.high_us < least * wall.before_us or wall.low_us > most * wall.before_us
+            most, least = (1 - us / step.now_us for us in step.ends_us)
+        return wall.ends_us[0] > (1 - least) * wall.now_us or wall.ends_us[1] < (1 - most) * wall.now_us
 
     @property
     def unexplained(self) -> tuple[Group, ...]:
@@ -225,10 +221,12 @@ class ActionProof:
         A gain is called far larger if it is beyond the promised interval by more than the interval reaches beyond the
         promised time.
         """
-        if self.low_us - self.after_us <= self.promised_us - self.low_us:
+        if (low := self.promised.ends_us[0]) - self.measured.then_us <= self.promised.then_us - low:
             return ()
-        held = sorted(self.groups, key=lambda x: x.after_us - x.promised_us)
-        return tuple(x for x in held[:_SHOWN] if x.promised_us - x.after_us > 0.005 * self.before_us) or tuple(held[:1])
+        held = sorted(self.groups, key=lambda x: x.measured.then_us - x.promised.then_us)
+        return tuple(
+            x for x in held[:_SHOWN] if x.promised.then_us - x.measured.then_us > 0.005 * self.measured.now_us
+        ) or tuple(held[:1])
 
     @property
     def verdict(self) -> Verdict:
@@ -248,11 +246,11 @@ class ActionProof:
             return "time unknown"
         if (
             not self.faster
-            and abs(self.gained_us) <= self.noise_us
+            and abs(self.measured.saving_us) <= self.noise_us
             and (self.wall or self._host_saves_us <= WORTH * self._unit_us)
         ):
             return "had no effect"
-        if not self.faster and (self.wall is not None or self.gained_us < 0):
+        if not self.faster and (self.wall is not None or self.measured.saving_us < 0):
             return "took effect, not faster"
         # Runs by turns do the same work, because one command started them.
         by_turns = self.wall is not None and self.wall.runs
@@ -261,7 +259,9 @@ class ActionProof:
             return "another workload"
         if self.wall is None:
             return "time unknown"
-        as_promised = self.gained_us > 0 and self.after_us <= self.high_us and not self.unexplained
+        as_promised = (
+            self.measured.saving_us > 0 and self.measured.then_us <= self.promised.ends_us[1] and not self.unexplained
+        )
         return "verified" if as_promised else "faster, not as promised"
 
     @property
@@ -297,8 +297,6 @@ def verify_actions(
     both = _Both(before, after, settings)
     chosen = [x for x in results(both.before, ACTIONS, settings) if x.action.name in names]
     now, then = both.us
-    change = _change(chosen, files, now)
-    low, high = step_interval(now, *(now + x for x in change))
     by_turns = both.wall(times) if times else None
     wall = by_turns or both.wall(both.timed)
     doubts = [*both.doubts(), *both.not_applied(names, files is not None)]
@@ -311,11 +309,8 @@ def verify_actions(
         after=after.run,
         actions=(*names, *([files.action.name] if files else [])),
         unit=both.unit,
-        before_us=now / both.per[0],
-        promised_us=(now + change[0]) / both.per[0],
-        low_us=low / both.per[0],
-        high_us=high / both.per[0],
-        after_us=then / both.per[1],
+        promised=with_job_interval(_promised(chosen, files, now)).per(both.per[0]),
+        measured=Gain(now / both.per[0], then / both.per[1]),
         groups=both.groups(chosen, files),
         wall=None if doubts else wall,
         share=both.share,
@@ -334,20 +329,20 @@ def verify_actions(
     )
 
 
-def _change(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: float) -> tuple[float, float, float]:
-    """Return how much promised changes alter a job's GPU time ``now_us``, with an interval, µs.
+def _promised(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: float) -> Gain:
+    """Return the gain that changes and override files promise for a job that takes ``now_us`` of GPU time.
 
-    Gains are negative. If override files and another change concern the same call, only one gain is added, because the
-    other change may leave nothing for the files to gain.
+    If override files and another change concern the same call, only one gain is added, because the other change may
+    leave nothing for the files to gain.
     """
-    ends = ([us - x.now_us for us in (x.then_us, *x.ends_us)] for x in chosen)
+    ends = ([us - x.now_us for us in (x.then_us, *x.widened.ends_us)] for x in chosen)
     change, low, high = (sum(x) for x in zip((0.0, 0.0, 0.0), *ends, strict=True))
-    if files is None or not files.now_us:
-        return change, low, high
-    apart = {x.of for x in files.parts}.isdisjoint(x.of for y in chosen for x in y.parts)
-    share = now_us / files.now_us  # The files' times are of the whole run, with units of all kinds.
-    more = [share * (x - files.now_us) for x in (files.then_us, files.low_us, files.high_us)]
-    return change + more[0] * apart, low + more[1], high + more[2] * apart
+    if files is not None and files.now_us:
+        apart = {x.of for x in files.parts}.isdisjoint(x.of for y in chosen for x in y.parts)
+        share = now_us / files.now_us  # The files' times are of the whole run, with units of all kinds.
+        more = [share * (x - files.now_us) for x in (files.then_us, *files.ends_us)]
+        change, low, high = change + more[0] * apart, low + more[1], high + more[2] * apart
+    return Gain(now_us, now_us + change, now_us + low, now_us + high)
 
 
 class _Both:
@@ -451,13 +446,13 @@ class _Both:
         for result in (*chosen, *([files] if files else [])):
             share = self.us[0] / (files.now_us or 1.0) if files and result is files else 1.0
             for part in result.parts:
-                us = share * (part.then_us - part.now_us) / self.per[0]
+                us = -share * part.saving_us / self.per[0]
                 change[part.group] = change.get(part.group, 0.0) + us
         made = (
-            Group(x, now.get(x, 0.0), now.get(x, 0.0) + change.get(x, 0.0), then.get(x, 0.0))
+            Group(x, Gain(us := now.get(x, 0.0), us + change.get(x, 0.0)), Gain(us, then.get(x, 0.0)))
             for x in sorted({*now, *then})
         )
-        return tuple(sorted(made, key=lambda x: (-abs(x.after_us - x.before_us), x.name)))
+        return tuple(sorted(made, key=lambda x: (-abs(x.measured.saving_us), x.name)))
 
     @property
     def _sides(self) -> Iterator[tuple[Tables, float]]:
@@ -583,8 +578,10 @@ def answer(found: ActionProof) -> Answer:
     table = [
         {
             "operators": x.name,
-            **{name: round(getattr(x, name), 3) for name in ("before_us", "promised_us", "after_us")},
-            "gained_us": round(x.before_us - x.after_us, 3),
+            "before_us": round(x.measured.now_us, 3),
+            "promised_us": round(x.promised.then_us, 3),
+            "after_us": round(x.measured.then_us, 3),
+            "gained_us": round(x.measured.saving_us, 3),
         }
         for x in found.groups
     ]
@@ -597,7 +594,8 @@ def headline(found: ActionProof) -> str:
 
     For example: "verified: step 48 ms → 31 ms with tf32".
     """
-    times = (found.wall.before_us, found.wall.after_us) if found.wall else (found.before_us, found.after_us)
+    gain = found.wall or found.measured
+    times = (gain.now_us, gain.then_us)
     what = f"{found.unit} " if found.wall else f"GPU computation of a {found.unit} "
     moved = f"{what}{duration(times[0])} → {duration(times[1])} with " if all(times) and found.share else ""
     return f"{found.verdict}: {moved}{found.named}"
@@ -606,11 +604,11 @@ def headline(found: ActionProof) -> str:
 def lines(found: ActionProof) -> list[str]:
     """Return at most 12 lines for the user: verdict, promised gain, measured gain, and what became slower."""
     out = []
-    if found.before_us and found.after_us and found.share:
-        promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
+    gain = found.measured
+    if gain.now_us and gain.then_us and found.share:
         out.append(
-            f"GPU computation {duration(found.before_us)} → {duration(found.after_us)}, {gained(found.gained_us)}, "
-            f"promised {signed(promised)} [{signed(low)}, {signed(high)}]"
+            f"GPU computation {duration(gain.now_us)} → {duration(gain.then_us)}, {gained(gain.saving_us)}, "
+            f"promised {signed(found.promised.saving_us)} {_interval(found.promised)}"
         )
     wall = found.wall
     if wall is None:
@@ -618,19 +616,18 @@ def lines(found: ActionProof) -> list[str]:
     else:
         of = f"{counted(wall.runs, 'run')} of each version, in turns" if wall.runs else "blocks of units in one process"
         of = f"{wall.turns} turns in {counted(wall.runs, 'pair')} of runs" if wall.turns else of
-        interval = f"[{signed(wall.low_us)}, {signed(wall.high_us)}]"
-        out.append(f"wall time of a {found.unit}: {gained(wall.gained_us)} {interval} ({of})")
+        out.append(f"wall time of a {found.unit}: {gained(wall.saving_us)} {_interval(wall)} ({of})")
         out += _said_of_the_wall(found)
     if found.same and found.verdict == "had no effect":
         out.append("the same kernels ran: the change reached no call of the job, or chose the solution that ran before")
     a, b = found.collectives_us
-    if abs(b - a) > 0.005 * max(found.before_us, a):
+    if abs(b - a) > 0.005 * max(gain.now_us, a):
         moved_by = f"{signed(b - a)} ({duration(a)} → {duration(b)})"
         out.append(f"exposed communication changed by {moved_by}, which the change does not explain")
     if found.share < 1:
         out.append(f"kinds of units of work that both runs have: {found.share:.0%} of the time of {found.before}")
     if found.share >= SHARE and not found.doubts:
-        moved = [x for x in found.groups[:_SHOWN] if abs(x.after_us - x.before_us) > 0.005 * found.before_us]
+        moved = [x for x in found.groups[:_SHOWN] if abs(x.measured.saving_us) > 0.005 * gain.now_us]
         if moved and not found.unexplained:
             out.append("changed most: " + _named(moved))
         if found.unexplained:
@@ -638,6 +635,12 @@ def lines(found: ActionProof) -> list[str]:
     unproven = [found.unproven] * bool(found.unproven)
     out += [*dict.fromkeys((*found.doubts, *unproven, *found.notes))][:_SHOWN]
     return [fitted(headline(found)), *(line for x in out for line in _wrapped(x))]
+
+
+def _interval(gain: Gain) -> str:
+    """Format the interval of a saving: ``[2.0 ms, 4.1 ms]``."""
+    low, high = gain.ends_us
+    return f"[{signed(gain.now_us - high)}, {signed(gain.now_us - low)}]"
 
 
 def _wrapped(text: str) -> list[str]:
@@ -652,8 +655,7 @@ def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
     """
     step = found.step
     if step is not None:
-        promised, low, high = (signed(step.now_us - us) for us in (step.then_us, step.high_us, step.low_us))
-        yield f"promised of the wall time, by simulation: {promised} [{low}, {high}]"
+        yield f"promised of the wall time, by simulation: {signed(step.saving_us)} {_interval(step)}"
     if found.of_the_host:
         yield "kernels do not explain this; the host or communication may differ between two starts of the job"
     elif found.undecided:
@@ -666,4 +668,4 @@ def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
 
 
 def _named(groups: Sequence[Group]) -> str:
-    return ", ".join(f"{x.name} {duration(x.before_us)} → {duration(x.after_us)}" for x in groups)
+    return ", ".join(f"{x.name} {duration(x.measured.now_us)} → {duration(x.measured.then_us)}" for x in groups)

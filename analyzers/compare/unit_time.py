@@ -36,6 +36,7 @@ import numpy as np
 from analyzers.evidence.statistics.intervals import Floats, Variance
 from analyzers.evidence.units import Units
 from analyzers.job.step.answer import WORTH
+from logparse.model import Gain
 
 _BLOCKS = 10
 _LEAST = 3
@@ -51,11 +52,9 @@ Pair: TypeAlias = tuple[Sequence[Turn], Sequence[Turn]]
 """The step times of two runs, before and after a change, that took turns on the machine."""
 
 
-@dataclass(frozen=True)
-class UnitTime:
-    """How long an average step or request takes before and after a change, µs of wall time.
-
-    The interval of the gain is ``low_us`` to ``high_us``.
+@dataclass(frozen=True, kw_only=True)
+class UnitTime(Gain):
+    """How long an average step or request takes without and with a change, in wall time.
 
     * ``runs``: the number of runs from which each of the two times comes. 0 if the times come from the steps of one
       run.
@@ -64,22 +63,14 @@ class UnitTime:
     * ``kinds``: the kinds of steps that were timed often enough.
     """
 
-    before_us: float
-    after_us: float
-    low_us: float
-    high_us: float
     runs: int = 0
     turns: int = 0
     each: tuple[tuple[float, float], ...] = ()
     kinds: tuple[str, ...] = ()
 
     @property
-    def gained_us(self) -> float:
-        return self.before_us - self.after_us
-
-    @property
     def faster(self) -> bool:
-        return self.low_us > 0
+        return self.ends_us[1] < self.now_us
 
     @property
     def undecided(self) -> bool:
@@ -87,7 +78,7 @@ class UnitTime:
 
         The interval of the gain then contains both no gain and a gain worth having (``WORTH``).
         """
-        return self.low_us <= 0 and self.high_us > WORTH * self.before_us
+        return not self.faster and self.now_us - self.ends_us[0] > WORTH * self.now_us
 
 
 @dataclass(frozen=True)
@@ -121,10 +112,10 @@ class SideBySide:
         (a, b), gained = runs.mean(axis=0), runs[:, 0] - runs[:, 1]
         off = Variance(float(gained.var(ddof=1)) / len(runs), len(runs) - 1.0).half_width(confidence)
         before, after = math.exp(a), math.exp(b)
-        low, high = (before - after * math.exp(x) for x in (off, -off))
+        low, high = (after * math.exp(x) for x in (-off, off))
         times = tuple((math.exp(x), math.exp(y)) for x, y in runs) if parts == 1 else ()
         least = sum(min(map(len, x)) for x in self.pairs)
-        return UnitTime(before, after, low, high, len(self.pairs), least, times, tuple(kinds))
+        return UnitTime(before, after, low, high, runs=len(self.pairs), turns=least, each=times, kinds=tuple(kinds))
 
 
 def _turns(pair: Pair, kind: str) -> Floats:
@@ -175,8 +166,7 @@ def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[s
     parts = (a.variance, b.variance)
     value = math.fsum(x.value for x in parts)
     off = Variance(value, _degrees(parts)).half_width() if value > 0 else 0.0
-    gained = a.us - b.us
-    return UnitTime(a.us, b.us, gained - off, gained + off, runs if runs >= _LEAST else 0, kinds=tuple(kinds))
+    return UnitTime(a.us, b.us, b.us - off, b.us + off, runs=runs if runs >= _LEAST else 0, kinds=tuple(kinds))
 
 
 def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, float]) -> bool:

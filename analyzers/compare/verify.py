@@ -30,7 +30,7 @@ from logparse.libraries.kinds.override_format import OverrideFile, Report
 from logparse.libraries.kinds.reading import Row
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
 from logparse.libraries.tunableop.solutions import hipblaslt_index
-from logparse.model import Solution, problem_from_text, solution_from_text
+from logparse.model import Gain, Solution, problem_from_text, solution_from_text
 from logparse.output import CHECK_FAILED, Answer, Rows
 from logparse.text import COLUMNS, LINES, counted, duration, fitted, gained, printable, signed
 
@@ -68,8 +68,7 @@ class Outcome:
     effect: Effect
     move: Move
     basis: str | None
-    before_us: float | None
-    after_us: float | None
+    per_call: Gain | None
     calls: int | None
     promised_us: float | None
     why: str = ""
@@ -77,9 +76,7 @@ class Outcome:
 
     @property
     def gained_us(self) -> float | None:
-        if self.before_us is None or self.after_us is None or self.calls is None:
-            return None
-        return (self.before_us - self.after_us) * self.calls
+        return None if self.per_call is None or self.calls is None else self.per_call.saving_us * self.calls
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ class Verification:
     * ``outcomes``: the result for each operator with a row. ``idle``: the rows that no call used.
     * ``signs``: what the logs report about ignored overrides.
     * ``failures``: the reasons why the verification failed. Empty if it did not fail.
-    * ``run_us``: all GPU time of the traces of the two runs, µs. None if the runs did not do the same work.
+    * ``in_run``: all GPU time of the traces of the two runs. None if the runs did not do the same work.
     """
 
     before: str
@@ -98,7 +95,7 @@ class Verification:
     idle: tuple[tuple[str, Idle], ...]
     signs: tuple[str, ...]
     failures: tuple[str, ...]
-    run_us: tuple[float, float] | None = None
+    in_run: Gain | None = None
 
     @property
     def ok(self) -> bool:
@@ -184,12 +181,12 @@ def verify(
         tuple(idle),
         complaints,
         tuple(_failures(files, outcomes, complaints, after)),
-        run_us=run_us(before, after),
+        in_run=in_run(before, after),
     )
 
 
-def run_us(before: Tables, after: Tables) -> tuple[float, float] | None:
-    """Return the GPU time of all kernels in the traces of the first and of the second run, µs.
+def in_run(before: Tables, after: Tables) -> Gain | None:
+    """Return the GPU time of all kernels in the traces of the first and of the second run.
 
     Returns None if a run has no traces, or if the runs did not do the same work.
     """
@@ -201,7 +198,7 @@ def run_us(before: Tables, after: Tables) -> tuple[float, float] | None:
         work.append(calls_by_problem(tables.workload).fillna(0).to_dict() if counted else None)
     if min(total) <= 0 or work[0] is None or work[0] != work[1]:
         return None
-    return total[0], total[1]
+    return Gain(*total)
 
 
 @dataclass(frozen=True)
@@ -284,9 +281,7 @@ def _outcome(
     Logs may name the operator by any text of ``same``. ``intended`` is the kernel in the row.
     """
     timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
-    time: Mapping[Hashable, Any] = (
-        timed[0] if timed else {"state": "unknown", "basis": None, "a_us": None, "b_us": None}
-    )
+    time: Mapping[Hashable, Any] = timed[0] if timed else {"state": "unknown", "basis": None}
     calls = _first({x: n for x, n in evidence.after.calls.items() if n is not None}, same)
     each = _first(promised, same)
     return Outcome(
@@ -300,8 +295,7 @@ def _outcome(
         effect=_effect(intended, same, evidence),
         move="same" if time["state"] == "changed" else time["state"],
         basis=time["basis"],
-        before_us=time["a_us"],
-        after_us=time["b_us"],
+        per_call=Gain(timed[0]["a_us"], timed[0]["b_us"]) if timed else None,
         calls=calls,
         promised_us=None if each is None or calls is None else each * calls,
     )
@@ -341,8 +335,8 @@ def _failures(
             ran = outcome.after or "the same kernel as before"
             place = f"({outcome.file}, line {outcome.line})" + (f": {outcome.why}" if outcome.why else "")
             yield f"{outcome.label}: {outcome.intended} was intended, but {ran} ran {place}"
-        if outcome.move == "slower":
-            yield f"{outcome.label}: slower with the override, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
+        if outcome.move == "slower" and (gain := outcome.per_call) is not None:
+            yield f"{outcome.label}: slower with the override, {gain.now_us:.4g} to {gain.then_us:.4g} µs"
     if not any(outcome.effect in ("applied", "changed kernel") for outcome in outcomes):
         shown = any(outcome.effect == "unknown" for outcome in outcomes)
         same = any(outcome.effect == "as before" for outcome in outcomes)
@@ -391,8 +385,11 @@ def rows(found: Verification) -> Rows:
     names = ("before", "after", "effect", "before_us", "after_us", "move", "calls", "gained_us", "promised_us", "basis")
     out = []
     for x in found.outcomes:
-        row = {"problem": x.label, "intended": shorten(x.intended, _WIDE, placeholder=" …")}
-        row |= {name: getattr(x, name) for name in (*names, "file", "line")} | {"text": x.problem}
+        row: dict[str, object] = {"problem": x.label, "intended": shorten(x.intended, _WIDE, placeholder=" …")}
+        gain = x.per_call
+        times = {"before_us": None if gain is None else gain.now_us, "after_us": None if gain is None else gain.then_us}
+        row |= {name: times[name] if name in times else getattr(x, name) for name in (*names, "file", "line")}
+        row |= {"text": x.problem}
         out.append({name: round(v, 6) if isinstance(v, float) else v for name, v in row.items()})
     return out
 
@@ -412,9 +409,9 @@ def headline(found: Verification) -> str:
 def lines(found: Verification, most: int = LINES) -> list[str]:
     """Return at most ``most`` lines: the verdict, the reasons if it failed, and the result for each operator."""
     out = [f"verify: {headline(found)}"]
-    if found.run_us is not None:
-        a, b = found.run_us
-        out.append(f"  GPU time in the traces: {duration(a)} → {duration(b)}, {gained(a - b)}")
+    if (gain := found.in_run) is not None:
+        times = f"{duration(gain.now_us)} → {duration(gain.then_us)}"
+        out.append(f"  GPU time in the traces: {times}, {gained(gain.saving_us)}")
     for failure in found.failures[: most // 3]:
         text = printable(f"  failed: {failure}")
         out += fill(text, COLUMNS, subsequent_indent="    ").splitlines() if most == LINES else [text]
@@ -438,8 +435,9 @@ def _problems(shown: Sequence[Outcome]) -> list[str]:
     """
     table = []
     for x in shown:
-        times = f"{duration(x.before_us)} → {duration(x.after_us)} a call" if x.gained_us is not None else ""
-        table.append((x.label, x.effect, times, gained(x.gained_us) if x.gained_us is not None else ""))
+        gain = None if x.gained_us is None else x.per_call
+        times = "" if gain is None else f"{duration(gain.now_us)} → {duration(gain.then_us)} a call"
+        table.append((x.label, x.effect, times, "" if x.gained_us is None else gained(x.gained_us)))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table

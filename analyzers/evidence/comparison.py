@@ -16,7 +16,7 @@ from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.tables import Settings
 from logparse.libraries.builds import serves
 from logparse.libraries.tunableop.signature import untunable
-from logparse.model import DEFAULT, ConvProblem, Override, Problem, Solution
+from logparse.model import DEFAULT, ConvProblem, Gain, Override, Problem, Solution
 from logparse.target import Facts, machine
 
 MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
@@ -62,14 +62,14 @@ class Comparison:
     key_text: str | None = None
 
     @property
-    def loss_us(self) -> float | None:
-        """How much longer the chosen kernel takes than the fastest known one, µs per call. None if unknown."""
-        return None if self.pick_us is None or self.basis == INCOMPARABLE else self.pick_us - self.best_us
+    def gain(self) -> Gain | None:
+        """The times of a call with the chosen kernel and with the fastest known one. None if one is unknown."""
+        return None if self.pick_us is None or self.basis == INCOMPARABLE else Gain(self.pick_us, self.best_us)
 
     @property
     def loses(self) -> bool:
         """True if the library's kernel is slower than the fastest known one, and by more than the noise of times."""
-        return self.loss_us is not None and self.loss_us > max(self.noise_us or 0.0, 0.0)
+        return self.gain is not None and self.gain.saving_us > max(self.noise_us or 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -117,11 +117,11 @@ def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
         )
     if known.best.text == known.pick:
         return Refusal("only the pick is timed" if known.pick_us is None else "the pick is the best known solution")
-    if known.loss_us is None or known.pick_us is None:
+    if known.gain is None:
         return Refusal("no time of the pick is known")
     if not known.loses:
         return Refusal("the pick is as fast as the best known solution, within noise")
-    if known.origin != CONFIRM and known.loss_us < settings.min_gain * known.pick_us:
+    if known.origin != CONFIRM and known.gain.saving_us < settings.min_gain * known.gain.now_us:
         return Refusal(f"it saves less than {settings.min_gain:.0%} of a call")
     if may_be_so(known.problem, known.measured, known.best.text):
         return Refusal("the call may already use this layout")

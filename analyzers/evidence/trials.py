@@ -31,6 +31,7 @@ from logparse.capture.in_job.logparse_in_job.pairs import (
 )
 from logparse.capture.in_job.logparse_in_job.signed_rank import Interval, interval
 from logparse.libraries.own.job_trials import TRIAL, Record, Seen, seen_of
+from logparse.model import Gain
 
 Outcome: TypeAlias = Literal[
     "measured", "faster once", "not faster", "within noise", "undecided", "differs", "refused", "broken", "not tried"
@@ -111,10 +112,10 @@ class Tried:
         return statistics.median(pair[1] for pair in self.pairs) if self.pairs else None
 
     @property
-    def then_us(self) -> Interval | None:
-        """Time of a step with the change, µs, with its confidence interval: ``ratio`` · ``now_us``."""
+    def gain(self) -> Gain | None:
+        """Times of a step without and with the change. The time with the change is ``ratio`` · ``now_us``."""
         ratio, now = self.ratio, self.now_us
-        return None if ratio is None or now is None else Interval(*(now * x for x in ratio))
+        return None if ratio is None or now is None else Gain(now, *(now * x for x in ratio))
 
     @property
     def outcome(self) -> Outcome:

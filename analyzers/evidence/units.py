@@ -24,6 +24,7 @@ from analyzers.evidence.tables import Tables, cached_per_run
 from logparse.libraries.own.job_units import ALONE, KIND, SETTINGS, TRACING, UNIT
 from logparse.libraries.torch_profiler.busy import BEFORE, COMMUNICATION
 from logparse.libraries.torch_profiler.searches import SEARCH
+from logparse.model import Gain
 
 KINDS = "unit_kinds"
 """Name of the fact that stores how many steps of each kind a trace contains, as JSON."""
@@ -183,25 +184,25 @@ def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
     return replace(joined, kinds=tuple(kinds), alone=any(x.name in of for x in joined.kinds))
 
 
-def as_alone(after: Tables, before: Tables, before_us: float, after_us: float, kinds: Sequence[str]) -> Tables:
+def as_alone(after: Tables, before: Tables, gain: Gain, kinds: Sequence[str]) -> Tables:
     """Estimate how long the steps of a run take without logs, although it was timed only with logs.
 
     Logs slow the host. ``before`` and ``after`` are runs before and after a change, and only ``before`` was also timed
     without logs. Its times without logs are scaled and added to the tables ``after``:
 
-    * All times are multiplied by ``before_us`` / (mean time in ``before`` without logs), because the machine may be
+    * All times are multiplied by ``gain.now_us`` / (mean time in ``before`` without logs), because the machine may be
       slower or faster by now.
-    * The times of steps are also multiplied by ``after_us / before_us``.
+    * The times of steps are also multiplied by ``gain.ratio``.
 
-    ``before_us`` and ``after_us`` are the mean times (µs) of a step of the kinds ``kinds`` in the two runs. If
-    ``before`` has no times without logs, ``after`` is returned as it is.
+    ``gain`` has the mean times of a step of the kinds ``kinds`` in the two runs. If ``before`` has no times without
+    logs, ``after`` is returned as it is.
     """
     rows = before.facts[before.facts["run"] == before.run]
     rows = rows[rows["source_id"].isin(rows.loc[rows["name"] == ALONE, "source_id"])]
     alone = units(before)
     mean = replace(alone, kinds=tuple(x for x in alone.kinds if x.name in kinds)).mean_us if alone else None
-    moment = before_us / (mean or before_us)
-    shares = {"us": moment * after_us / before_us, "host_us": moment}
+    moment = gain.now_us / (mean or gain.now_us)
+    shares = {"us": moment * gain.ratio, "host_us": moment}
 
     def scaled(value: str) -> str:
         held = json.loads(value)

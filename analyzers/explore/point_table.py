@@ -106,7 +106,7 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
         (
             *(x.problem.text, x.analyzer, x.message, x.advice, None, None, x.evidence.source_id),
             as_text(x.override) if x.override is not None else None,
-            *(x.evidence.now_us, x.per_call_us, x.saving_us),
+            *(x.now_us, x.per_call_us, x.saving_us),
             x.sureness != "estimated",
         )
         for x in findings

@@ -24,7 +24,7 @@ from analyzers.findings import naive_convolution
 from analyzers.findings.finding import Analyzer
 from analyzers.job.efficiency import ENOUGH, efficiencies
 from analyzers.job.expectations import expected_problems
-from logparse.model import Evidence, Finding, Replay, problem_from_text
+from logparse.model import Evidence, Finding, Gain, Replay, problem_from_text
 
 NAME = "below-roofline"
 ADVICE = (
@@ -60,14 +60,15 @@ def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
         else f"{row['reach']:.0%} is taken as reachable, because there are fewer than {ENOUGH} comparable problems"
     )
     allowed = f"{least / now:.1%} of the roofline: {row['device']} needs at least {least:,.1f} µs"
+    gain = Gain(now, within)
     return Finding(
         analyzer=NAME,
         problem=problem_from_text(str(row["problem"])),
         message=f"takes {now:,.1f} µs per call, {allowed}; {reach}",
-        per_call_us=now - within,
+        per_call=gain,
         calls=calls,
-        saving_us=(now - within) * calls,
-        evidence=Evidence(now_us=now, source_id=str(row["source_id"])),
+        in_run=gain.times(calls),
+        evidence=Evidence(source_id=str(row["source_id"])),
         remedy=Replay(),
         advice=ADVICE,
     )

@@ -14,7 +14,7 @@ from analyzers.evidence.comparison import LAYOUT
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import TRANSPOSE, gpu_time, traced_us
-from logparse.model import ChangeProgram, ConvProblem, Evidence, Finding, problem_from_text
+from logparse.model import ChangeProgram, ConvProblem, Evidence, Finding, Gain, problem_from_text
 from logparse.text import duration
 
 NAME = "layout-transposes"
@@ -50,7 +50,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                 f"back ({lost / everything:.0%}; {each}): {problems} of {rows['problem'].nunique()} problems run "
                 "NHWC kernels"
             ),
-            saving_us=lost,
+            in_run=Gain(everything, everything - lost),
             evidence=Evidence(details={"transposes_us": lost, "convolutions_us": everything}),
             remedy=ChangeProgram("channels_last", "use channels_last"),
             advice=LAYOUT + MEASURE,

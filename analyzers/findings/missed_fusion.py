@@ -30,7 +30,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import problem_weights
 from analyzers.findings.finding import Analyzer
 from analyzers.job.epilogues import Epilogue, epilogues, trains
-from logparse.model import Advise, Evidence, Finding
+from logparse.model import Advise, Evidence, Finding, Gain
 
 NAME = "missed-fusion"
 
@@ -49,23 +49,21 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 @dataclass(frozen=True)
 class _Timed:
-    """Measured times (µs) of a matrix product: with separate kernels after it, and with all fused into one call.
+    """Measured times of a matrix product: with separate kernels after it, and with all fused into one call.
 
-    ``now_us`` is the time of the separate kernels, and ``then_us`` the time of the fused call. ``most_us`` is the
-    longest sample of the fused call.
+    ``gain`` has the time of the separate kernels now, and of the fused call then. Its ``high_us`` is the longest sample
+    of the fused call.
     """
 
     solution: str
-    now_us: float
-    then_us: float
-    most_us: float
+    gain: Gain
 
     def pays(self, floor: float) -> bool:
         """Tell whether fusing the kernels saves enough time: even the slowest sample must save more than ``floor``.
 
         ``floor`` is a fraction (0 to 1) of the time of the separate kernels.
         """
-        return self.now_us - self.most_us > floor * self.now_us
+        return (self.gain.saving_low_us or 0.0) > floor * self.gain.now_us
 
 
 def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
@@ -77,7 +75,7 @@ def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
     after = samples.get((one.fused.text, one.in_library))
     if before is None or after is None:
         return None
-    return _Timed(one.in_library, median(before[1]), median(after[1]), max(after[1]))
+    return _Timed(one.in_library, Gain(median(before[1]), median(after[1]), high_us=max(after[1])))
 
 
 def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
@@ -109,7 +107,8 @@ def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, weight: flo
         advice = _WRITTEN if one.form == "written" else _IN_TRAINING
     else:
         if timed is not None:
-            message += f"; timed: {timed.then_us:.4g} µs with {timed.solution}, {timed.now_us:.4g} µs as it runs now"
+            fused, now = timed.gain.then_us, timed.gain.now_us
+            message += f"; timed: {fused:.4g} µs with {timed.solution}, {now:.4g} µs as it runs now"
         else:
             message += "; fusing would save at most that time, which is not measured"
         if one.exact:

@@ -37,7 +37,7 @@ from analyzers.job.efficiency import WITHIN_REACH
 from analyzers.job.gpu_time import TRANSPOSE, traced_calls
 from logparse.devices import device_of, devices
 from logparse.libraries.miopen.solvers import MOST_ELEMENTS
-from logparse.model import Advise, ConvProblem, Evidence, Finding, Remedy, Search, problem_from_text
+from logparse.model import Advise, ConvProblem, Evidence, Finding, Gain, Remedy, Search, problem_from_text
 from logparse.roofline import roofline_us
 from logparse.target import Facts, arch, same_device
 from logparse.text import bytes_text, duration
@@ -343,15 +343,15 @@ def _finding(
     direction, flops = problem.direction, problem.flops or 0
     rate = f", {flops / now / 1e6:.2g} TFLOP/s" if now else ""
     takes = f"takes {duration(now)} with the naive solver{rate}" if now else "runs the naive solver"
-    per_call = None if now is None or expected is None else now - expected.us
+    gain = None if now is None or expected is None else Gain(now, expected.us)
     about = expected.how if expected is not None else "the time of another solver is unknown"
     return Finding(
         analyzer=NAME,
         problem=problem,
         message="; ".join((f"{direction} {takes}", about, *_reasons(problem, refused))),
-        per_call_us=per_call,
+        per_call=gain,
         calls=calls,
-        saving_us=None if per_call is None or calls is None else per_call * calls,
+        in_run=None if gain is None or calls is None else gain.times(calls),
         evidence=Evidence(
             now_us=now,
             # If MIOpen refused a solver, ``best`` names that solver without a time, so that no search is proposed.

@@ -41,6 +41,7 @@ from logparse.model import (
     ConvProblem,
     Evidence,
     Finding,
+    Gain,
     Override,
     Replay,
     Search,
@@ -267,16 +268,15 @@ def _slow(
     solver = str(row["solution"]).split(":", 1)[-1]
     message = f"W takes {duration(best)} with {solver}, {best / sibling:.1f}× its {which} ({duration(sibling)})"
     naive = "the naive solver is the fastest known" * bool(row["naive"])
-    count = calls.get(text)
+    count, gain = calls.get(text), Gain(best, sibling)
     return Finding(
         analyzer=NAME,
         problem=problem_from_text(text),
         message="; ".join(filter(None, (message, typical, naive, elsewhere))),
-        per_call_us=best - sibling,
+        per_call=gain,
         calls=count,
-        saving_us=None if count is None else (best - sibling) * count,
+        in_run=None if count is None else gain.times(count),
         evidence=Evidence(
-            now_us=best,
             best_us=best,
             source_id=str(row["source_id"]),
             arch=known.get("arch"),
@@ -373,6 +373,7 @@ def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[
 def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls: int | None, logged: bool) -> Finding:
     problem, text = problem_from_text(str(row["problem"])), str(row["solution_user"])
     best_us, system_us = float(str(row["best_us_user"])), float(str(row["best_us_system"]))
+    gain = Gain(system_us, best_us)
     target = settings.target or facts
     raw, algorithm = text_of(row.get("raw")) or "", text_of(row.get("algorithm"))
     solution = replace(solution_from_text(text), raw=raw, algorithm=algorithm)
@@ -386,12 +387,11 @@ def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls
         message=message
         if logged
         else f"{message}. If the job reads the user find-db already, which no log shows, nothing is left to gain",
-        per_call_us=system_us - best_us,
+        per_call=gain,
         calls=calls,
-        saving_us=None if calls is None else (system_us - best_us) * calls,
+        in_run=None if calls is None else gain.times(calls),
         evidence=Evidence(
             sureness="measured alone",
-            now_us=system_us,
             source_id=str(row["source_id_user"]),
             best=text,
             best_us=best_us,

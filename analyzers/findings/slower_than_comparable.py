@@ -25,7 +25,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from analyzers.job.expectations import expectations
 from logparse.devices import devices
-from logparse.model import ConvProblem, Evidence, Finding, GemmProblem, Problem, Replay, Search, problem_from_text
+from logparse.model import ConvProblem, Evidence, Finding, Gain, GemmProblem, Problem, Replay, Search, problem_from_text
 from logparse.target import Facts
 from logparse.text import duration
 
@@ -85,6 +85,7 @@ def _finding(
         kind = "aiter"  # Of the libraries on an AMD GPU, only aiter computes with such scales.
     shipped = sorted({x.source for x in near if x.source.startswith(SHIPPED)})
     right = RIGHT["shipped" if shipped and problem.kind == "gemm" else problem.kind]
+    gain = Gain(now, expected, high_us=high)
     return Finding(
         analyzer=NAME,
         problem=problem,
@@ -92,12 +93,10 @@ def _finding(
             f"takes {duration(now)} ({row['origin']}), but {duration(expected)} is expected, at most "
             f"{duration(high)}: {in_words(problem, near, device)}; {right}"
         ),
-        per_call_us=now - expected,
-        per_call_low_us=now - high,
+        per_call=gain,
         calls=calls,
-        saving_us=None if calls is None else (now - expected) * calls,
+        in_run=None if calls is None else gain.times(calls),
         evidence=Evidence(
-            now_us=now,
             source_id=str(row["source_id"]),
             origin=str(row["origin"]),
             arch=known.get("arch"),

@@ -146,17 +146,17 @@ def _pick(
         return None
     if known.basis == comparison.UNMEASURED and known.pick == DEFAULT_TEXT:
         return None  # No log names a pick, so there is nothing to compare the file with.
-    loss_us = known.loss_us
-    decided = None if loss_us is None else comparison.override_or_refusal(known, settings)
+    gain = known.gain
+    decided = None if gain is None else comparison.override_or_refusal(known, settings)
     return Finding(
         analyzer=NAME,
         problem=known.problem,
-        message=_message(known) + _doubt(row) * (loss_us is not None),
-        per_call_us=loss_us,
+        message=_message(known) + _doubt(row) * (gain is not None),
+        per_call=gain,
         calls=None if calls is None else round(calls),
-        saving_us=None if calls is None or loss_us is None else loss_us * calls,
+        in_run=None if calls is None or gain is None else gain.times(calls),
         evidence=Evidence(
-            sureness="estimated" if loss_us is None else "measured alone",
+            sureness="estimated" if gain is None else "measured alone",
             now_us=known.pick_us,
             pick=known.pick,
             best=known.best.text,
@@ -199,7 +199,7 @@ def _comparison(
 
 def _message(known: comparison.Comparison) -> str:
     what, best = known.pick, f"{known.best.text} ({known.best_us:.4g} µs, {known.origin})"
-    if known.loss_us is None:
+    if known.gain is None:
         return (
             f"{what} was picked; the best known solution is {best}. The gain is unknown, because the pick is not timed"
         )

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from analyzers.actions import ActionResult
 from logparse.libraries.kinds.format import Emission
+from logparse.model import Gain
 from logparse.quoting import Python, Shell, asset, filled, joined, python_line, shell_comment
 
 NAME = "apply.py"
@@ -72,13 +73,13 @@ def module(
     results: Sequence[ActionResult],
     kept: Sequence[ActionResult] | None = None,
     left: Sequence[ActionResult] = (),
-    step_us: Callable[[str], tuple[float, float] | None] = lambda name: None,
+    step_gain: Callable[[str], Gain | None] = lambda name: None,
     hidden: Collection[str] = (),
     in_job: Collection[str] = (),
 ) -> Emission | None:
     """Return the file ``apply.py``, or None if lines of Python can make none of the changes.
 
-    * ``step_us`` is a function that returns the time of a step now and with a change (µs). The time is simulated, but
+    * ``step_gain`` is a function that returns the time of a step now and with a change. The time is simulated, but
       measured for changes in ``in_job``.
     * ``hidden`` has the names of the changes whose gain the step does not show.
     * ``kept`` are changes that a trial in the job made and kept. None means that there was no trial.
@@ -102,7 +103,7 @@ def module(
         "chosen": _each(Python("{}, "), [x.action.name for x in default]),
         "actions": joined(
             _NOTHING,
-            [_entry(x, step_us(x.action.name), x.action.name in hidden, x.action.name in in_job) for x in usable],
+            [_entry(x, step_gain(x.action.name), x.action.name in hidden, x.action.name in in_job) for x in usable],
         ),
         "with_settings": _each(
             Python("{}, "), [x.action.name for x in usable if x.application.settings or x.application.environment]
@@ -130,12 +131,12 @@ def _each(template: Python, values: Iterable[object]) -> Python:
     return joined(_NOTHING, [python_line(template, value) for value in values])
 
 
-def _entry(result: ActionResult, step_us: tuple[float, float] | None, hidden: bool, in_job: bool) -> Python:
+def _entry(result: ActionResult, step: Gain | None, hidden: bool, in_job: bool) -> Python:
     per = 1e3 * (result.steps or 1.0)
     times = f"{result.now_us / per:.3f} -> {result.then_us / per:.3f} ms of GPU time"
     about = f"{result.action.about}: {times} per {result.word if result.steps else 'run'}"
-    if step_us is not None:
-        about += f"; the {result.word} {step_us[0] / 1e3:.3f} -> {step_us[1] / 1e3:.3f} ms, "
+    if step is not None:
+        about += f"; the {result.word} {step.now_us / 1e3:.3f} -> {step.then_us / 1e3:.3f} ms, "
         about += "measured in your job" if in_job else "simulated"
     if hidden:
         why = "not faster there" if in_job else "its effect there is too small to show"

@@ -18,7 +18,7 @@ from analyzers.evidence.joins import calls_by_problem, linked_measurements, time
 from analyzers.evidence.picks import counted_as
 from analyzers.evidence.tables import Tables, cached_per_run
 from analyzers.job.gpu_time import gpu_us, kernels_of_run
-from analyzers.recommend.confidence import Judgement, pre_us
+from analyzers.recommend.confidence import Judgement
 from logparse.model import Finding
 
 
@@ -59,7 +59,7 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
     saving = float(gains.combine(listed.reindex(gains.index, fill_value=0.0), max).clip(upper=now).sum())
     every = calls_by_problem(tables.workload).dropna().astype("float64")
     counted, without = float(every.sum()), every[~every.index.isin(_with_time(tables, every.index))]
-    default += sum((x.calls or 0) * traced.get(x.problem.text if x.problem else "", pre_us(x) or 0.0) for x in more)
+    default += sum((x.calls or 0) * traced.get(x.problem.text if x.problem else "", x.now_us or 0.0) for x in more)
     saving += sum(x.saving_us or 0.0 for x in more)
     called = float(calls.sum()) + sum(x.calls or 0 for x in more)
     return Ceiling(
@@ -121,12 +121,12 @@ def in_the_job(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
 
 
 def _weighed(finding: Finding, each_us: float | None, total_us: float | None) -> Finding:
-    now = pre_us(finding)
-    scale = each_us / now if each_us is not None and now else 1.0
-    times = (finding.saving_us, finding.saving_low_us, finding.saving_high_us)
-    saving, low, high = (None if x is None else x * scale for x in times)
-    share = finding.saving_share if saving is None or total_us is None else saving / total_us
-    return replace(finding, saving_us=saving, saving_low_us=low, saving_high_us=high, saving_share=share)
+    now, gain = finding.now_us, finding.in_run
+    if gain is None:
+        return finding
+    gain = gain.times(each_us / now if each_us is not None and now else 1.0)
+    share = finding.saving_share if total_us is None else gain.saving_us / total_us
+    return replace(finding, in_run=gain, saving_share=share)
 
 
 def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tuple[pd.Series, list[Finding]]:
@@ -146,7 +146,7 @@ def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tu
             continue
         if text in names:
             saved[names[text]] = saved.get(names[text], 0.0) + x.saving_us
-        elif text not in seen and pre_us(x):
+        elif text not in seen and x.now_us:
             seen.add(text)
             beside.append(x)
     return pd.Series(saved, dtype="float64"), beside

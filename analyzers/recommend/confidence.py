@@ -18,7 +18,7 @@ from analyzers.evidence.confirmations import RATE, Confirmation, counting, judge
 from analyzers.evidence.joins import facts_by_source
 from analyzers.evidence.statistics.intervals import benjamini_hochberg
 from analyzers.evidence.tables import Tables
-from logparse.model import Finding, UseRows, fast_replace
+from logparse.model import Finding, Gain, UseRows, fast_replace
 from logparse.target import Facts, machine
 
 
@@ -97,60 +97,40 @@ def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) ->
     return [_with_place(_with_interval(x, tested), places) for x in given]
 
 
-def pre_us(finding: Finding) -> float | None:
-    """Return the time that one call takes now, µs, or None if it is unknown."""
-    return finding.evidence.now_us
-
-
-def post_us(finding: Finding) -> float | None:
-    """Return the time that one call would take with the change, µs, or None if it is unknown."""
-    before = pre_us(finding)
-    if before is None:
-        return finding.evidence.best_us
-    return None if finding.per_call_us is None else before - finding.per_call_us
-
-
 def _source(finding: Finding) -> str:
     """Return the id of the file from which a finding's two times come."""
     return finding.evidence.source_id or ""
 
 
 def _with_interval(finding: Finding, tested: Judgement) -> Finding:
-    if finding.per_call_us is None or finding.per_call_low_us is not None:
+    gain = finding.per_call
+    if gain is None or gain.high_us is not None:
         return finding  # There is nothing to bound, or the analyzer gave an interval of its own.
     source = _source(finding)
     pick, best = str(finding.evidence.pick), str(finding.evidence.best)
-    test, before = tested.by_source.get(source), pre_us(finding)
-    if test is not None and before is not None and (test.pick, test.winner) == (pick, best):
+    test = tested.by_source.get(source)
+    if test is not None and (test.pick, test.winner) == (pick, best):
+        # The gain comes from the paired ratio, not from two medians.
         ratio = test.confirmation.speedup
-        low, gain, high = (before * (1 - 1 / x) for x in (ratio.low, ratio.value, ratio.high))
-        # The gain comes from the paired ratio, not from two medians. The better time is the time now minus the gain.
-        saving, rows = None if finding.calls is None else finding.calls * gain, finding.override
-        proven = replace(
+        proven = Gain(gain.now_us, *(gain.now_us / x for x in (ratio.value, ratio.high, ratio.low)))
+        rows = finding.override
+        confirmed = replace(
             finding,
-            per_call_us=gain,
-            saving_us=saving,
             p=test.confirmation.p,
-            evidence=fast_replace(finding.evidence, best_us=before - gain),
-            remedy=UseRows(replace(rows, time_us=before - gain)) if rows is not None else finding.remedy,
+            evidence=fast_replace(finding.evidence, best_us=proven.then_us),
+            remedy=UseRows(replace(rows, time_us=proven.then_us)) if rows is not None else finding.remedy,
         )
-        return _bounded(proven, low, high, "processes")
+        return _with_gain(confirmed, proven, "processes")
     noise = finding.evidence.noise_us or 0.0
     if noise > 0:
-        return _bounded(finding, finding.per_call_us - noise, finding.per_call_us + noise, "repeat")
+        noisy = replace(gain, low_us=gain.then_us - noise, high_us=gain.then_us + noise)
+        return _with_gain(finding, noisy, "repeat")
     return finding
 
 
-def _bounded(finding: Finding, low: float, high: float, kind: str) -> Finding:
+def _with_gain(finding: Finding, gain: Gain, kind: str) -> Finding:
     calls = finding.calls
-    return replace(
-        finding,
-        per_call_low_us=low,
-        per_call_high_us=high,
-        saving_low_us=None if calls is None else calls * low,
-        saving_high_us=None if calls is None else calls * high,
-        interval_from=kind,
-    )
+    return replace(finding, per_call=gain, in_run=None if calls is None else gain.times(calls), interval_from=kind)
 
 
 def _with_place(finding: Finding, places: Mapping[str, tuple[str, Facts]]) -> Finding:

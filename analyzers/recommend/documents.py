@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from analyzers.actions import ActionResult
-from analyzers.actions.action import row
+from analyzers.actions.action import Part, row
 from analyzers.evidence.tables import Settings
 from analyzers.recommend import apply_module, render
 from analyzers.recommend.override_files import TargetFiles
@@ -92,23 +92,31 @@ def document(recommendation: Recommendation, settings: Settings, targets: Sequen
     return json.dumps(_plain(content), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
-_TODO = (
-    *("name", "title", "what", "now_us", "then_us", "unit", "sureness", "confirmed", "changes", "exact", "findings"),
-    *("step_us", "bounded", "waits"),
-)
+_TODO = ("name", "title", "what", "unit", "sureness", "confirmed", "changes", "exact", "findings", "bounded", "waits")
 
 
 def _todo_object(todo: Todo) -> dict[str, object]:
-    saves = None if todo.now_us is None or todo.then_us is None else todo.gained_us
-    known = {"remedy": type(todo.remedy).__name__, "saves_us": saves, "certainty": todo.certainty}
-    return known | {name: getattr(todo, name) for name in _TODO}
+    gain, step = todo.gain, todo.step
+    times = {
+        "now_us": None if gain is None else gain.now_us,
+        "then_us": None if gain is None else gain.then_us,
+        "step_us": None if step is None else (step.now_us, step.then_us),
+        "saves_us": None if gain is None else todo.gained_us,
+    }
+    known = {"remedy": type(todo.remedy).__name__, "certainty": todo.certainty}
+    return known | times | {name: getattr(todo, name) for name in _TODO}
 
 
 def _action(result: ActionResult) -> dict[str, object]:
     about = {"about": result.action.about, "needs": result.action.needs, "by_hand": result.application.by_hand}
     applied = {"settings": list(result.application.settings), "model": list(result.application.model)}
     environment = {"environment": dict(result.application.environment)}
-    return {**row(result), **about, **applied, **environment, "parts": [asdict(x) for x in result.parts]}
+    return {**row(result), **about, **applied, **environment, "parts": list(map(_part, result.parts))}
+
+
+def _part(part: Part) -> dict[str, object]:
+    names = ("of", "label", "group", "calls", "now_us", "then_us", "host_us")
+    return {name: getattr(part, name) for name in names}
 
 
 def _finding(finding: Finding, shown: Mapping[str, object]) -> dict[str, object]:

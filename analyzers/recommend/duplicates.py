@@ -149,7 +149,7 @@ def unreachable(finding: Finding) -> str | None:
 
 def without_saving(finding: Finding, **changes: object) -> Finding:
     """Return the finding with its savings in the whole job set to unknown (None)."""
-    return fast_replace(finding, saving_us=None, saving_low_us=None, saving_high_us=None, saving_share=None, **changes)
+    return fast_replace(finding, in_run=None, saving_share=None, **changes)
 
 
 def _potential(finding: Finding, why: str) -> Finding:

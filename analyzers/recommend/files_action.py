@@ -13,8 +13,7 @@ from analyzers.evidence.joins import calls_by_problem, linked_measurements
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import word_of
 from analyzers.job.gpu_time import kernels_of_run, steps, traced_us
-from analyzers.recommend.confidence import pre_us
-from logparse.model import Finding
+from logparse.model import Finding, Gain
 from logparse.text import counted
 
 OVERRIDES = Action(
@@ -47,24 +46,28 @@ def files_action(
     many times was partly luck.
     """
     written = [x for x in to_write(findings, settings) if x.saving_us]
-    alone = {x.problem.text: (pre_us(x) or 0.0) * (x.calls or 1) for x in written if x.problem}
+    alone = {x.problem.text: (x.now_us or 0.0) * (x.calls or 1) for x in written if x.problem}
     in_trace = {text: us for text, us in _in_traces(tables).items() if text in alone}
     times = in_trace or alone
-    rows = [(x, times[x.problem.text]) for x in written if x.problem and x.problem.text in times]
+    rows = [
+        (x, x.per_call.times(times[x.problem.text] / x.per_call.now_us))
+        for x in written
+        if x.problem and x.problem.text in times and x.per_call
+    ]
     if not rows:
         return None
-    changed = sum(us for _, us in rows)
+    gains = [gain for _, gain in rows]
     job_us = traced_us(tables) or 0.0 if in_trace else default_us
     marked = steps(tables, settings)[0] if in_trace else float(settings.steps) if settings.steps else None
-    now_us, confirmed = max(job_us, changed), sum(x.confirmed for x in written)
+    now_us, confirmed = max(job_us, sum(x.now_us for x in gains)), sum(x.confirmed for x in written)
     return ActionResult(
         action=OVERRIDES,
         application=Application(line=f"{counted(len(written), 'row')}, {confirmed:,} confirmed: {_LINE}"),
         now_us=now_us,
-        then_us=now_us - sum(us * _share(x, x.per_call_us) for x, us in rows),
-        low_us=now_us - sum(us * _share(x, x.per_call_high_us or x.per_call_us) for x, us in rows),
-        high_us=now_us - sum(us * _share(x, x.per_call_low_us) for x, us in rows),
-        parts=tuple(_part(x, us) for x, us in rows),
+        then_us=now_us - sum(x.saving_us for x in gains),
+        low_us=now_us - sum(x.saving_high_us or x.saving_us for x in gains),
+        high_us=now_us - sum(x.saving_low_us or 0.0 for x in gains),
+        parts=tuple(_part(x, gain) for x, gain in rows),
         steps=marked,
         word=word_of(tables),
     )
@@ -105,18 +108,13 @@ def _in_traces(tables: Tables) -> Mapping[str, float]:
     return dict(zip(links["problem"], links["other"].map(traced) * share, strict=True))
 
 
-def _share(finding: Finding, gain_us: float | None) -> float:
-    """Return which fraction (0 to 1) of a call's time the finding saves. ``gain_us`` is the saving of one call (µs)."""
-    return (gain_us or 0.0) / max(pre_us(finding) or 0.0, finding.per_call_us or 0.0)
-
-
-def _part(finding: Finding, now_us: float) -> Part:
+def _part(finding: Finding, gain: Gain) -> Part:
     problem = finding.problem
     return Part(
         of="" if problem is None else problem.text,
         label="" if problem is None else problem.label,
         group="" if problem is None else group_of(problem),
         calls=finding.calls,
-        now_us=now_us,
-        then_us=now_us * (1 - _share(finding, finding.per_call_us)),
+        now_us=gain.now_us,
+        then_us=gain.then_us,
     )

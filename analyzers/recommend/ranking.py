@@ -32,13 +32,13 @@ from analyzers.findings.finding import Analyzer
 from analyzers.job.expectations import as_expected
 from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us, steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
-from analyzers.recommend.confidence import Judgement, completed, judgement, post_us, pre_us
+from analyzers.recommend.confidence import Judgement, completed, judgement
 from analyzers.recommend.duplicates import deduplicated, one_claim_each, one_row_each, rank, reachable, without_saving
 from analyzers.recommend.files_action import files_action, to_write
 from logparse.libraries.aiter.tables import CATEGORY as AITER
 from logparse.libraries.hipblaslt import bench
 from logparse.libraries.own.job_trials import TRIAL
-from logparse.model import Finding, Override, Problem, Search, problem_from_text
+from logparse.model import Finding, Gain, Override, Problem, Search, problem_from_text
 
 if TYPE_CHECKING:  # The simulation is loaded only for runs with traces.
     from analyzers.evidence.trials import Tried
@@ -100,15 +100,15 @@ class Recommendation:
         """The simulated step as it is now, without any change. None if it is unknown."""
         return None if self.step is None or isinstance(self.step, str) else self.step.now
 
-    def step_us(self, action: str) -> tuple[float, float] | None:
-        """Return the time of a step now and with the named change, µs. None if it is unknown.
+    def step_gain(self, action: str) -> Gain | None:
+        """Return the time of a step now and with the named change. None if it is unknown.
 
         The times were measured in the job if the change was tried there. Otherwise they are simulated.
         """
         for x in self.tried:
-            if x.name == action and x.is_known and x.now_us is not None and x.then_us is not None:
-                return x.now_us, x.then_us.value
-        return None if self.step is None or isinstance(self.step, str) else self.step.us(action)
+            if x.name == action and x.is_known and x.gain is not None:
+                return x.gain
+        return None if self.step is None or isinstance(self.step, str) else self.step.under.get(action)
 
     @property
     def in_job(self) -> frozenset[str]:
@@ -271,15 +271,20 @@ def to_search(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _why_left_out(finding: Finding, settings: Settings, judged: Judgement) -> str | None:
-    before, gain = pre_us(finding), finding.per_call_us
+    before, gain = finding.now_us, finding.per_call_us
     small = before is not None and gain is not None and gain < settings.min_gain * before
     if not judged.keeps(finding):  # Samples may show a gain that is smaller than the user asked for.
-        return BELOW_FLOOR if small and finding.p is not None and (finding.per_call_low_us or 0) > 0 else NOT_CONFIRMED
+        return BELOW_FLOOR if small and finding.p is not None and _least_us(finding) > 0 else NOT_CONFIRMED
     if small:
         return BELOW_FLOOR
     if finding.saving_us is not None and finding.saving_us < settings.min_saving_us:
         return TOO_LITTLE
     return None
+
+
+def _least_us(finding: Finding) -> float:
+    """Return the least time that one call may save, in µs. Return 0 if it is unknown."""
+    return (finding.per_call and finding.per_call.saving_low_us) or 0.0
 
 
 def _of_cuda(tables: Tables) -> bool:
@@ -297,9 +302,11 @@ def _row(finding: Finding) -> dict[str, object]:
         "label": problem.label if problem else None,
         "message": "; also ".join((finding.message, *finding.reasons)),
         "calls": finding.calls,
-        "pre_us": pre_us(finding),
-        "post_us": post_us(finding),
-        **{name: getattr(finding, name) for name in _OWN},
+        "pre_us": finding.now_us,
+        "post_us": finding.then_us,
+        **_savings("per_call", finding.per_call),
+        **_savings("saving", finding.in_run),
+        **{name: getattr(finding, name) for name in ("saving_share", "interval_from", "p")},
         "confidence": finding.sureness,
         "action": finding.remedy.action,
         "solution": finding.override.solution.text if finding.override else None,
@@ -307,7 +314,7 @@ def _row(finding: Finding) -> dict[str, object]:
     }
 
 
-_OWN = (
-    *("per_call_us", "per_call_low_us", "per_call_high_us", "saving_us", "saving_low_us", "saving_high_us"),
-    *("saving_share", "interval_from", "p"),
-)
+def _savings(name: str, gain: Gain | None) -> dict[str, float | None]:
+    """Return the saving of a gain and its two ends, with names that begin with ``name``."""
+    times = (None,) * 3 if gain is None else (gain.saving_us, gain.saving_low_us, gain.saving_high_us)
+    return dict(zip((f"{name}_us", f"{name}_low_us", f"{name}_high_us"), times, strict=True))

@@ -154,7 +154,7 @@ def heading(todo: Sequence[Todo], word: str) -> str:
 
     ``word`` is the user's word for a step.
     """
-    unit = next((x.unit for x in todo if x.now_us is not None), "run")
+    unit = next((x.unit for x in todo if x.gain is not None), "run")
     saves = f"saves a {word if unit == 'step' else unit}"
     width = _widths(todo)
     return width.line("", "to do", saves if len(saves) <= width.saves else "saves", "certainty") + "how"
@@ -165,16 +165,14 @@ def savings(todo: Sequence[Todo]) -> list[str]:
 
     ``≈`` marks an estimate. ``up to`` marks a bound, for example ``up to 18 of 40.8 ms``.
     """
-    times = [x.step_us or (x.now_us, x.then_us) for x in todo]
-    known = [us for now, then in times if now is not None and then is not None for us in (now - then, now)]
-    numbers, unit = in_one_unit(known)
+    gains = [x.shown for x in todo]
+    numbers, unit = in_one_unit([us for x in gains if x is not None for us in (x.saving_us, x.now_us)])
     left, out = iter(numbers), []
-    for x, (now, then) in zip(todo, times, strict=True):
-        if now is None or then is None:
+    for x, gain in zip(todo, gains, strict=True):
+        if gain is None:
             out.append("unknown")
             continue
-        bound = x.bounded or (not x.step_us and x.sureness == "unknown")
-        mark = "up to " if bound else "≈ " if not x.step_us and x.sureness == "estimated" else ""
+        mark = "up to " if x.at_most else "≈ " if x.step is None and x.sureness == "estimated" else ""
         out.append(f"{mark}{next(left)} of {next(left)} {unit}")
     return out
 
@@ -201,8 +199,9 @@ def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> li
 
 def _target(todo: Todo) -> str:
     """Return the time that a thing to do is estimated to reach, like ``to 24.9 ms: ``. Empty if it is no estimate."""
-    known = todo.sureness == "estimated" and todo.then_us is not None and not todo.step_us
-    return f"to {duration(todo.then_us)}: " if known else ""
+    if todo.sureness != "estimated" or todo.gain is None or todo.step is not None:
+        return ""
+    return f"to {duration(todo.gain.then_us)}: "
 
 
 def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
@@ -216,7 +215,7 @@ def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
 
 
 def _change(todo: Todo) -> str:
-    per = " a call of each" if todo.unit == "call" and todo.now_us is not None else ""
+    per = " a call of each" if todo.unit == "call" and todo.gain is not None else ""
     about = f": {todo.what}" if len(todo.findings) == 1 and not isinstance(todo.remedy, UseRows) else ""
     return f"{kernels_text(todo)}{change_text(todo)}{about}{f',{per}' if per else ''}"
 

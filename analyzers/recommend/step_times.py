@@ -27,11 +27,6 @@ class StepTimes:
     now: StepAnswer
     under: Mapping[str, StepAnswer]
 
-    def us(self, action: str) -> tuple[float, float] | None:
-        """Return the time of a step now and with the named change, µs. None if it was not simulated."""
-        under = self.under.get(action)
-        return (under.now_us, under.then_us) if under is not None else None
-
 
 def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | StepUnknown:
     """Simulate the job's step, now and with each change.

@@ -103,7 +103,7 @@ def write(
     notes = [f"{target.name}: {note}" for target in made for note in target.notes]
     lines = apply_module.module(
         recommendation.actions,
-        step_us=recommendation.step_us,
+        step_gain=recommendation.step_gain,
         hidden=hidden(recommendation),
         in_job=recommendation.in_job,
     )

@@ -18,10 +18,10 @@ from typing import Literal, TypeAlias
 from analyzers.actions import ActionResult
 from analyzers.job.gpu_time import COMMUNICATION, GpuTime, Part
 from analyzers.recommend.apply_module import alternatives, calls, chosen
-from analyzers.recommend.confidence import pre_us
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
-from logparse.model import SURENESS, ChangeProgram, Finding, Remedy, Sureness, UseRows
+from logparse.model import SURENESS, ChangeProgram, Finding, Gain, Remedy, Sureness, UseRows
+from logparse.model.gains import total
 from logparse.text import counted, duration
 
 Unit: TypeAlias = Literal["step", "run", "call"]
@@ -51,15 +51,15 @@ class Share:
 class Todo:
     """One thing that the user can do to make the job faster.
 
-    * ``now_us``, ``then_us``: time now and afterwards, µs. None if unknown. Their difference is the saving, or the
-      largest possible saving if ``sureness`` is ``unknown``.
+    * ``gain``: the GPU time now and afterwards. None if unknown. If ``sureness`` is ``unknown``, its saving is the
+      largest possible one.
     * ``name``: an id, the argument of ``--explain``. ``title``: a verb and its object.
     * ``changes``: what changes, such as a file that is read, a setting, or lines of the program.
     * ``findings``: the numbers, from 1, of its findings in the ranking. Actions and remarks are found by ``name``
       instead.
-    * ``step_us``: the wall time of a step, now and afterwards, µs. It was measured in the job, else simulated. None if
+    * ``step``: the wall time of a step, now and afterwards. It was measured in the job, else simulated. None if
       unknown.
-    * ``bounded``: True if ``step_us[1]`` is only a lower bound, because the step cannot gain more than with kernels
+    * ``bounded``: True if ``step.then_us`` is only a lower bound, because the step cannot gain more than with kernels
       that take no time.
     * ``exact``: True if results change only by the order in which numbers are added.
     * ``waits``: True if the saving shortens a wait in the step and not the kernels.
@@ -71,14 +71,13 @@ class Todo:
     name: str
     title: str
     what: str
-    now_us: float | None
-    then_us: float | None
+    gain: Gain | None
     unit: Unit
     sureness: Sureness
     remedy: Remedy
     changes: str
     findings: tuple[int, ...] = ()
-    step_us: tuple[float, float] | None = None
+    step: Gain | None = None
     bounded: bool = False
     exact: bool = True
     waits: bool = False
@@ -95,14 +94,24 @@ class Todo:
         return f"{self.sureness}, {more}" if more else self.sureness
 
     @property
+    def shown(self) -> Gain | None:
+        """The gain that lists show: of the step if it is known, else of the GPU time."""
+        return self.gain if self.step is None else self.step
+
+    @property
+    def at_most(self) -> bool:
+        """True if ``shown`` is only a bound: the thing saves at most this time."""
+        return self.bounded or (self.step is None and self.sureness == "unknown")
+
+    @property
     def saving_us(self) -> float:
         """The GPU time that is saved, µs."""
-        return (self.now_us or 0.0) - (self.then_us or 0.0)
+        return 0.0 if self.gain is None else self.gain.saving_us
 
     @property
     def gained_us(self) -> float:
         """How much shorter a step becomes, µs. If that is unknown, it is the GPU time that is saved."""
-        return self.saving_us if self.step_us is None else max(self.step_us[0] - self.step_us[1], 0.0)
+        return self.saving_us if self.step is None else max(self.step.saving_us, 0.0)
 
 
 @dataclass(frozen=True)
@@ -202,12 +211,12 @@ def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
     It is too small if it is negligible, or if it would not make the step shorter because the step waits for something
     else.
     """
-    whole = todo.step_us[0] if todo.step_us is not None else _whole_us(time)
-    if todo.unit != "step" or not whole or todo.now_us is None or todo.waits:
+    whole = todo.step.now_us if todo.step is not None else _whole_us(time)
+    if todo.unit != "step" or not whole or todo.gain is None or todo.waits:
         return False
     if todo.gained_us < _NOTHING * whole:
         return True
-    if todo.step_us is not None:
+    if todo.step is not None:
         return todo.gained_us < min(todo.saving_us / 2, _LEAST * whole)
     waits = time is not None and time.waits and time.steps and not time.profiled
     return bool(waits) and todo.saving_us < _SHOWS * whole
@@ -280,7 +289,6 @@ def _actions(found: Recommendation) -> list[Todo]:
 
 
 def _action(result: ActionResult, found: Recommendation) -> Todo:
-    per = result.steps or 1.0
     timed = {x.of for x in result.parts}
     rows = tuple(
         n
@@ -303,19 +311,18 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
     if files:
         doubt = _doubt([found.findings[n - 1] for n in rows])
     else:
-        doubt = NOTHING if result.interval_us[1] >= result.now_us else ""
+        doubt = NOTHING if (result.job_gain.saving_low_us or 0.0) <= 0 else ""
     return Todo(
         name=name,
         title=title,
         what=result.action.about,
-        now_us=result.now_us / per,
-        then_us=(result.now_us - result.saving_us) / per,
+        gain=result.per(result.steps or 1.0),
         unit=unit,
         sureness="measured in the job" if in_job else "measured alone",
         remedy=remedy,
         changes=changes if exact else calls(result) or changes,
         findings=rows if files else (),
-        step_us=found.step_us(name),
+        step=found.step_gain(name),
         exact=exact,
         confirmed=sure,
         doubt="" if in_job else doubt,
@@ -355,7 +362,8 @@ def _doubt(findings: Sequence[Finding]) -> str:
     known = [x for x in findings if x.per_call_us is not None]
     if _sureness(findings) != "measured alone" or all(x.confirmed for x in known):
         return ""
-    lows = [x.per_call_low_us * (x.calls or 1) for x in known if x.per_call_low_us is not None]
+    gains = [x.per_call.times(x.calls or 1) for x in known if x.per_call is not None]
+    lows = [x.saving_low_us for x in gains if x.saving_low_us is not None]
     return NOTHING if len(lows) == len(known) and math.fsum(lows) <= 0 else UNCONFIRMED
 
 
@@ -366,39 +374,38 @@ def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
     """
     findings = [found.findings[n - 1] for n in numbers]
     unit: Unit = "step" if found.steps else "run"
-    times = [(now / (found.steps or 1.0), us / (found.steps or 1.0)) for now, us in _largest(_in_run(findings))]
+    gain = _largest((x, x.in_run) for x in findings)
+    gain = gain and gain.per(found.steps or 1.0)
     time, most = found.gpu_time, math.fsum(x.evidence.at_most_us or 0.0 for x in findings)
     whole = _whole_us(time)
-    if not times and time is not None and whole is not None and most:
-        unit, times = "step" if time.steps else "run", [(whole, min(most / (time.steps or 1.0), whole))]
-    elif not times:
-        unit, times = "call", _largest((x, pre_us(x), x.per_call_us) for x in findings)
+    if gain is None and time is not None and whole is not None and most:
+        unit = "step" if time.steps else "run"
+        gain = Gain(whole, whole - min(most / (time.steps or 1.0), whole))
+    elif gain is None:
+        unit, gain = "call", _largest((x, x.per_call) for x in findings)
     problems = len({x.problem for x in findings})
     label = findings[0].problem.label if problems == 1 and findings[0].problem else counted(problems, "problem")
-    now = sum(x for x, _ in times) if times else None
-    saving = sum(x for _, x in times)
-    step_us = _at_most(found, saving) if unit == "step" and now is not None else None
+    step = _at_most(found, gain.saving_us) if unit == "step" and gain is not None else None
     remedy = findings[0].remedy
     return Todo(
         name=name,
         title=remedy.title([x.problem for x in findings]) or f"follow the advice of {name}",
         what=label,
-        now_us=now,
-        then_us=None if now is None else now - saving,
+        gain=gain,
         unit=unit,
         sureness=_sureness(findings),
         remedy=remedy,
         changes=remedy.changes,
         findings=tuple(numbers),
-        step_us=step_us,
-        bounded=step_us is not None,
+        step=step,
+        bounded=step is not None,
         doubt=_doubt(findings),
         confirmed=any(x.confirmed for x in findings) and all(x.confirmed or x.per_call_us is None for x in findings),
     )
 
 
-def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | None:
-    """Return the time of a step now, and the shortest time that it may take after a saving of kernel time, µs.
+def _at_most(found: Recommendation, saving_us: float) -> Gain | None:
+    """Return the time of a step now, and the shortest time that it may take after a saving of kernel time.
 
     ``saving_us`` is the saving. The step can never be shorter than with kernels that take no time. Returns None if the
     step's time without the profiler is unknown, because the profiler slows the host, so the shortest time is unknown
@@ -407,26 +414,16 @@ def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | N
     now = found.now
     if now is None or (found.gpu_time is not None and found.gpu_time.profiled):
         return None
-    return now.now_us, max(now.now_us - saving_us, now.ceilings.free_kernels_us)
+    return Gain(now.now_us, max(now.now_us - saving_us, now.ceilings.free_kernels_us))
 
 
-def _in_run(findings: Sequence[Finding]) -> Iterable[tuple[Finding, float | None, float | None]]:
-    for x in findings:
-        now = pre_us(x)
-        known = x.saving_us is not None and now is not None and bool(x.per_call_us)
-        yield x, (x.saving_us or 0.0) * (now or 0.0) / (x.per_call_us or 1.0) if known else x.saving_us, x.saving_us
-
-
-def _largest(times: Iterable[tuple[Finding, float | None, float | None]]) -> list[tuple[float, float]]:
-    """Return one pair (time now, saving) for each operator (with sizes), from the finding that saves most.
-
-    Findings whose time or saving is unknown are ignored.
-    """
-    largest: dict[object, tuple[float, float]] = {}
-    for finding, now, saving in times:
-        if now is not None and saving is not None and saving > largest.get(finding.problem, (0.0, 0.0))[1]:
-            largest[finding.problem] = (now, saving)
-    return list(largest.values())
+def _largest(gains: Iterable[tuple[Finding, Gain | None]]) -> Gain | None:
+    """Add up the gains of all operators (with sizes), each from the finding that saves most. None if no gain is known."""
+    largest: dict[object, Gain] = {}
+    for finding, gain in gains:
+        if gain is not None and gain.saving_us > (0.0 if (x := largest.get(finding.problem)) is None else x.saving_us):
+            largest[finding.problem] = gain
+    return total(largest.values())
 
 
 def waits_for_data(found: Recommendation) -> bool:
@@ -468,8 +465,7 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
                     name=remark.analyzer,
                     title=remark.remedy.title([]) or f"follow the advice of {remark.analyzer}",
                     what="",
-                    now_us=whole,
-                    then_us=whole - saved,
+                    gain=Gain(whole, whole - saved),
                     unit="step" if time.steps else "run",
                     sureness="unknown" if remark.saving_us is None else remark.sureness,
                     remedy=remark.remedy,
@@ -485,8 +481,7 @@ def _of_unknown_worth(remark: Finding, time: GpuTime) -> Todo:
         name=remark.analyzer,
         title=remark.remedy.title([]) or f"follow the advice of {remark.analyzer}",
         what="",
-        now_us=None,
-        then_us=None,
+        gain=None,
         unit="step" if time.steps else "run",
         sureness="unknown",
         remedy=remark.remedy,
@@ -549,12 +544,13 @@ def gain(todo: Todo) -> str:
     * ``≈ 45.4 → 41.1 ms``: estimated.
     * ``up to 18.5 of 45.4 ms``: a bound, because nothing was measured.
     """
-    now, then = todo.step_us or (todo.now_us, todo.then_us)
-    if now is None or then is None:
+    shown = todo.shown
+    if shown is None:
         return "unknown"
-    if todo.bounded or (not todo.step_us and todo.sureness == "unknown"):
-        return f"up to {_pair(todo.gained_us, 'of', now)}"
-    return ("≈ " if not todo.step_us and todo.sureness == "estimated" else "") + _pair(now, "→", then)
+    if todo.at_most:
+        return f"up to {_pair(todo.gained_us, 'of', shown.now_us)}"
+    estimated = todo.step is None and todo.sureness == "estimated"
+    return ("≈ " if estimated else "") + _pair(shown.now_us, "→", shown.then_us)
 
 
 def kernels_text(todo: Todo) -> str:
@@ -562,9 +558,9 @@ def kernels_text(todo: Todo) -> str:
 
     It is shown together with the step's time. It is empty if the step's time or the kernels' saving is unknown.
     """
-    if None in (todo.step_us, todo.now_us, todo.then_us) or todo.sureness == "unknown":
+    if todo.step is None or todo.gain is None or todo.sureness == "unknown":
         return ""
-    return f"kernels {_pair(todo.now_us or 0.0, '→', todo.then_us or 0.0)}: "
+    return f"kernels {_pair(todo.gain.now_us, '→', todo.gain.then_us)}: "
 
 
 def _pair(first: float, word: str, second: float) -> str:
@@ -580,14 +576,15 @@ def _headline(found: Recommendation, todo: Sequence[Todo], gains: Sequence[tuple
     if not todo:
         return nothing(found)
     if not gains:
-        uncounted, untimed = (any(x.unit == "call" and (x.now_us is None) == y for x in todo) for y in (False, True))
+        uncounted, untimed = (any(x.unit == "call" and (x.gain is None) == y for x in todo) for y in (False, True))
         unknown = ["no log counts these calls"] * uncounted + ["no measurement states what a call saves"] * untimed
-        unknown += ["a single gap may not happen again"] * any(x.unit != "call" and x.now_us is None for x in todo)
+        unknown += ["a single gap may not happen again"] * any(x.unit != "call" and x.gain is None for x in todo)
         return f"{_limited(found)}{counted(len(todo), 'thing')} to do, worth unknown: {'; '.join(unknown)}"
     first = todo[0]
     each = found.word if first.unit == "step" else first.unit
-    now, then = first.step_us or (first.now_us or 0.0, first.then_us or 0.0)
-    share = f" (−{1 - then / now:.0%})" if _is_whole(now, first, found) and then < now else ""
+    shown = first.shown
+    whole = shown is not None and _is_whole(shown.now_us, first, found)
+    share = f" (−{1 - shown.ratio:.0%})" if whole and shown is not None and shown.saving_us > 0 else ""
     more = f"; {counted(len(todo) - 1, 'more thing')} to do" if todo[1:] else ""
     sure = "the saved share is unknown" if first.sureness == "unknown" else first.certainty
     return f"{_limited(found)}{first.title}: {gain(first)} a {each}{share}, {sure}{more}"
@@ -603,7 +600,7 @@ def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
         return False
     time = found.gpu_time
     kernels_us = time.kernels_us / (time.steps or 1.0) if time is not None else math.inf
-    return todo.step_us is not None or now_us >= (1 - _LEAST) * kernels_us
+    return todo.step is not None or now_us >= (1 - _LEAST) * kernels_us
 
 
 def _limited(found: Recommendation) -> str:

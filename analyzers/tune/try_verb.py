@@ -36,10 +36,11 @@ def times(x: Tried, word: str) -> str:
 
     The text is empty if no time is known.
     """
-    then = x.then_us
-    if then is None:
+    gain = x.gain
+    if gain is None:
         return ""
-    return f"{duration(x.now_us)} → {duration(then.value)} a {word} [{duration(then.low)}, {duration(then.high)}]"
+    ends = f"[{duration(gain.low_us)}, {duration(gain.high_us)}]"
+    return f"{duration(gain.now_us)} → {duration(gain.then_us)} a {word} {ends}"
 
 
 def _parts(x: Tried, word: str) -> Iterator[str]:
@@ -71,15 +72,15 @@ def _processes(number: int) -> str:
 
 def row(x: Tried, word: str) -> dict[str, object]:
     """Return the results of one change as a row of the table. Times are in µs per step."""
-    ratio, then = x.ratio, x.then_us
+    ratio, gain = x.ratio, x.gain
     return {
         "action": x.name,
         "outcome": x.outcome,
         "unit": word,
         "now_us": x.now_us,
-        "then_us": then.value if then else None,
-        "then_low_us": then.low if then else None,
-        "then_high_us": then.high if then else None,
+        "then_us": gain.then_us if gain else None,
+        "then_low_us": gain.low_us if gain else None,
+        "then_high_us": gain.high_us if gain else None,
         "ratio": ratio.value if ratio else None,
         "ratio_low": ratio.low if ratio else None,
         "ratio_high": ratio.high if ratio else None,

@@ -265,7 +265,7 @@ class _Job:
         actions = [x.action.name for x in without_a_change(found.actions, hidden(found), found.in_job)]
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
-            made = module(found.actions, step_us=found.step_us, hidden=hidden(found), in_job=found.in_job)
+            made = module(found.actions, step_gain=found.step_gain, hidden=hidden(found), in_job=found.in_job)
             head = in_job_lines(found) or ["tune: no file or setting is worth applying"]
             self._ended(found, [*head, f"  {verdict(found).headline}"], made)
             raise _EndedError
@@ -318,7 +318,7 @@ class _Job:
         """End the tuning, because the second run was made without the changes and so shows nothing about them."""
         for line in again.missing:
             self.say(f"    {line}")
-        made = module(found.actions, step_us=found.step_us, hidden=hidden(found), in_job=found.in_job)
+        made = module(found.actions, step_gain=found.step_gain, hidden=hidden(found), in_job=found.in_job)
         head = "tune: not verified, because the job ran again without the changes"
         self._ended(found, [head, *(fitted(f"  {line}") for line in again.missing)], made)
         raise _EndedError(marks.NOT_APPLIED)
@@ -358,11 +358,11 @@ class _Job:
             left = results(now, ACTIONS, Settings(), kept)
             rest = replace(rest, actions=tuple(left))
             if wall is not None and traced_us(now) is not None:
-                now = as_alone(now, tables_of(self.store, self.run), wall.before_us, wall.after_us, wall.kinds)
+                now = as_alone(now, tables_of(self.store, self.run), wall, wall.kinds)
                 rest = with_step(replace(rest, gpu_time=gpu_time(now)), now)
         weighed = {x.action.name: x for x in left}
         entries = [weighed.get(x.action.name, x) for x in found.actions if x in kept or x not in applied]
-        made, path = module(entries, kept, left, rest.step_us, hidden(rest), rest.in_job), self.tuning.out / NAME
+        made, path = module(entries, kept, left, rest.step_gain, hidden(rest), rest.in_job), self.tuning.out / NAME
         if made is not None:
             write_file(path, made.data, within=self.tuning.out)
         else:

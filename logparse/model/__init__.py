@@ -4,6 +4,7 @@
 ``problems``   what a library is asked to compute
 ``texts``      reads the canonical texts of problems back
 ``records``    what files state about problems, and what analyzers conclude
+``gains``      times now and after a change
 ``remedies``   what a person does about a finding
 ``grammar``    what the text fields may hold
 ``ranges``     which numbers are possible
@@ -14,6 +15,7 @@
 from __future__ import annotations
 
 from logparse.model.faults import problem_fault, shown, solution_fault
+from logparse.model.gains import Gain
 from logparse.model.grammar import fault
 from logparse.model.problems import (
     COMPLEX,
@@ -97,6 +99,7 @@ __all__ = [
     "Evidence",
     "Fact",
     "Finding",
+    "Gain",
     "GemmProblem",
     "Kernel",
     "Kind",

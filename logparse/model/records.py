@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias, TypeVar
 
+from logparse.model.gains import Gain
 from logparse.model.problems import OperatorProblem, Problem, of_fields
 from logparse.model.remedies import Advise, Remedy, Sureness, UseRows
 
@@ -245,10 +246,13 @@ class Evidence:
     sureness: Sureness = "estimated"
     """How surely the saving is known (see ``Sureness``).
 
-    ``measured alone`` means that ``now_us`` and the time of the proposed kernel were both measured.
+    ``measured alone`` means that the time now and the time of the proposed kernel were both measured.
     """
     now_us: float | None = None
-    """Time in µs that one call takes now."""
+    """Time in µs that one call takes now.
+
+    It is needed only if the time after the change is unknown.  Otherwise the finding's ``per_call`` has both times.
+    """
     pick: str | None = None
     """The solution (kernel) that the library uses now, as text."""
     best: str | None = None
@@ -311,10 +315,10 @@ _NOT_SHOWN = frozenset({"sureness", "now_us", "details"})
 class Finding:
     """A conclusion about one matrix product or convolution, or about the whole job (then ``problem`` is empty).
 
-    * ``saving_us`` is the time in µs that one execution of the job would save.  ``saving_low_us`` and
-      ``saving_high_us`` are set if an interval is known.
-    * ``per_call_us`` is the time in µs that one call loses, with its own interval.
-    * ``interval_from`` names the data from which the interval was computed.
+    * ``per_call`` has the times of one call now and with the faster solution.
+    * ``in_run`` has the times of all calls of the run.  ``saving_share`` is its saving as a fraction of the run's GPU
+      time (0 to 1).
+    * ``interval_from`` names the data from which the intervals were computed.
     * ``p`` is the p-value of a confirmation (``docs/findings.md``).
     * ``remedy`` is what the user should do, and ``advice`` explains it.
     * ``reasons`` are messages of other findings about the same product or convolution, whose savings this finding
@@ -326,13 +330,9 @@ class Finding:
     analyzer: str
     message: str
     problem: Problem | None = None
-    saving_us: float | None = None
-    saving_low_us: float | None = None
-    saving_high_us: float | None = None
+    per_call: Gain | None = None
+    in_run: Gain | None = None
     saving_share: float | None = None
-    per_call_us: float | None = None
-    per_call_low_us: float | None = None
-    per_call_high_us: float | None = None
     interval_from: str | None = None
     p: float | None = None
     calls: int | None = None
@@ -344,6 +344,28 @@ class Finding:
     @property
     def kind(self) -> str | None:
         return self.problem.kind if self.problem else None
+
+    @property
+    def now_us(self) -> float | None:
+        """Time in µs that one call takes now."""
+        return self.evidence.now_us if self.per_call is None else self.per_call.now_us
+
+    @property
+    def then_us(self) -> float | None:
+        """Time in µs that one call would take with the faster solution."""
+        if self.per_call is not None:
+            return self.per_call.then_us
+        return self.evidence.best_us if self.evidence.now_us is None else None
+
+    @property
+    def per_call_us(self) -> float | None:
+        """Time in µs that one call would save."""
+        return None if self.per_call is None else self.per_call.saving_us
+
+    @property
+    def saving_us(self) -> float | None:
+        """Time in µs that one run would save."""
+        return None if self.in_run is None else self.in_run.saving_us
 
     @property
     def override(self) -> Override | None:

@@ -67,7 +67,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None) -> Ca
         title=todo.title,
         detail=advice or todo.what if result is None else f"{todo.what}: {result.application.line}",
         saves=_saves(todo),
-        gain=gain(todo) if todo.now_us is None else f"{gain(todo)} a {word}",
+        gain=gain(todo) if todo.gain is None else f"{gain(todo)} a {word}",
         evidence=todo.certainty,
         changes=change_text(todo),
         files=isinstance(todo.remedy, UseRows | Search) or (result is not None and has_lines(result)),
@@ -81,11 +81,9 @@ def _saves(todo: Todo) -> str:
 
     For example ``110 ms``, ``≈ 6 ms`` if it is estimated, or ``up to 8.5 ms`` if only a bound is known.
     """
-    now, then = todo.step_us or (todo.now_us, todo.then_us)
-    if now is None or then is None:
+    if todo.shown is None:
         return "unknown"
-    bounded = todo.bounded or (not todo.step_us and todo.sureness == "unknown")
-    return f"{'up to ' if bounded else '≈ ' if todo.sureness == 'estimated' else ''}{duration(todo.gained_us)}"
+    return f"{'up to ' if todo.at_most else '≈ ' if todo.sureness == 'estimated' else ''}{duration(todo.gained_us)}"
 
 
 _FOLDER = "overrides"

@@ -42,6 +42,7 @@ from analyzers.job.step.graph import COMMUNICATION, KERNELS, KINDS, Bounds, Floa
 from analyzers.job.step.traces import RankTrace, read_trace, trace_of
 from logparse.errors import InputError
 from logparse.ingest.input_file import CAPTURES, InputFile, source_id
+from logparse.model import Gain
 from logparse.text import duration
 
 ERROR = 0.05
@@ -115,9 +116,9 @@ class Ceilings:
     free_kernels_us: float
 
 
-@dataclass(frozen=True)
-class StepAnswer:
-    """The result of a simulation: the time of a step now and with changed kernels, µs.
+@dataclass(frozen=True, kw_only=True)
+class StepAnswer(Gain):
+    """The result of a simulation: the time of a step now and with changed kernels.
 
     * ``now_us``: measured without the profiler if that is known, else simulated.
     * ``then_us``: with the changed kernels.
@@ -130,10 +131,6 @@ class StepAnswer:
     * ``rough``: True if the profiler slowed the host too much, or if the time without it is unknown.
     """
 
-    now_us: float
-    then_us: float
-    low_us: float
-    high_us: float
     limit: str
     host_factor: float
     launch_us: float

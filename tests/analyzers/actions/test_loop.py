@@ -125,10 +125,10 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     ingest([str(tmp_path / "after.json")], store, run="after")
     proof = verify_actions(tables_of(store, "before"), tables_of(store, "after"), ["channels_last", "padded_output"])
     assert proof.unit == "step"
-    assert proof.before_us == pytest.approx(promised["padded_output"].now_us / 2)
+    assert proof.measured.now_us == pytest.approx(promised["padded_output"].now_us / 2)
     assert {"convolution", "GEMM", "aten::native_batch_norm"} <= {x.name for x in proof.groups}
-    assert sum(x.before_us for x in proof.groups) == pytest.approx(proof.before_us)
-    assert sum(x.after_us for x in proof.groups) == pytest.approx(proof.after_us)
+    assert sum(x.measured.now_us for x in proof.groups) == pytest.approx(proof.measured.now_us)
+    assert sum(x.measured.then_us for x in proof.groups) == pytest.approx(proof.measured.then_us)
     lines = proof_of.lines(proof)
     assert proof.verdict != "verified", "no unit was timed without a profiler"
     assert lines[0].startswith(f"{proof.verdict}: GPU computation of a step")

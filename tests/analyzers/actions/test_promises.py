@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from analyzers.actions import ACTIONS, ActionResult, channels_last, padded_output
-from analyzers.actions.action import Application, Part, step_interval
+from analyzers.actions.action import Application, Part, with_job_interval
 from analyzers.actions.job import Job, Work
 from analyzers.actions.ratio import Ratio
 from analyzers.actions.totals import factors_of, result
 from analyzers.evidence.statistics.intervals import median
-from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
+from logparse.model import DEFAULT, ConvProblem, Gain, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 from tests.analyzers.example import gemm
 from tests.conftest import ROOT
 
@@ -120,7 +120,7 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
     )
     assert [(x.group, x.then_us) for x in found.losers] == [("aten::add", pytest.approx(20.0))]
     assert found.low_us <= found.then_us <= found.high_us < found.now_us
-    assert found.ends_us == pytest.approx((found.low_us - 20 * 50 / 110, found.high_us + 20 * 10 / 110))
+    assert found.widened.ends_us == pytest.approx((found.low_us - 20 * 50 / 110, found.high_us + 20 * 10 / 110))
     assert factors_of(found)[slow.text][:3] == pytest.approx((1.0, 1 - 50 / 110, 1 + 10 / 110))
     assert found.pays
     host = {(CONV.text, "Default"): ("x", (9.0, 8.0)), (CONV.text, "torch:layout=NHWC,stored"): ("x", (7.0, 5.5))}
@@ -150,7 +150,7 @@ def test_a_step_lies_in_the_interval_that_is_printed() -> None:
                 if "predicted_us" not in x or "measured_us" not in x:
                     continue
                 now, then, sampled = model["now_us"], x["measured_us"], (x["low_us"], x["high_us"])
-                low, high = step_interval(now, x["predicted_us"], *sampled)
+                low, high = with_job_interval(Gain(now, x["predicted_us"], *sampled)).ends_us
                 held.append(low <= then <= high)
                 alone.append(sampled[0] <= then <= sampled[1])
                 if sampled[1] < now:
@@ -179,7 +179,7 @@ def test_a_gain_below_the_noise_of_a_step_does_not_pay() -> None:
     assert not replace(found, parts=(replace(part, host_us=-49.0),), steps=2.0).pays
     assert not replace(found, parts=(part,)).pays, "of no step"
     assert not replace(found, parts=(part,), steps=2.0, low_us=1001.0, then_us=1002.0, high_us=1003.0).pays
-    low, high = found.interval_us
+    low, high = found.job_gain.ends_us
     assert low < 985
     assert 1010 < high < 1020
 

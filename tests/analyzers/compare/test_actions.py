@@ -27,7 +27,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import Units, units, weighed
 from analyzers.job.step.answer import Ceilings, StepAnswer
 from logparse.errors import InputError
-from logparse.model import DEFAULT, ConvProblem
+from logparse.model import DEFAULT, ConvProblem, Gain
 from logparse.output import CHECK_FAILED
 from tests.analyzers.build import measurement, tables
 
@@ -159,11 +159,11 @@ def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> N
     """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
     assert found.verdict == "verified"
-    assert (found.unit, found.before_us, found.promised_us, found.after_us) == ("step", 2000, 1800, 1800)
+    assert (found.unit, found.promised.then_us, found.measured) == ("step", 1800, Gain(2000, 1800))
     assert found.wall is not None
-    assert found.wall.gained_us == pytest.approx(200, rel=0.01)
-    assert found.wall.low_us > 0
-    assert [(x.name, x.promised_us) for x in found.groups] == [("convolution", 800), ("aten::add", 1000)]
+    assert found.wall.saving_us == pytest.approx(200, rel=0.01)
+    assert (found.wall.saving_low_us or 0) > 0
+    assert [(x.name, x.promised.then_us) for x in found.groups] == [("convolution", 800), ("aten::add", 1000)]
 
 
 def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
@@ -177,9 +177,9 @@ def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
     found = judged(before, after)
     assert found.verdict == "took effect, not faster"
     assert found.refuted
-    assert found.before_us + found.collectives_us[0] == pytest.approx(52100)
-    assert found.after_us + found.collectives_us[1] == pytest.approx(43100)
-    assert (found.before_us, found.promised_us, found.after_us) == pytest.approx((30000, 29250, 28700))
+    assert found.measured.now_us + found.collectives_us[0] == pytest.approx(52100)
+    assert found.measured.then_us + found.collectives_us[1] == pytest.approx(43100)
+    assert times(found) == pytest.approx((30000, 29250, 28700))
     assert (
         "exposed communication changed by -7.7 ms (22.1 ms → 14.4 ms), "
         "which the change does not explain" in stripped(found)
@@ -228,10 +228,10 @@ def test_another_mix_of_batches_is_no_gain() -> None:
     """
     before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 1), 0.8)
     found = judged(before, after)
-    assert (found.before_us, found.promised_us, found.after_us) == pytest.approx((720, 648, 648))
+    assert times(found) == pytest.approx((720, 648, 648))
     assert found.wall is not None
-    assert found.wall.before_us == pytest.approx(0.6 * 1000 + 0.3 * 1500 + 0.1 * 3000, rel=0.01)
-    assert found.wall.gained_us == pytest.approx(135, rel=0.02)
+    assert found.wall.now_us == pytest.approx(0.6 * 1000 + 0.3 * 1500 + 0.1 * 3000, rel=0.01)
+    assert found.wall.saving_us == pytest.approx(135, rel=0.02)
     assert found.verdict == "verified"
     assert found.share == 1
 
@@ -244,8 +244,10 @@ def test_kinds_that_one_run_lacks_are_left_out_and_stated() -> None:
     before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 0), 0.8)
     found = judged(before, after)
     assert found.share == pytest.approx(1050 / 1350, rel=0.01)
-    assert (found.before_us, found.after_us) == pytest.approx(((60 * 400 + 30 * 800) / 90, (60 * 360 + 30 * 720) / 90))
-    assert found.promised_us == pytest.approx(found.after_us)
+    assert (found.measured.now_us, found.measured.then_us) == pytest.approx(
+        ((60 * 400 + 30 * 800) / 90, (60 * 360 + 30 * 720) / 90)
+    )
+    assert found.promised.then_us == pytest.approx(found.measured.then_us)
     assert "kinds of units of work that both runs have: 78 % of the time of before".replace(" %", "%") in stripped(
         found
     )
@@ -328,12 +330,18 @@ def test_what_kernels_do_not_explain_of_two_runs_at_two_times_is_of_the_host(wal
     assert beside.verdict == ("verified" if wall_us < 2500 else "took effect, not faster"), "there the host is the same"
 
 
+def times(found: ActionProof) -> tuple[float, float, float]:
+    """Return the time of the kernels before, as promised and after, in µs."""
+    return found.measured.now_us, found.promised.then_us, found.measured.then_us
+
+
 def simulated(
     now_us: float, then_us: float, free_kernels_us: float, error: float = 0.05, launch_us: float = 4.0
 ) -> StepAnswer:
     ends = (then_us * (1 - error), then_us * (1 + error))
     ceilings = Ceilings(now_us, now_us, now_us, free_kernels_us)
-    return StepAnswer(now_us, then_us, *ends, "host", 1.0, launch_us, False, {}, ceilings)
+    about = {"limit": "host", "host_factor": 1.0, "launch_us": launch_us, "rough": False, "shares": {}}
+    return StepAnswer(now_us, then_us, *ends, ceilings=ceilings, **about)
 
 
 def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -536,13 +544,14 @@ def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
     after = by_turns(*(x * y for x, y in zip([80, 240, 80, 81, 79, 120, 80, 80] * 4, slow, strict=True)))
     found = SideBySide(((before, after), (before, after))).unit_time({"float16[8, 3]": 7})
     assert found is not None
-    assert (found.before_us, found.after_us) == pytest.approx((100, 80), rel=0.02)
-    assert found.after_us / found.before_us == pytest.approx(0.8, rel=0.005)
+    assert (found.now_us, found.then_us) == pytest.approx((100, 80), rel=0.02)
+    assert found.ratio == pytest.approx(0.8, rel=0.005)
     assert (found.runs, found.turns) == (2, 64)
-    assert (found.low_us, found.high_us) == pytest.approx((20, 20), rel=0.05), "both pairs are alike"
+    assert (found.saving_low_us, found.saving_high_us) == pytest.approx((20, 20), rel=0.05), "both pairs are alike"
     alone = SideBySide(((before, after),)).unit_time({"float16[8, 3]": 7})
     assert alone is not None
-    assert (alone.low_us, alone.high_us, alone.runs) == (pytest.approx(20, abs=4), pytest.approx(20, abs=4), 1)
+    assert alone.ends_us == (pytest.approx(80, abs=4), pytest.approx(80, abs=4))
+    assert alone.runs == 1
 
 
 def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
@@ -555,9 +564,9 @@ def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
     found = SideBySide(((a, c), (b, d))).unit_time({"float16[8, 3]": 1})
     off, before = student_t_quantile(0.975, 1) * 0.01, 100 * math.exp(0.01)
     assert found is not None
-    assert found.before_us == pytest.approx(before)
-    assert found.gained_us == pytest.approx(before * (1 - math.exp(-0.02)))
-    assert (found.low_us, found.high_us) == pytest.approx([before * (1 - math.exp(-0.02 + x)) for x in (off, -off)])
+    assert found.now_us == pytest.approx(before)
+    assert found.saving_us == pytest.approx(before * (1 - math.exp(-0.02)))
+    assert found.ends_us == pytest.approx([before * math.exp(-0.02 + x) for x in (-off, off)])
     assert not found.faster
     four = SideBySide(((a, c), (b, d)) * 2).unit_time({"float16[8, 3]": 1})
     assert four is not None
@@ -581,7 +590,8 @@ def test_intervals_of_two_pairs_hold_the_truth_as_often_as_they_say() -> None:
     for _ in range(400):
         found = SideBySide(tuple((turns(100), turns(97)) for _ in range(2))).unit_time({kind: 1})
         assert found is not None
-        held += found.low_us <= 0.03 * found.before_us <= found.high_us
+        low, high = found.ends_us
+        held += low <= 0.97 * found.now_us <= high
     assert 0.93 < held / 400 < 0.98
 
 
@@ -590,7 +600,7 @@ def test_kinds_that_few_turns_had_are_no_part_of_the_comparison() -> None:
     sides = SideBySide((([*common, *rare], [*common, *rare]),))
     found = sides.unit_time({"float16[8, 3]": 3, "rare": 1})
     assert found is not None
-    assert found.before_us == pytest.approx(100)
+    assert found.now_us == pytest.approx(100)
     assert sides.unit_time({"float16[8, 3]": 1, "rare": 3}) is None, "most of the units"
     assert sides.kinds == {"float16[8, 3]": 16, "rare": 4}
 
@@ -604,9 +614,9 @@ def test_one_long_run_has_the_interval_of_its_blocks() -> None:
     before = job("before", Kind(8, 1000, 6, 1000, 0, 0, [*[500.0] * 500, *late]))
     found = unit_time(*([x] if (x := units(before)) else [] for _ in range(2)), {"float16[8, 3]": 1})
     assert found is not None
-    assert found.before_us == fmean(late) == 105
+    assert found.now_us == fmean(late) == 105
     variance = 10 * 25 / 9 / 10  # ten blocks, each 5 off the mean
-    assert found.high_us == pytest.approx(student_t_quantile(0.975, 18) * (2 * variance) ** 0.5)
+    assert found.saving_high_us == pytest.approx(student_t_quantile(0.975, 18) * (2 * variance) ** 0.5)
 
 
 def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
@@ -652,7 +662,7 @@ def test_two_runs_are_timed_beside_their_logs_where_one_was_not_timed_without() 
     more = replace(before, facts=pd.concat([before.facts, pd.DataFrame(rows)], ignore_index=True))
     found = judged(more, after)
     assert found.wall is not None
-    assert found.wall.before_us == pytest.approx(2500, rel=0.01)
+    assert found.wall.now_us == pytest.approx(2500, rel=0.01)
 
 
 def test_override_files_are_judged_with_the_actions() -> None:
@@ -668,10 +678,10 @@ def test_override_files_are_judged_with_the_actions() -> None:
     files = replace(setting, action=named, then_us=0.9 * now, low_us=0.9 * now, high_us=0.9 * now, parts=())
     found = judged(before, after, files=files)
     assert found.actions == ("cudnn_benchmark", "overrides")
-    assert (found.promised_us, found.after_us, found.verdict) == (pytest.approx(1600), 1600, "verified")
+    assert (found.promised.then_us, found.measured.then_us, found.verdict) == (pytest.approx(1600), 1600, "verified")
     both = judged(before, after, files=replace(files, parts=setting.parts))
-    assert both.promised_us == pytest.approx(1800)
-    assert both.low_us < 1600
+    assert both.promised.then_us == pytest.approx(1800)
+    assert both.promised.ends_us[0] < 1600
 
 
 def marked(run: str, conv_us: float, wall: Sequence[float], *, asked: Sequence[str] = (), **facts: object) -> Tables:

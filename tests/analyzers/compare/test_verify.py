@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from analyzers.compare.candidates import candidates
-from analyzers.compare.verify import SIGNS, promises, run_us, same_solution, verify
+from analyzers.compare.verify import SIGNS, in_run, promises, same_solution, verify
 from analyzers.compare.verify import lines as verify_lines
 from analyzers.compare.verify import rows as verify_rows
 from analyzers.evidence.tables import Tables
@@ -26,7 +26,7 @@ from logparse.ingest import ingest
 from logparse.libraries.hipblaslt import tuning_file
 from logparse.libraries.kinds.override_format import OverrideFile
 from logparse.libraries.miopen import find_db
-from logparse.model import Override, Problem, Solution, problem_from_text
+from logparse.model import Gain, Override, Problem, Solution, problem_from_text
 from logparse.store import Store
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
@@ -303,10 +303,10 @@ def test_one_kernel_under_two_names() -> None:
 def test_whole_runs_are_compared_where_their_traces_did_the_same_work() -> None:
     logged = [run(label, "1", "1", times) for label, times in (("a", (1000.0, 500.0)), ("b", (800.0, 500.0)))]
     a, b = (replace(x, workload=x.workload.assign(calls_from="profiler")) for x in logged)
-    assert run_us(a, b) == (1500.0, 1300.0)
-    assert run_us(a, tables("b")) is None
-    assert run_us(a, replace(b, workload=b.workload[:1])) is None, "one is not called any more: that is other work"
-    assert run_us(*logged) is None, "a log's calls are of the whole job"
+    assert in_run(a, b) == Gain(1500.0, 1300.0)
+    assert in_run(a, tables("b")) is None
+    assert in_run(a, replace(b, workload=b.workload[:1])) is None, "one is not called any more: that is other work"
+    assert in_run(*logged) is None, "a log's calls are of the whole job"
 
 
 def test_promises_are_per_call() -> None:

@@ -68,9 +68,11 @@ def test_a_change_whose_trial_shows_no_gain_is_not_applied(process: Seen, outcom
 def test_times_are_of_the_ratio_and_the_unit_as_it_is() -> None:
     found = Tried("channels_last", (seen(0.75, noise=0.001), seen(0.75, noise=0.001, seed=1)))
     assert found.now_us == 1e5
-    assert found.then_us is not None
-    assert found.then_us.value == pytest.approx(75_000, rel=0.002)
-    assert found.then_us.low < found.then_us.value < found.then_us.high
+    assert found.gain is not None
+    assert found.gain.now_us == 1e5
+    assert found.gain.then_us == pytest.approx(75_000, rel=0.002)
+    low, high = found.gain.ends_us
+    assert low < found.gain.then_us < high
     assert (len(found.pairs), len(found.timed), found.seconds) == (32, 2, 10.0)
 
 

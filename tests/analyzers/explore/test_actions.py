@@ -15,7 +15,7 @@ from analyzers.explore.load.job import Card
 from analyzers.job.gpu_time import GpuTime, Part
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.verdict import Todo, gain, verdict
-from logparse.model import Evidence, Finding
+from logparse.model import Evidence, Finding, Gain
 from logparse.store import Store
 from tests.analyzers.example import B, F, W, everything
 
@@ -37,7 +37,7 @@ def test_the_cards_are_the_list_of_recommend() -> None:
     found = replace(recommend(everything(), Settings()), actions=(pays, unsure))
     made = cards(found)
     assert [(x.title, x.gain, x.evidence) for x in made] == [
-        (x.title, "unknown" if x.now_us is None else f"{gain(x)} a {x.unit}", x.certainty) for x in verdict(found).todo
+        (x.title, "unknown" if x.gain is None else f"{gain(x)} a {x.unit}", x.certainty) for x in verdict(found).todo
     ]
     (card,) = (x for x in made if x.title == "use channels-last")
     assert (card.gain, card.evidence, card.files) == ("10 → 5 µs a run", "measured alone", True)
@@ -45,12 +45,13 @@ def test_the_cards_are_the_list_of_recommend() -> None:
 
 
 def test_findings_of_one_remedy_are_one_card_and_a_problem_counts_once() -> None:
-    timed = Evidence(sureness="measured alone", now_us=50.0)  # no search is proposed for such findings
+    timed = Evidence(sureness="measured alone")  # no search is proposed for such findings
     texts = {"message": "", "advice": "Fuse the epilogue.", "evidence": timed}
     found = (
-        Finding(analyzer="a", problem=F, saving_us=10.0, per_call_us=10.0, **texts),
-        Finding(analyzer="a", problem=F, saving_us=30.0, per_call_us=30.0, **texts),
-        Finding(analyzer="a", problem=B, saving_us=5.0, per_call_us=5.0, **texts),
+        *(
+            Finding(analyzer="a", problem=problem, per_call=Gain(50.0, us), in_run=Gain(50.0, us), **texts)
+            for problem, us in ((F, 40.0), (F, 20.0), (B, 45.0))
+        ),
         Finding(analyzer="c", problem=W, **texts),
     )
     fuse, pad = cards(replace(recommend(everything(), Settings()), findings=found, actions=(), remarks=()))
@@ -101,7 +102,7 @@ def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
     assert apply.problems == 2
     assert search.saves.startswith("≈ "), "an estimate is marked"
     assert search.lines[1].startswith("for D in overrides/*/")
-    unknown = [y for x, y in _todos(recommend(everything(), Settings())) if x.now_us is None]
+    unknown = [y for x, y in _todos(recommend(everything(), Settings())) if x.gain is None]
     assert all(x.saves == "unknown" for x in unknown)
 
 

@@ -31,6 +31,7 @@ from logparse.model import (
     Evidence,
     Fact,
     Finding,
+    Gain,
     Kernel,
     Measurement,
     Problem,
@@ -121,7 +122,7 @@ def test_a_problem_states_one_now_one_best_and_one_saving(tmp_path: Path, seed: 
             calls = 1.0 if math.isnan(row["calls"]) else row["calls"]
             assert saving == pytest.approx(calls * (now - then), abs=1e-6), row
     for todo in verdict(made.recommendation).todo:
-        assert todo.now_us is None or 0 <= todo.saving_us <= todo.now_us * (1 + 1e-9), todo
+        assert todo.gain is None or 0 <= todo.saving_us <= todo.gain.now_us * (1 + 1e-9), todo
 
 
 def test_a_hot_trace_beside_a_cold_replay_keeps_the_ratio(store: Store) -> None:
@@ -217,8 +218,12 @@ def test_an_unknown_saving_stands_beside_no_number(
 ) -> None:
     evidence = Evidence(sureness="measured alone" if measured else "estimated", now_us=1e6, best="torch:pad=8")
     texts_ = {"analyzer": "a", "message": "", "advice": "Pad it."}
+
+    def gain_of(saving_us: float | None) -> Gain | None:
+        return None if saving_us is None else Gain(1e6, 1e6 - saving_us)
+
     found = tuple(
-        Finding(problem=problem, saving_us=saving, per_call_us=per_call, evidence=evidence, **texts_)
+        Finding(problem=problem, in_run=gain_of(saving), per_call=gain_of(per_call), evidence=evidence, **texts_)
         for problem, saving, per_call in savings
     )
     recommendation = replace(recommend(tables(), Settings()), findings=found)

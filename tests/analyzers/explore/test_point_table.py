@@ -21,6 +21,7 @@ from logparse.model import (
     Evidence,
     Fact,
     Finding,
+    Gain,
     GemmProblem,
     Kernel,
     Measurement,
@@ -105,7 +106,9 @@ def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict
     The results could differ, because a trace and a log may have different numbers of calls.
     """
     v = example_views
-    finding = Finding(analyzer="x", message="slow", problem=W, saving_us=200.0, per_call_us=100.0, calls=2)
+    finding = Finding(
+        analyzer="x", message="slow", problem=W, per_call=Gain(300.0, 200.0), in_run=Gain(600.0, 400.0), calls=2
+    )
     made = points(v["conv_problems"], v["measurements"], workload=v["workload"], findings=[finding])
     assert (made["calls"].item(), made["loss_us"].item(), made["saving_us"].item()) == (3, 100.0, 200.0)
 
@@ -121,7 +124,13 @@ def test_a_finding_of_two_measured_times_is_no_estimate(
     """
     v, evidence = example_views, Evidence(sureness=sureness)
     finding = Finding(
-        analyzer="x", message="slow", problem=W, saving_us=9.0, per_call_us=3.0, calls=3, evidence=evidence
+        analyzer="x",
+        message="slow",
+        problem=W,
+        per_call=Gain(5.0, 2.0),
+        in_run=Gain(15.0, 6.0),
+        calls=3,
+        evidence=evidence,
     )
     made = points(v["conv_problems"], v["measurements"], workload=v["workload"], findings=[finding])
     assert made["saving_from"].item() == ("measured" if sureness == "measured alone" else "estimated")

@@ -11,6 +11,7 @@ from analyzers.findings import exposed_communication
 from analyzers.recommend.documents import report
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verdict import verdict
+from logparse.model import Gain
 from logparse.store import Store
 from tests.analyzers.build import facts, tables
 from tests.analyzers.ingested import read
@@ -63,8 +64,8 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
     assert (
         seen.headline == "hide communication behind computation: up to 150 of 500 µs a step, the saved share is unknown"
     )
-    assert [(x.name, x.now_us, x.then_us, x.sureness) for x in seen.todo] == [
-        ("exposed-communication", 500.0, 350.0, "unknown")
+    assert [(x.name, x.gain, x.sureness) for x in seen.todo] == [
+        ("exposed-communication", Gain(500.0, 350.0), "unknown")
     ]
 
 

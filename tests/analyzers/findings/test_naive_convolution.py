@@ -124,7 +124,7 @@ def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) ->
     (one,) = found(read(store, tmp_path, {"job.log": LOG + RAN * 7}))
     assert (one.problem, one.calls) == (VIDEO, 7)
     assert "MIOpen skipped GemmFwdRest, which needs 3.04 GiB of workspace, because the call gave less" in one.message
-    assert one.evidence.now_us == 900_500
+    assert one.now_us == 900_500
     assert one.advice is not None
     assert one.advice.startswith("Leave 3.04 GiB of the device's memory free for the workspace")
     assert one.remedy == Advise("make room for the workspace", "the program: free memory, or split the convolution")

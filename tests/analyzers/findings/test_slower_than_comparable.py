@@ -79,7 +79,7 @@ def test_a_slow_default_is_seen_in_its_own_time() -> None:
     [one] = found(planted())
     true = us(1000, 1000, 1000)
     assert one.problem == SLOW.normal
-    assert one.evidence.now_us == pytest.approx(5 * true)
+    assert one.now_us == pytest.approx(5 * true)
     assert float(str(one.evidence.details["expected_us"])) == pytest.approx(true, rel=0.3)
     assert (one.calls, one.saving_us) == (10, pytest.approx(10 * (one.per_call_us or 0)))
     assert one.override is None, "no faster solution is known"

@@ -15,6 +15,7 @@ import pytest
 from analyzers.actions import ActionResult, padded_output
 from analyzers.actions.action import Application, definitions
 from analyzers.recommend.apply_module import module
+from logparse.model import Gain
 from logparse.quoting import Python
 
 JOB = """
@@ -92,7 +93,7 @@ def test_its_times_are_per_step() -> None:
         assert text in made.data.decode()
         assert "simulated" not in made.data.decode()
         assert "before DistributedDataParallel or FSDP wraps it and before the optimizer is made" in made.data.decode()
-    step = module([padded(4.0)], step_us={"padded_output": (9_000.0, 8_500.0)}.get)
+    step = module([padded(4.0)], step_gain={"padded_output": Gain(9_000.0, 8_500.0)}.get)
     assert step is not None
     assert "ms of GPU time per step; the step 9.000 -> 8.500 ms, simulated" in step.data.decode()
 

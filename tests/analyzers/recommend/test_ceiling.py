@@ -14,7 +14,7 @@ from analyzers.recommend.ceiling import ceiling
 from analyzers.recommend.confidence import judgement
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verdict import verdict
-from logparse.model import Evidence, Finding
+from logparse.model import Evidence, Finding, Gain
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import B, W, gemm
 
@@ -109,14 +109,14 @@ def test_measured_findings_are_below_the_ceiling() -> None:
         analyzer="slow-wrw",
         message="",
         problem=W,
-        per_call_us=60.0,
+        per_call=Gain(80.0, 20.0),
         calls=5,
-        saving_us=300.0,
-        evidence=Evidence(sureness="measured alone", now_us=80.0),
+        in_run=Gain(400.0, 100.0),
+        evidence=Evidence(sureness="measured alone"),
     )
-    twice = replace(known, problem=gemm(), saving_us=8.0)
-    guess = replace(known, problem=B, evidence=Evidence(now_us=80.0))
-    findings = [known, replace(known, saving_us=250.0), twice, guess]
+    twice = replace(known, problem=gemm(), in_run=Gain(400.0, 392.0))
+    guess = replace(known, problem=B, evidence=Evidence())
+    findings = [known, replace(known, in_run=Gain(400.0, 150.0)), twice, guess]
     found = ceiling(rows, findings, t, judgement(t, 0.03))
     assert (found.default_us, found.saving_us, found.problems) == (90.0 + 400.0, 10.0 + 300.0, 2)
     assert found.calls_share == 1.0
@@ -141,9 +141,9 @@ def test_the_ceiling_does_not_depend_on_what_is_asked_for() -> None:
 
     In an earlier version, a ``--min-gain`` above 75 % removed a measured gain of 75 % from it.
     """
-    evidence = Evidence(sureness="measured alone", now_us=80.0)
+    evidence, gain = Evidence(sureness="measured alone"), Gain(80.0, 20.0)
     known = Finding(
-        analyzer="slow-wrw", message="", problem=W, per_call_us=60.0, calls=5, saving_us=300.0, evidence=evidence
+        analyzer="slow-wrw", message="", problem=W, per_call=gain, calls=5, in_run=gain.times(5), evidence=evidence
     )
     only = [Analyzer(name="slow-wrw", about="", find=lambda tables, settings: [known])]
     t = tables(

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from analyzers.evidence.confirmations import Pairs
 from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.recommend.confidence import judgement, post_us, pre_us
+from analyzers.recommend.confidence import judgement
 from analyzers.recommend.ranking import BELOW_FLOOR, NOT_CONFIRMED, recommend
-from logparse.model import Evidence, Finding
+from logparse.model import Evidence, Finding, Gain
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, gemm
 from tests.analyzers.null import confirmation
@@ -50,14 +50,14 @@ def test_a_confirmation_gives_an_interval_over_processes_and_p() -> None:
     assert finding.interval_from == "processes"
     assert finding.p is not None
     assert finding.p < 1e-6
-    low, gain, high = (x or 0.0 for x in (finding.per_call_low_us, finding.per_call_us, finding.per_call_high_us))
-    assert 48 < low <= gain <= high < 52
-    assert finding.saving_low_us == 10 * low
-    assert finding.saving_high_us == 10 * high
+    gain = finding.per_call
+    assert gain is not None
+    assert 48 < (gain.saving_low_us or 0) <= gain.saving_us <= (gain.saving_high_us or 0) < 52
+    assert finding.in_run == gain.times(10)
     assert (finding.confirmed, finding.sureness, finding.remedy.action) == (True, "measured alone", "use hipblaslt:9")
     assert finding.evidence.shown["file"] == "c"
-    better = (pre_us(finding) or 0.0) - gain
-    assert (post_us(finding), finding.evidence.best_us) == (better, better)
+    better = gain.then_us
+    assert (finding.then_us, finding.evidence.best_us) == (better, better)
     assert finding.override is not None
     assert finding.override.time_us == better, "not the median of its samples, which is another number"
     assert "less" in finding.message
@@ -149,7 +149,7 @@ def test_confirmations_of_other_problems_do_not_count() -> None:
 def test_times_that_a_file_states_once_have_no_interval() -> None:
     rows = [measurement(P.text, "Default", 100.0, std_us=3.0), measurement(P.text, "hipblaslt:9", 60.0, std_us=3.0)]
     [finding] = recommend(tables(measurements=rows, workload=[work(P.text, 10)]), Settings()).findings
-    assert (finding.interval_from, finding.per_call_low_us, finding.p) == (None, None, None)
+    assert (finding.interval_from, finding.per_call, finding.p) == (None, Gain(100.0, 60.0), None)
 
 
 def test_two_times_of_the_default_bound_the_gain() -> None:
@@ -160,7 +160,7 @@ def test_two_times_of_the_default_bound_the_gain() -> None:
     ]
     [finding] = recommend(tables(measurements=rows), Settings()).findings
     assert finding.interval_from == "repeat"
-    assert (finding.per_call_low_us, finding.per_call_us, finding.per_call_high_us) == (36.0, 40.0, 44.0)
+    assert finding.per_call == Gain(100.0, 60.0, low_us=56.0, high_us=64.0)
 
 
 def test_the_floor() -> None:
@@ -170,12 +170,12 @@ def test_the_floor() -> None:
 
 
 def test_times_before_and_after() -> None:
-    def of(per_call_us: float | None = None, **evidence: float) -> tuple[float | None, float | None]:
-        finding = Finding(analyzer="x", message="", per_call_us=per_call_us, evidence=Evidence(**evidence))  # type: ignore[arg-type]
-        return pre_us(finding), post_us(finding)
+    def of(gain: Gain | None = None, **evidence: float) -> tuple[float | None, float | None]:
+        finding = Finding(analyzer="x", message="", per_call=gain, evidence=Evidence(**evidence))  # type: ignore[arg-type]
+        return finding.now_us, finding.then_us
 
-    assert of(40.0, now_us=100.0, best_us=60.0) == (100.0, 60.0)
-    assert of(40.0, now_us=100.0) == (100.0, 60.0)
+    assert of(Gain(100.0, 60.0), best_us=90.0) == (100.0, 60.0)
+    assert of(Gain(100.0, 60.0)) == (100.0, 60.0)
     assert of(None, now_us=100.0) == (100.0, None)
     assert of(None, best_us=100.0) == (None, 100.0)
     assert of() == (None, None)

@@ -10,7 +10,7 @@ from analyzers.recommend import apply_module
 from analyzers.recommend.documents import report
 from analyzers.recommend.files_action import OVERRIDES, files_action
 from analyzers.recommend.ranking import recommend
-from logparse.model import Advise, Finding
+from logparse.model import Advise, Finding, Gain
 from tests.analyzers.build import facts, frame, tables
 from tests.analyzers.example import everything, gemm
 
@@ -50,14 +50,19 @@ def test_only_rows_that_are_written_count(findings: list[Finding]) -> None:
 
 def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
     unsure = files_action(
-        [replace(x, p=None, per_call_low_us=None, per_call_high_us=None) for x in findings], 1e9, TABLES, Settings()
+        [replace(x, p=None, per_call=x.per_call and Gain(x.per_call.now_us, x.per_call.then_us)) for x in findings],
+        1e9,
+        TABLES,
+        Settings(),
     )
     assert unsure is not None
     assert unsure.high_us == unsure.now_us
     assert not unsure.pays
     one = findings[0]
-    gain, saving = one.per_call_us or 0.0, one.saving_us or 0.0
-    sure = replace(one, p=0.001, per_call_low_us=0.5 * gain, per_call_high_us=2.0 * gain)
+    gain, saving = one.per_call, one.saving_us or 0.0
+    assert gain is not None
+    ends = {"high_us": gain.now_us - 0.5 * gain.saving_us, "low_us": gain.now_us - 2.0 * gain.saving_us}
+    sure = replace(one, p=0.001, per_call=replace(gain, **ends))
     result = files_action([sure], 1e9, TABLES, Settings())
     assert result is not None
     assert result.pays
@@ -89,7 +94,7 @@ def test_a_trace_of_some_steps_weighs_the_rows_of_a_log_of_the_whole_job() -> No
 
 def test_without_a_row_there_are_no_files(findings: list[Finding]) -> None:
     assert files_action([replace(x, remedy=Advise()) for x in findings], 1e9, TABLES, Settings()) is None
-    assert files_action([replace(x, saving_us=None) for x in findings], 1e9, TABLES, Settings()) is None
+    assert files_action([replace(x, in_run=None) for x in findings], 1e9, TABLES, Settings()) is None
 
 
 def test_recommend_lists_the_files_among_the_actions() -> None:

@@ -25,7 +25,7 @@ from logparse.libraries.builds import comparable, folder, serves
 from logparse.libraries.hipblaslt.tuning_file import WRITER
 from logparse.libraries.kinds.format import Emission, Writer
 from logparse.libraries.kinds.search_script import Command, SearchScript
-from logparse.model import Advise, ChangeProgram, Evidence, Finding, Override, Problem, Search, Solution, UseRows
+from logparse.model import Advise, ChangeProgram, Evidence, Finding, Gain, Override, Problem, Search, Solution, UseRows
 from logparse.quoting import Shell, shell_line
 from logparse.store import Store
 from logparse.target import same_device
@@ -62,25 +62,31 @@ def test_a_better_solution_that_is_explained_counts_once() -> None:
     use = UseRows(Override(problem=problem, solution=Solution("hipblaslt", "7"), target={}, time_us=20.0))
     shown = Evidence(sureness="measured alone", best="hipblaslt:7")
     pick = Finding(
-        analyzer="suboptimal-pick", message="slow", problem=problem, per_call_us=30.0, evidence=shown, remedy=use
+        analyzer="suboptimal-pick",
+        message="slow",
+        problem=problem,
+        per_call=Gain(50.0, 20.0),
+        evidence=shown,
+        remedy=use,
     )
     why = replace(pick, analyzer="slow-wrw", remedy=Search())
     other = replace(pick, evidence=Evidence(sureness="measured alone", best="hipblaslt:8"), remedy=Advise())
-    risk = replace(pick, analyzer="slow-wrw", per_call_us=None, remedy=Advise())
+    risk = replace(pick, analyzer="slow-wrw", per_call=None, remedy=Advise())
     links = pd.DataFrame({"problem": [], "other": []})
     assert deduplicated([pick, other, why, risk], links) == [other, replace(why, remedy=use), risk]
 
 
 def test_an_inferred_saving_is_never_added_to_another_of_its_problem() -> None:
     links = pd.DataFrame({"problem": [], "other": []})
-    flat = Finding(
-        analyzer="slower-than-comparable", message="flat", problem=gemm(), per_call_us=300.0, saving_us=3e3, calls=10
-    )
-    guess = replace(flat, analyzer="slow-wrw", message="slow", per_call_us=200.0, saving_us=2e3)
-    hint = replace(flat, analyzer="missed-fusion", message="hint", per_call_us=None, saving_us=None)
+    gains = {"per_call": Gain(400.0, 100.0), "in_run": Gain(4e3, 1e3)}
+    flat = Finding(analyzer="slower-than-comparable", message="flat", problem=gemm(), calls=10, **gains)
+    guess = replace(flat, analyzer="slow-wrw", message="slow", per_call=Gain(400.0, 200.0), in_run=Gain(4e3, 2e3))
+    hint = replace(flat, analyzer="missed-fusion", message="hint", per_call=None, in_run=None)
     assert deduplicated([guess, hint, flat], links) == [hint, replace(flat, reasons=("slow-wrw: slow",))]
-    shown = Evidence(sureness="measured alone", best="hipblaslt:7", now_us=400.0)
-    known = replace(flat, analyzer="suboptimal-pick", per_call_us=30.0, saving_us=300.0, evidence=shown)
+    shown = Evidence(sureness="measured alone", best="hipblaslt:7")
+    known = replace(
+        flat, analyzer="suboptimal-pick", per_call=Gain(400.0, 370.0), in_run=Gain(4e3, 3.7e3), evidence=shown
+    )
     assert deduplicated([flat, known], links) == [replace(known, reasons=("slower-than-comparable: flat",))]
     elsewhere = replace(flat, problem=gemm(1))
     assert deduplicated([elsewhere, known], links) == [elsewhere, known]
@@ -534,9 +540,9 @@ def test_a_change_of_the_program_is_printed_under_its_own_words_and_nothing_is_s
         message="lda 4097 takes 20 % longer than lda 4160",
         problem=gemm(),
         calls=10,
-        per_call_us=20.0,
-        saving_us=200.0,
-        evidence=Evidence(now_us=120.0, best="torch:pad=64", best_us=100.0),
+        per_call=Gain(120.0, 100.0),
+        in_run=Gain(1200.0, 1000.0),
+        evidence=Evidence(best="torch:pad=64", best_us=100.0),
         remedy=pad,
     )
     found = replace(recommend(tables(), Settings()), findings=(slow,))

@@ -15,6 +15,7 @@ from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.verdict import gain, verdict
 from logparse.errors import UsageError
 from logparse.ingest import ingest
+from logparse.model import Gain
 from logparse.store import open_store
 from tests.analyzers.build import measurement, tables, work
 from tests.analyzers.example import everything, gemm
@@ -169,7 +170,7 @@ def test_savings_are_in_one_unit_and_say_how_sure_they_are(tmp_path: Path) -> No
         ("sure", "measured alone"),
         ("doubtful", "measured alone, may gain nothing"),
     ]
-    assert screen.savings([replace(todo[0], now_us=9_000.0, then_us=1_000.0), todo[1]]) == [
+    assert screen.savings([replace(todo[0], gain=Gain(9_000.0, 1_000.0)), todo[1]]) == [
         "8 of 9 ms",
         "0.01 of 0.27 ms",
     ]

@@ -21,7 +21,7 @@ from analyzers.recommend.screen import Written, explained, screen
 from analyzers.recommend.step_times import StepTimes, step_times
 from analyzers.recommend.verb import with_step
 from analyzers.recommend.verdict import Todo, gain, kernels_text, verdict
-from logparse.model import ChangeProgram
+from logparse.model import ChangeProgram, Gain
 from tests.analyzers import build
 from tests.analyzers.example import everything
 from tests.analyzers.findings import test_host_bound, test_missed_fusion
@@ -71,8 +71,7 @@ TODO = Todo(
     name="padded_output",
     title="use padded_output",
     what="",
-    now_us=0,
-    then_us=0,
+    gain=Gain(0, 0),
     unit="step",
     sureness="measured alone",
     remedy=ChangeProgram("padded_output", "use padded_output"),
@@ -81,9 +80,9 @@ TODO = Todo(
 
 
 def test_the_step_now_and_then_stands_beside_the_gpu_time() -> None:
-    todo = replace(TODO, now_us=27_500, then_us=24_100, step_us=(54_900, 54_900))
+    todo = replace(TODO, gain=Gain(27_500, 24_100), step=Gain(54_900, 54_900))
     assert (gain(todo), kernels_text(todo), todo.gained_us) == ("54.9 → 54.9 ms", "kernels 27.5 → 24.1 ms: ", 0)
-    todo = replace(todo, step_us=None)
+    todo = replace(todo, step=None)
     assert (gain(todo), kernels_text(todo), todo.gained_us) == ("27.5 → 24.1 ms", "", 3_400)
 
 
@@ -157,7 +156,7 @@ def test_a_step_is_called_what_the_user_calls_it() -> None:
     assert not re.findall(r".*\bsteps?\b.*", "\n".join(shown))
     assert job_of(tables, Settings()).word == "request", "of which its actions have it"
     result = replace(padded(4.0), steps=2.0, word="request")
-    [emitted] = [module([result], step_us=lambda _: (500.0, 400.0))]
+    [emitted] = [module([result], step_gain=lambda _: Gain(500.0, 400.0))]
     assert emitted is not None
     assert "ms of GPU time per request; the request 0.500 -> 0.400 ms" in emitted.data.decode()
     assert action_lines([result], found.gpu_time)[0] == "actions, with the GPU time of the whole job per request:"
@@ -277,5 +276,5 @@ def test_what_is_lost_in_vain_says_what_the_step_still_takes() -> None:
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     bounded = replace(answer(500), now_us=500, ceilings=Ceilings(500, 450, 500, 500))
     [todo] = verdict(replace(recommend(tables, Settings()), step=StepTimes(bounded, {}))).todo
-    assert (todo.now_us, todo.then_us) == (500, 450)
+    assert todo.gain == Gain(500, 450)
     assert todo.changes.endswith("; 230 µs are lost this way, but without them the step would still take 450 µs")

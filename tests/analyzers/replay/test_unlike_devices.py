@@ -58,4 +58,4 @@ def test_measurements_are_not_pooled_and_findings_name_the_device(
     }
     for finding in findings:
         assert finding.evidence.shown["versions"]["device"] == "made-up gfx942"
-        assert (finding.evidence.now_us, finding.evidence.best_us) == pytest.approx((100.0, 50.0), rel=0.01)
+        assert (finding.now_us, finding.evidence.best_us) == pytest.approx((100.0, 50.0), rel=0.01)

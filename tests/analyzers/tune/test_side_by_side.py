@@ -112,7 +112,7 @@ def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, m
     assert wall is not None
     assert wall.faster
     assert wall.turns == len(times.pairs[0][0]) >= 6
-    assert wall.gained_us / wall.before_us == pytest.approx(0.3)
+    assert wall.saving_us / wall.now_us == pytest.approx(0.3)
     done = worked(tmp_path / "log")
     assert [done.count(name) for name in ("was", "is")] == [220, 220], "both went on to their end"
     changes = sum(a != b for a, b in itertools.pairwise(done))

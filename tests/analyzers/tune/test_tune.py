@@ -32,7 +32,7 @@ from analyzers.tune.verb import Tuning, in_job_lines, tune
 from logparse.ingest import ingest
 from logparse.libraries.own import job_trials
 from logparse.libraries.own.job_trials import Record, Seen
-from logparse.model import Finding, Override, UseRows, problem_from_text, solution_from_text
+from logparse.model import Finding, Gain, Override, UseRows, problem_from_text, solution_from_text
 from logparse.store import Store, open_store
 from logparse.text import COLUMNS, LINES
 from tests.analyzers.compare.test_actions import Kind, job, steady
@@ -214,10 +214,12 @@ def test_what_was_measured_in_the_job_comes_first_and_is_applied(
     ]
     assert "cudnn_benchmark" in hidden(found)
     assert "channels_last" not in hidden(found)
-    assert found.step_us("channels_last") == pytest.approx((1200.0, 960.0), rel=0.01)
+    step = found.step_gain("channels_last")
+    assert step is not None
+    assert (step.now_us, step.then_us) == pytest.approx((1200.0, 960.0), rel=0.01)
     first = verdict(found).todo[0]
     assert (first.name, first.certainty) == ("channels_last", "measured in the job")
-    assert first.step_us == found.step_us("channels_last")
+    assert first.step == step
     assert in_job_lines(recommend(before, Settings())) == []
     planted(monkeypatch, with_trials(before, channels_last=0.8, cudnn_benchmark=1.0), before)
     said: list[str] = []
@@ -371,7 +373,9 @@ def test_what_is_left_is_of_one_state_which_is_that_of_what_was_kept(
     turns = [[x for us in (c, c + 1, c + 2) if (x := units(images("a", 1000, us, both=1.2)))] for c in (1500, 1000)]
     planted(monkeypatch, before, after, (turns[0], turns[1]))
     problem = next(x.parts for x in recommend(before, Settings()).actions if x.pays)[0].of
-    same = Finding(analyzer="suboptimal-pick", message="", problem=problem_from_text(problem), per_call_us=400.0)
+    same = Finding(
+        analyzer="suboptimal-pick", message="", problem=problem_from_text(problem), per_call=Gain(500.0, 100.0)
+    )
     other = replace(same, problem=gemm())
     found = replace(recommend(before, Settings()), findings=(same, other))
     monkeypatch.setattr(verb, "advise", lambda store, settings, run: found)
@@ -448,7 +452,7 @@ def test_files_of_no_known_saving_are_taken_back_too(
     solution = solution_from_text("hipblaslt:7")
     override = Override(problem=gemm(), solution=solution, target=build, time_us=10.0, default_us=20.0)
     finding = Finding(
-        analyzer="suboptimal-pick", message="m", problem=gemm(), per_call_us=10.0, remedy=UseRows(override)
+        analyzer="suboptimal-pick", message="m", problem=gemm(), per_call=Gain(20.0, 10.0), remedy=UseRows(override)
     )
     found = replace(recommend(before, Settings()), actions=(), findings=(finding,))
     monkeypatch.setattr(verb, "advise", lambda store, settings, run: found)
