@@ -436,7 +436,7 @@ class _Stages:
             before_side, after_side = ((self._command, {**self._environ, **x}) for x in ({}, self._named))
             times = by_turns(before_side, after_side, "", print, PAIRS if proof.limit else MOST_PAIRS)
             proof = verify_actions(*runs, names, files, times)
-        return {"proof": dataclasses.asdict(proof), "verdict": proof.verdict, "verify_said": lines(proof)}
+        return {"proof": _proof(proof), "verdict": proof.verdict, "verify_said": lines(proof)}
 
     def _units(self, run: str) -> dict[str, Any] | None:
         from analyzers.evidence.runs import tables_of
@@ -513,6 +513,17 @@ def _as_device(path: Path) -> None:
 
     trace = as_device(json.loads(gzip.decompress(path.read_bytes())))
     path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+
+
+def _proof(proof: Any) -> dict[str, Any]:
+    """Return the fields of an ``ActionProof``, with its times under the names that all records use."""
+
+    def times(x: Any) -> dict[str, float]:
+        return {"before_us": x.measured.now_us, "promised_us": x.promised.then_us, "after_us": x.measured.then_us}
+
+    ends = {"low_us": proof.promised.low_us, "high_us": proof.promised.high_us}
+    groups = [{"name": x.name, **times(x)} for x in proof.groups]
+    return {**dataclasses.asdict(proof), **times(proof), **ends, "groups": groups}
 
 
 def _best(actions: Sequence[Any]) -> Any:
@@ -777,12 +788,12 @@ def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
     found = compared(row.get("truth", {}), side)
     if found is None:
         return None
-    change, low, high = (-us / found.before_us for us in (found.gained_us, found.high_us, found.low_us))
+    change, low, high = (us / found.now_us - 1 for us in (found.then_us, *found.ends_us))
     if max(abs(low), abs(high)) < FLOOR or low <= 0 <= high:
         said = "same" if max(abs(low), abs(high)) < MOST_SAME else "within its spread"
     else:
         said = "faster" if change < 0 else "slower"
-    times = {"before_us": found.before_us, "after_us": found.after_us, "change": change, "low": low, "high": high}
+    times = {"before_us": found.now_us, "after_us": found.then_us, "change": change, "low": low, "high": high}
     return {**times, "runs": found.runs, "turns": found.turns, "said": said}
 
 

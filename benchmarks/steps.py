@@ -216,10 +216,10 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
         for action, side in {**alone, **{x: x for x in row.get("others", ())}}.items():
             found = compared(row.get("truth", {}), side) if action not in row.get("void", ()) else None
             if found is not None and (simulated := row["step"].get("beside", {}).get(action)):
-                spread = (found.high_us - found.low_us) / 2 / found.before_us
+                spread = (found.ends_us[1] - found.ends_us[0]) / 2 / found.now_us
                 said = row["step"]["under"][action]["then_us"]
                 of = {x: simulated[x] for x in ("now_us", "then_us", "low_us", "high_us", "limit")}
-                measured = of["now_us"] * found.after_us / found.before_us
+                measured = of["now_us"] * found.ratio
                 out.append(Pair(name, action, said_us=said, measured_us=measured, spread=spread, **of))
     return out
 
@@ -242,7 +242,7 @@ def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
 def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the time of a step over several runs of one kind, µs, by the same method as ``compared``."""
     found = compared({"before": runs}, "before")
-    return found.before_us if found is not None else None
+    return found.now_us if found is not None else None
 
 
 def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:

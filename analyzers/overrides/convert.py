@@ -133,7 +133,8 @@ def _one_build(files: Facts, target: Facts) -> None:
 
 
 def _read(path: str) -> _Rows:
-    sources = [(x, x.conversion) for x in OVERRIDE_FORMATS if x.conversion]
+    convertible = [(x, x.conversion) for x in OVERRIDE_FORMATS if x.conversion]
+    sources = sorted(convertible, key=lambda source: source[1].asked_last)
     file = InputFile(path)
     try:
         head = file.head()

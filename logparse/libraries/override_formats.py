@@ -1,16 +1,24 @@
-"""List of override formats: files that tell a library which kernels to use instead of its own choice.
+"""List of override formats: files that tell a library which solutions (kernels) to use.
 
-Each format is imported at its first use, because ``logparse recommend`` writes files for few libraries and needs only
-their rules.
+They are found in the folders of the libraries, in files called ``rules.py`` or ``…_rules.py``.  Such a module offers
+its format as ``OVERRIDE_FORMAT``, or several formats as ``OVERRIDE_FORMATS``.
+
+The files are found by their names, and each is imported at its first use.  Because ``logparse recommend`` writes files
+for few libraries, it needs only their rules: to import all would take 25 ms more.  So a folder tells for which
+overrides its rules are needed.  Usually it is for the solutions of the library that has the folder's name.  If not, the
+folder's ``__init__.py`` has a function ``may_write(override)``.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from logparse.model import GemmProblem, Override
+from logparse.libraries.found import named
+from logparse.model import Override
 
 if TYPE_CHECKING:
     from logparse.libraries.kinds.format import Writer
@@ -19,98 +27,57 @@ if TYPE_CHECKING:
     OVERRIDE_FORMATS: tuple[OverrideFormat, ...]
     WRITERS: tuple[Writer, ...]
 
-
-def _of(*libraries: str) -> Callable[[Override], bool]:
-    return lambda override: override.solution.library in libraries
-
-
-def _gemm(override: Override) -> bool:
-    return isinstance(override.problem, GemmProblem)
+OFFERS = ("OVERRIDE_FORMAT", "OVERRIDE_FORMATS")
+"""Names under which a module offers the override formats that it describes."""
 
 
-def _aiter(override: Override) -> bool:
-    """Return True if a tuning table of aiter can hold the override (the user's choice of a kernel).
-
-    It can in two cases:
-
-    * aiter itself measured the product.  Then the override has the key of a table row, with commas.
-    * The kernel belongs to a library that only aiter can call.
-    """
-    own = "," in (override.key_text or "")
-    return own or override.solution.library not in ("hipblaslt", "rocblas", "cublaslt", "torch", "miopen")
+@cache
+def _modules() -> tuple[tuple[str, str], ...]:
+    """Return the folders with rules and the modules of the rules, as names to import."""
+    return tuple(named("rules"))
 
 
-class _Member(NamedTuple):
-    """Where to import one format of override files, and which overrides it can hold.
-
-    * ``module`` is the module below ``logparse.libraries``.
-    * ``attribute`` is the format's name in the module.
-    * ``writer`` is the name of the format's writer.
-    * ``takes`` is a function of an override.  It returns False if the format can never hold the override, and True if
-      it may.
-    """
-
-    module: str
-    writer: str = ""
-    takes: Callable[[Override], bool] = lambda override: False
-    attribute: str = "OVERRIDE_FORMAT"
-
-    @property
-    def format(self) -> OverrideFormat:
-        found: OverrideFormat = getattr(import_module(f"logparse.libraries.{self.module}"), self.attribute)
-        return found
-
-
-_MEMBERS = (
-    _Member("hipblaslt.tuning_rules", "hipblaslt-tuning-file", _of("hipblaslt")),
-    _Member(  # this is for a target that states which header its TransformerEngine reads
-        "transformer_engine.cache_rules",
-        "transformer-engine-cache",
-        lambda x: x.solution.library == "hipblaslt" and "transformer_engine_columns" in x.target,
-    ),
-    _Member("miopen.find_db_rules", "miopen-find-db", _of("miopen")),
-    _Member("miopen.perf_db_rules", "miopen-perf-db", _of("miopen")),
-    _Member("tunableop.results_rules", "tunableop", _gemm),
-    _Member("aiter.rules", "aiter", _aiter),
-    _Member("aiter.rules", attribute="KERNEL_TABLES"),
-    _Member("moe.rules"),
-    _Member("rocblas.rules", "rocblas", _of("rocblas")),
-)
-"""Every format of override files that logparse knows.
-
-rocBLAS comes last, because its files are made from the whole output of a tool.
-"""
+def formats_of(module: str) -> tuple[OverrideFormat, ...]:
+    """Import a module and return the override formats that it offers."""
+    found = import_module(module)
+    several: tuple[OverrideFormat, ...] | None = getattr(found, "OVERRIDE_FORMATS", None)
+    return (found.OVERRIDE_FORMAT,) if several is None else several
 
 
 def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
-    """Yield the file writers that may be able to write some of the overrides (choices of a kernel) for their library.
+    """Yield the writers that may be able to write some of the overrides (choices of a solution for a problem) to files.
 
-    One of them writes TunableOp's list of matrix products to tune.
+    They include the writer of TunableOp's list of products to tune.
     """
     given = list(overrides)
-    for member in _MEMBERS:
-        if any(map(member.takes, given)) and (writer := member.format.writer) is not None:
-            yield writer
-    if any(map(_gemm, given)):
-        yield _untuned()
+    for folder, module in _modules():
+        if any(map(_takes(folder), given)):
+            yield from (writer for format in formats_of(module) for writer in format.writers)
+
+
+def _takes(folder: str) -> Callable[[Override], bool]:
+    """Return the function that tells for which overrides the rules in a library's folder are needed."""
+    library = folder.rpartition(".")[2]
+    own: Callable[[Override], bool] | None = getattr(import_module(folder), "may_write", None)
+    return own or (lambda override: override.solution.library == library)
 
 
 def format_of(writer: Writer) -> OverrideFormat | None:
-    """Return the file format of a writer. Returns None if a tuning program reads the file, and not the library."""
-    return next((member.format for member in _MEMBERS if member.writer == writer.name), None)
+    """Return the override format that a writer writes.
 
-
-def _untuned() -> Writer:
-    from logparse.libraries.tunableop import untuned
-
-    return untuned.WRITER
+    Returns None for a writer whose files are read by a tuning program and not by the library.
+    """
+    # A writer comes from a module that is imported, so these modules are asked first and no other is imported.
+    modules = sorted((module for _, module in _modules()), key=lambda module: module not in sys.modules)
+    format = next((x for module in modules for x in formats_of(module) if writer in x.writers), None)
+    return format if format is not None and format.writer == writer else None
 
 
 def __getattr__(name: str) -> object:
     """Build ``OVERRIDE_FORMATS`` (all override formats) and ``WRITERS`` (their writers) when they are first used."""
     if name not in ("OVERRIDE_FORMATS", "WRITERS"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    formats = tuple(member.format for member in _MEMBERS)
+    formats = tuple(format for _, module in _modules() for format in formats_of(module))
     globals()["OVERRIDE_FORMATS"] = formats
-    globals()["WRITERS"] = (*(x.writer for x in formats if x.writer is not None), _untuned())
+    globals()["WRITERS"] = tuple(writer for format in formats for writer in format.writers)
     return globals()[name]

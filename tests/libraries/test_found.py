@@ -10,7 +10,7 @@ import pytest
 from logparse import cli
 from logparse.libraries.all_backends import BACKENDS
 from logparse.libraries.builds import BUILDS, facts_of_build, ids_are_names, same_build
-from logparse.libraries.found import offered, offering
+from logparse.libraries.found import named, offered, offering
 
 
 def test_a_new_room_is_found_by_a_line_of_its_module(tmp_path: Path) -> None:
@@ -26,6 +26,16 @@ def test_a_new_room_is_found_by_a_line_of_its_module(tmp_path: Path) -> None:
     assert list(offering("BUILD", folder=tmp_path)) == ["logparse.libraries.new"]
 
 
+def test_a_file_is_found_by_the_last_word_of_its_name(tmp_path: Path) -> None:
+    """The rules of an override format are found without opening a file, because each start of ``recommend`` does it."""
+    (tmp_path / "new").mkdir()
+    for name in ("rules.py", "table_rules.py", "myrules.py", "rules_old.py", "rules.txt"):
+        (tmp_path / "new" / name).write_text("")
+    (tmp_path / "rules.py").write_text("")
+    room = "logparse.libraries.new"
+    assert list(named("rules", folder=tmp_path)) == [(room, f"{room}.rules"), (room, f"{room}.table_rules")]
+
+
 def test_one_backend_is_the_default_of_replay() -> None:
     assert [backend.name for backend in BACKENDS if backend.default] == [BACKENDS[0].name]
     assert inspect.signature(cli.replay).parameters["backend"].default == BACKENDS[0].name
@@ -37,9 +47,9 @@ def test_each_library_that_replay_measures_states_how_its_builds_are_told_apart(
     assert all(build.facts for build in BUILDS.values())
 
 
-@pytest.mark.parametrize(("library", "named"), [("miopen", True), ("hipblaslt", False), ("nosuch", False)])
-def test_ids_are_names_if_the_library_says_so(library: str, named: bool) -> None:
-    assert ids_are_names(library) is named
+@pytest.mark.parametrize(("library", "by_name"), [("miopen", True), ("hipblaslt", False), ("nosuch", False)])
+def test_ids_are_names_if_the_library_says_so(library: str, by_name: bool) -> None:
+    assert ids_are_names(library) is by_name
 
 
 def test_a_library_without_a_room_has_no_build() -> None:

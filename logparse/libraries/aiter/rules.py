@@ -461,7 +461,7 @@ _MERGING = Merging(
     write=_merged,
     note="the files do not state the library versions of their rows, so merge only files of one build",
 )
-OVERRIDE_FORMAT = OverrideFormat(
+_GEMM_TABLES = OverrideFormat(
     name=aiter.FORMAT.name,
     order="equal rows are kept once; different rows of one key make pandas reject the table",
     kinds=frozenset({"gemm"}),
@@ -485,7 +485,7 @@ OVERRIDE_FORMAT = OverrideFormat(
         ),
     ),
 )
-KERNEL_TABLES = OverrideFormat(
+_KERNEL_TABLES = OverrideFormat(
     name=KERNELS,
     order="equal rows are kept once; of several rows for one fused MoE key, the first is kept",
     kinds=frozenset({"gemm"}),
@@ -497,3 +497,4 @@ KERNEL_TABLES = OverrideFormat(
     family=stem,
     merging=_MERGING,
 )
+OVERRIDE_FORMATS = (_GEMM_TABLES, _KERNEL_TABLES)

@@ -127,6 +127,7 @@ class Conversion:
     * ``takes``: returns a kernel with the number that this library gives it.  The second argument is the version of
       rocBLAS that the kernel comes from.  None means that the library has no such number.
     * ``matched``: a description of the calls for which a row of this format is used.
+    * ``asked_last``: True if ``recognise`` accepts files of other formats, too.  It is then asked after them.
     """
 
     word: str
@@ -134,6 +135,7 @@ class Conversion:
     read: Callable[[Source], Iterable[tuple[int, Record]]]
     takes: Callable[[Solution, str], Solution | None]
     matched: str
+    asked_last: bool = False
 
 
 Keep: TypeAlias = Callable[[int, bytes], bool]
@@ -194,7 +196,7 @@ class OverrideFormat:
 
     For writing:
 
-    * ``writer``: makes the file.
+    * ``writer``: makes the file.  ``list_writer``: makes a list of calls, which the library's tuning program reads.
     * ``lines``: returns rows as lines of a file.  ``merge`` writes its files with this function.  A user's own rows are
       also kept with it.
     * ``cut``: returns the file without some of its rows.  For each row, in the file's order, it asks whether the row
@@ -228,8 +230,13 @@ class OverrideFormat:
     family: Callable[[str], str | None] = field(default=lambda name: None)
     graph_unsafe: frozenset[str] = frozenset()
     writer: Writer | None = None
+    list_writer: Writer | None = None
     keep_refusal: Callable[[OverrideFile, OverrideFile], str | None] | None = None
     conversion: Conversion | None = None
+
+    @property
+    def writers(self) -> tuple[Writer, ...]:
+        return tuple(x for x in (self.writer, self.list_writer) if x is not None)
 
     @property
     def convolutions(self) -> bool:

@@ -385,5 +385,6 @@ OVERRIDE_FORMAT = OverrideFormat(
         read=_records,
         takes=lambda given, rocblas_version: given if given.library == "rocblas" else None,
         matched="rocBLAS passes only those calls to Tensile that hipBLASLt does not serve",
+        asked_last=True,
     ),
 )

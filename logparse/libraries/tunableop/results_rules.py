@@ -20,7 +20,7 @@ from logparse.errors import InputError
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.kinds.override_format import Conversion, Merging, OverrideFormat, bytes_of, records_of
 from logparse.libraries.kinds.reading import Note, Offer, Reading, Rule, Table
-from logparse.libraries.tunableop import results, signature, validators
+from logparse.libraries.tunableop import results, signature, untuned, validators
 from logparse.libraries.tunableop.results import BOM, ResultsFile, ResultsRow
 from logparse.libraries.tunableop.solutions import why_no_candidate
 from logparse.model import Solution
@@ -289,6 +289,7 @@ OVERRIDE_FORMAT = OverrideFormat(
         ("missing candidate", "PyTorch lacks the solution of a row, and ran the default"),
     ),
     writer=results.WRITER,
+    list_writer=untuned.WRITER,
     keep_refusal=lambda own, emitted: None,
     merging=Merging(header=_validator_pairs, write=_merged, per_device=True),
     conversion=Conversion(

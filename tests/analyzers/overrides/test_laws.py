@@ -28,10 +28,11 @@ from analyzers.overrides.merge import merge, merge_contents, with_own
 from analyzers.overrides.write import make
 from logparse.errors import InputError
 from logparse.libraries import FORMATS
+from logparse.libraries.found import named, offering
 from logparse.libraries.kinds.format import Emission, FileFormat, Head, Outcome, Writer
 from logparse.libraries.kinds.override_format import OverrideFile, OverrideFormat
 from logparse.libraries.kinds.reading import Reading
-from logparse.libraries.override_formats import OVERRIDE_FORMATS, WRITERS, format_of, writers_for
+from logparse.libraries.override_formats import OFFERS, OVERRIDE_FORMATS, WRITERS, format_of, writers_for
 from logparse.model import Fact, Measurement, Override
 from logparse.quoting import Shell
 from logparse.target import Facts
@@ -220,7 +221,12 @@ def test_an_override_is_served_by_its_file_or_refused_with_the_reason(
         assert {x.state for x in answers if x.key is not None} <= {"hit"}
 
 
-def test_the_list_knows_each_writers_format_before_it_is_imported() -> None:
+def test_an_override_format_is_in_a_file_of_rules() -> None:
+    """A format in a file with another name would not be found, so no command would know it."""
+    assert {module for _, module in named("rules")} == set(offering(*OFFERS))
+
+
+def test_a_writer_leads_to_its_format() -> None:
     by_writer = {x.writer.name: x for x in OVERRIDE_FORMATS if x.writer is not None}
     assert {x.name: format_of(x) for x in WRITERS} == {x.name: by_writer.get(x.name) for x in WRITERS}
 
