@@ -21,6 +21,7 @@ import pandas as pd
 from analyzers.evidence.origins import is_job_log
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
+from logparse.libraries.builds import BUILDS
 from logparse.model import Advise, Evidence, Finding
 from logparse.target import same_value
 
@@ -36,8 +37,9 @@ EFFECT: Mapping[str, str] = {
 }
 """A sentence for each file format: what the library does with a file made for another machine or build."""
 NAMES = (
-    *("arch", "cu_count", "backend", "hipblaslt_version", "hipblaslt_revision", "rocblas_version", "miopen_version"),
-    *("pytorch_version", "hip_version", "rocm_version", "cuda_version", "cublaslt_version"),
+    *("arch", "cu_count", "backend"),
+    *(name for build in BUILDS.values() for name in build.facts),
+    *("hip_version", "rocm_version", "cuda_version"),
 )
 """Names of the facts (versions and devices) in which an override file must agree with the job's logs."""
 

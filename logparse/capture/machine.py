@@ -25,11 +25,27 @@ from pathlib import Path
 from typing import Any
 
 ROCM = Path(os.environ.get("ROCM_PATH") or "/opt/rocm")
-_HEADERS = {
-    "hipblaslt": "include/hipblaslt/hipblaslt-version.h",
-    "miopen": "include/miopen/version.h",
-    "rocblas": "include/rocblas/internal/rocblas-version.h",
+_LIBRARIES: dict[str, tuple[str, Callable[[int, int, int, str], dict[str, str]]]] = {
+    "libhipblaslt": (
+        "include/hipblaslt/hipblaslt-version.h",
+        lambda major, minor, patch, tweak: {
+            "hipblaslt_version": str(major * 100000 + minor * 100 + patch),
+            "hipblaslt_revision": tweak,
+        },
+    ),
+    "libMIOpen": (
+        "include/miopen/version.h",
+        lambda major, minor, patch, tweak: {"miopen_version": f"{major}.{minor}.{patch}", "miopen_tweak": tweak},
+    ),
+    "librocblas": (
+        "include/rocblas/internal/rocblas-version.h",
+        lambda major, minor, patch, tweak: {"rocblas_version": f"{major}.{minor}.{patch}.{tweak}" if tweak else ""},
+    ),
 }
+"""ROCm's libraries by the names of their files, each with its header, and the facts of its version.
+
+The function gets the version as major, minor, patch and tweak.  To report the version of one more library, add a row.
+"""
 _DEFINED = re.compile(r"#\s*define\s+\w+_VERSION_(MAJOR|MINOR|PATCH|TWEAK)\s+(\S+)")
 _TOOL_SECONDS = 20
 _PAIRS_CUS = re.compile(r"gfx1(?!2[5-9])\d{2}[0-9a-f]")
@@ -43,27 +59,13 @@ def rocm_files(root: Path = ROCM) -> dict[str, str]:
     out = {}
     with contextlib.suppress(OSError):
         out["rocm_version"] = (root / ".info/version").read_text(encoding="utf-8").strip()
-    for library, header in _HEADERS.items():
-        try:
-            text = (root / header).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        out.update(_versions(library, dict(_DEFINED.findall(text))))
-    return out
-
-
-def _versions(library: str, defined: dict[str, str]) -> dict[str, str]:
-    numbers = [defined.get(name, "") for name in ("MAJOR", "MINOR", "PATCH")]
-    tweak = defined.get("TWEAK", "")
-    if not all(number.isdigit() for number in numbers):
-        return {}
-    major, minor, patch = map(int, numbers)
-    if library == "hipblaslt":
-        out = {"hipblaslt_version": str(major * 100000 + minor * 100 + patch), "hipblaslt_revision": tweak}
-    elif library == "miopen":
-        out = {"miopen_version": f"{major}.{minor}.{patch}", "miopen_tweak": tweak}
-    else:
-        out = {"rocblas_version": ".".join([*numbers, tweak]) if tweak else ""}
+    for header, facts in _LIBRARIES.values():
+        with contextlib.suppress(OSError):
+            defined = dict(_DEFINED.findall((root / header).read_text(encoding="utf-8", errors="replace")))
+            numbers = [defined.get(name, "") for name in ("MAJOR", "MINOR", "PATCH")]
+            if all(number.isdigit() for number in numbers):
+                major, minor, patch = map(int, numbers)
+                out.update(facts(major, minor, patch, defined.get("TWEAK", "")))
     return {name: value for name, value in out.items() if value}
 
 
@@ -157,11 +159,9 @@ def loaded_libraries() -> dict[str, str]:
         tell = ctypes.CDLL(str(paths["libcublasLt"])).cublasLtGetVersion
         tell.restype = ctypes.c_size_t
         out["cublaslt_version"] = str(tell())
-    own = {"libMIOpen": ("miopen_version", "miopen_tweak"), "librocblas": ("rocblas_version",)}
-    own["libhipblaslt"] = ("hipblaslt_version", "hipblaslt_revision")
-    for library, names in own.items():
+    for library, (_, facts) in _LIBRARIES.items():
         if library in paths and ROCM.resolve() not in paths[library].resolve().parents:
-            out.update(dict.fromkeys(names, ""))  # torch bundles it, so the headers belong to another build
+            out.update(dict.fromkeys(facts(0, 0, 0, ""), ""))  # torch bundles it, so the headers are of another build
     if "libMIOpen" in paths:
         numbers = [ctypes.c_size_t() for _ in range(3)]
         if ctypes.CDLL(str(paths["libMIOpen"])).miopenGetVersion(*map(ctypes.byref, numbers)) == 0:

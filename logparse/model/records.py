@@ -124,6 +124,7 @@ FACTS: Mapping[str, str] = {
     "cuda_version": "CUDA version that PyTorch was built for",
     "pytorch_version": "x.y.z",
     "cublaslt_version": "cuBLASLt version",
+    "cudnn_version": "cuDNN version as one number",
     "backend": "HIP, OpenCL or CUDA",
     "pid": "process that wrote the file, where the file's name contains it",
 }

@@ -11,6 +11,8 @@ from logparse import cli
 from logparse.libraries.all_backends import BACKENDS
 from logparse.libraries.builds import BUILDS, facts_of_build, ids_are_names, same_build
 from logparse.libraries.found import named, offered, offering
+from logparse.model import FACTS
+from logparse.target import machine
 
 
 def test_a_new_room_is_found_by_a_line_of_its_module(tmp_path: Path) -> None:
@@ -45,6 +47,16 @@ def test_each_library_that_replay_measures_states_how_its_builds_are_told_apart(
     assert {backend.name for backend in BACKENDS} <= set(BUILDS)
     assert len(list(offered("BUILD"))) == len(BUILDS)
     assert all(build.facts for build in BUILDS.values())
+
+
+def test_a_fact_of_a_build_has_a_meaning() -> None:
+    """Only facts of ``FACTS`` are accepted by ``--target`` and kept of a machine.
+
+    Once ``cudnn_version`` was missing, so a target never had a build of cuDNN.
+    """
+    facts = {name: "1" for build in BUILDS.values() for name in build.facts}
+    assert facts.keys() <= FACTS.keys()
+    assert machine(facts) == facts
 
 
 @pytest.mark.parametrize(("library", "by_name"), [("miopen", True), ("hipblaslt", False), ("nosuch", False)])
