@@ -15,6 +15,7 @@ from analyzers.explore.selection import VIEWS
 from analyzers.findings import ANALYZERS
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verdict import verdict
+from logparse.model import Search
 from logparse.store import Store
 from tests.analyzers.build import measurement, tables, work
 from tests.analyzers.example import B, F, W, gemm
@@ -66,6 +67,6 @@ def test_the_headline_agrees_with_the_list_of_findings() -> None:
     works = [work(x.text, 4) for x in (gemm(), F, B, W)]
     slow = recommend(tables(measurements=[*picks, *layer], workload=works), Settings(), ANALYZERS)
     assert [x.analyzer for x in slow.findings] == ["slow-wrw"]
-    assert verdict(slow).headline == "search MIOpen for 1 problem: ≈ 21.8 ms → 876 µs a run, estimated"
+    assert verdict(slow).headline == f"{Search().title([W])}: ≈ 21.8 ms → 876 µs a run, estimated"
     best = recommend(tables(measurements=picks, workload=works[:1]), Settings(), ANALYZERS)
     assert verdict(best).headline == "nothing worth doing: no better solution is known for any of 1 measured problem"
