@@ -19,7 +19,7 @@ recommend`` calls some of them slow in the find-db (on AMD's device).  The outpu
 here, and lists the others.
 
 ``--of-models`` measures convolutions of torchvision's models in BF16 instead, a seeded sample of each, with the names
-of the models.  Their winners are not confirmed, because ``proposers.py`` needs only the times.
+of the models.  Their winners are not confirmed, because ``records.py`` needs only the times.
 
 Two checks of the method itself run on 16 of the same problems in 220 s (``repeatability-`` and ``null-`` records):
 

@@ -3,7 +3,7 @@
     python benchmarks/records.py [--results FOLDER]
 
 Two races of the same convolutions on H200s, hours apart and in two processes, are used as two machines: the records of
-``gpu_replay.py wgrads --of-models`` (``results/*-models-*``) and of ``searched.py`` (``results/searched-*``).  The
+``gpu_replay.py wgrads --of-models`` (``results/*-models-*``) and of a later session (``results/searched-*``).  The
 first record is exported as a bundle, and a store with the second record's problems takes the bundle.  Each recorded
 winner is looked up among the second record's own times: ``lost`` is that time divided by the second record's best time.
 No GPU is needed.

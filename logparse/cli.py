@@ -314,13 +314,6 @@ def replay(
     exhaustive: Annotated[
         bool, option("Try every solution of the library, not only those that its heuristic lists.", "--exhaustive")
     ] = False,
-    propose: Annotated[
-        str,
-        choice(
-            "Which solutions to try: all, or neighbours (solutions that won similar problems).",
-            of=("all", "neighbours"),
-        ),
-    ] = "all",
     records: opt.Records = None,
     hot: Annotated[
         bool,
@@ -353,7 +346,6 @@ def replay(
         ladder=ladder,
         resume=resume,
         exhaustive=exhaustive,
-        neighbours=propose == "neighbours",
         method=Method(workspace_bytes=workspace, cache="hot" if hot else "cold"),
         limits=Limits(budget_s=measuring.seconds(budget) if budget else None, hang_s=hang_s),
         only=only,

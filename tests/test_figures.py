@@ -437,30 +437,6 @@ def test_traces_beside_tracelens_are_those_of_the_record(monkeypatch: pytest.Mon
 SEARCHED = ("searched-fprops", "searched-dgrads", "searched-wgrads")
 
 
-def test_what_a_search_saves_is_that_of_the_record() -> None:
-    rows = json.loads((RESULTS / "proposers-replayed-2026-11-25.json").read_text(encoding="utf-8"))["rows"]
-    for name in {x["record"]: None for x in rows}:
-        cells = []
-        for learns in ("held out", "empty"):
-            search, *turns = [x for x in rows if (x["record"], x["learns"]) == (name, learns)]
-            enough = [x for x in turns if x["lost"] <= search["lost"] and x["worst"] <= search["worst"]]
-            losses = f"{percent(search['lost'], 2)}, {percent(search['worst'])}"
-            cells.append(f"{losses}: {percent(search['plans'])}, {percent(min(x['plans'] for x in enough))}")
-        assert f"| {name} | {cells[0]} | {cells[1]} |" in text("docs/proposers.md")
-
-
-def test_what_a_search_on_a_gpu_loses_is_that_of_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    compared = importlib.import_module("searched").compared
-    for kind in SEARCHED:
-        found = record(kind)
-        row = compared(found["results"]["all"], found["results"]["held out"])
-        seconds = " | ".join(f"{found['seconds'][way]:.1f} s" for way in ("all", "held out"))
-        cells = f"{found['direction']} | {seconds} | {percent(row['lost'], 2)} | {percent(row['worst'])}"
-        assert f"| {cells} |" in text("docs/proposers.md")
-        assert percent(row["plans"], 0) == "9 %"
-
-
 def test_benchmark_mode_chooses_anew_in_each_process() -> None:
     times: dict[tuple[str, str], list[float]] = {}
     for x in (y for kind in SEARCHED for raced in record(kind)["results"].values() for y in raced):

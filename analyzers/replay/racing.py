@@ -63,18 +63,15 @@ def race(
     sample: Callable[[S], float],
     *,
     rules: Rules = Rules(),
-    further: Callable[[Mapping[S, float | None]], S | None] | None = None,
 ) -> Race[S]:
     """Time kernels against each other and return the fastest, with the times of all.
 
     The first kernel is the library's choice, which the others must beat.
 
-    ``sample`` returns one time in µs. ``further`` gets the first sample of each kernel so far, and returns one more
-    kernel, or None if there is no more to try. A kernel that withdrew has the sample None. If the library's choice
-    withdraws, the next kernel takes its place. No kernel wins with fewer than two samples. Raises WithdrawnError if all
-    kernels withdrew.
+    ``sample`` returns one time in µs. If the library's choice withdraws, the next kernel takes its place. No kernel
+    wins with fewer than two samples. Raises WithdrawnError if all kernels withdrew.
     """
-    return _Racing(solutions[0], list(dict.fromkeys(solutions)), sample, rules, further).run()
+    return _Racing(solutions[0], list(dict.fromkeys(solutions)), sample, rules).run()
 
 
 @dataclass
@@ -83,7 +80,6 @@ class _Racing(Generic[S]):
     alive: list[S]
     sample: Callable[[S], float]
     rules: Rules
-    further: Callable[[Mapping[S, float | None]], S | None] | None
     samples: dict[S, list[float]] = field(default_factory=dict)
     dropped: dict[S, str] = field(default_factory=dict)
 
@@ -91,8 +87,6 @@ class _Racing(Generic[S]):
         # Each solution gets one sample. The pick gets two, because everything is compared with it.
         for solution in list(self.alive):
             self._first_sample(solution)
-        while (found := self._one_more()) is not None:
-            self._first_sample(found)
         for index, upto in enumerate(self.rules.rounds):
             ended = self._decided()
             if ended:
@@ -102,14 +96,6 @@ class _Racing(Generic[S]):
                     self._top_up(solution, upto)
             self._eliminate(last=index == len(self.rules.rounds) - 1)
         return self._end("all rounds")
-
-    def _one_more(self) -> S | None:
-        """Add one more kernel to the race, if ``further`` proposes one, and return it."""
-        firsts: dict[S, float | None] = dict.fromkeys([*self.alive, *self.dropped])
-        found = self.further(firsts | {x: held[0] for x, held in self.samples.items()}) if self.further else None
-        if found is not None:
-            self.alive.append(found)
-        return found
 
     def _first_sample(self, solution: S) -> None:
         self._top_up(solution, 2 if solution == self.pick else 1)
@@ -146,7 +132,7 @@ class _Racing(Generic[S]):
     def _replace_pick(self, gone: S) -> None:
         if gone != self.pick:
             return
-        if not self.alive and self._one_more() is None:
+        if not self.alive:
             raise WithdrawnError("every solution withdrew")
         self.pick = self.alive[0]
         self._top_up(self.pick, 2)

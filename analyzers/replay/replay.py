@@ -11,7 +11,7 @@ import math
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pandas as pd
@@ -25,9 +25,7 @@ from analyzers.evidence.runs import tables_of, tables_to_analyse
 from analyzers.evidence.tables import Settings
 from analyzers.evidence.units import units_of_facts
 from analyzers.replay.device_workers import opened_devices
-from analyzers.replay.experience import Experience
 from analyzers.replay.plan import Item, plan
-from analyzers.replay.proposer import Proposal
 from analyzers.replay.results import Confirmed, Method, Result, environment_key
 from analyzers.replay.scheduler import History, Limits, Outcome, Scheduler
 from analyzers.replay.sharing import Borrowed, measurements_of, without_checks
@@ -38,7 +36,7 @@ from logparse.executors import ray_address
 from logparse.ingest import record
 from logparse.libraries.kinds.backend import Place
 from logparse.location import absolute
-from logparse.model import Fact, Measurement, Problem, Record, problem_from_text, solution_from_text
+from logparse.model import Fact, Measurement, Record, solution_from_text
 from logparse.store import Store
 
 FORMAT = "replay"
@@ -70,7 +68,6 @@ class Options:
     ladder: int | None = None
     resume: bool = True
     exhaustive: bool = False
-    neighbours: bool = False
     method: Method = field(default_factory=Method)
     limits: Limits = field(default_factory=Limits)
     only: str | None = None
@@ -167,24 +164,13 @@ def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None
     found, convs = units_of_facts(store.facts(run)), not traced_without_tf32(store, run)
     tf32 = found is not None and "tf32" in found.settings
     place = Place(store=absolute(store.url), exhaustive=options.exhaustive, conv_tf32=convs, tf32=tf32)
-    narrow = options.neighbours
-    before = history(store) if options.resume or narrow else History()
-    experience = experience_of(before) if narrow else Experience()
-    known, borrowed = without_checks(before, store) if options.resume else (History(), Borrowed())
+    known, borrowed = without_checks(history(store), store) if options.resume else (History(), Borrowed())
     workspaces = {x.problem.text: x.workspace_bytes for x in items if x.workspace_bytes is not None}
-
-    def propose(problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
-        return Proposal(problem=problem, near=experience.near(environment_key(facts), problem)) if narrow else None
-
-    def take(outcome: Outcome, device: str) -> None:
-        if narrow and isinstance(outcome, Result):
-            experience.add(environment_key(outcome.facts), outcome.problem, outcome.rows)
-        recorder.take(outcome, device)
 
     try:
         with opened_devices(options.engine, place, options.devices) as (devices, remarks):
             report.remarks.extend(remarks)
-            scheduler = Scheduler(options.backends, devices, options.method, options.limits, take, known, propose)
+            scheduler = Scheduler(options.backends, devices, options.method, options.limits, recorder.take, known)
             recorder.confirming_s = scheduler.confirming_s
             report.finished = scheduler.run([item.problem for item in items], workspaces, timed)
             report.remarks.extend(scheduler.remarks)
@@ -228,15 +214,6 @@ def history(store: Store) -> History:
             confirmed[environment].add((pair["problem"], pair["pick"], pair["winner"]))
     raced, taken = (_best(rows[rows["origin"] == origin]) for origin in (RACE, ACTION))
     return History(raced, confirmed, taken)
-
-
-def experience_of(history: History) -> Experience:
-    """Return what earlier replays measured, as examples for the choice of kernels."""
-    experience = Experience()
-    for environment, problems in history.races.items():
-        for text, rows in problems.items():
-            experience.add(environment, problem_from_text(text), list(rows.values()))
-    return experience
 
 
 def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:

@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 from analyzers.replay.confirm import refuted
 from analyzers.replay.device_workers import Device
-from analyzers.replay.proposer import Proposal
 from analyzers.replay.results import Confirmed, Method, Result, environment_key, not_measured
 from analyzers.replay.trial import ConfirmTask, RaceTask, Task
 from analyzers.replay.worker import Failure, Handle, Lost, Ready
@@ -105,11 +104,6 @@ class _Slot:
 Outcome: TypeAlias = Result | Confirmed
 Sink: TypeAlias = Callable[[Outcome, str], None]
 """Type of a function that gets each result and the name of the GPU that measured it."""
-Propose: TypeAlias = Callable[[Problem, Mapping[str, str]], Proposal | None]
-"""Type of a function that chooses the kernels to try for a GEMM or convolution.
-
-It gets the facts about the environment, and returns a ``Proposal``. If it returns None, the worker tries all kernels.
-"""
 
 
 class Scheduler:
@@ -123,10 +117,9 @@ class Scheduler:
         limits: Limits,
         sink: Sink,
         history: History = History(),
-        propose: Propose = lambda problem, facts: None,
     ) -> None:
         self._backends, self._method, self._limits, self._sink = tuple(backends), method, limits, sink
-        self._history, self._propose = history, propose
+        self._history = history
         self._slots = [_Slot(device) for device in devices]
         self._races: deque[RaceTask] = deque()
         self._pairs: deque[_Pair] = deque()
@@ -192,7 +185,6 @@ class Scheduler:
                 task,
                 known=known.get(slot.environment or "", {}).get(text, {}),
                 lost=tuple(self._lost.get(text, ())),
-                proposal=self._propose(task.problem, slot.worker.facts),
             )
         elif pending is not None:
             self._pairs.remove(pending)

@@ -16,7 +16,6 @@ from typing import TypeAlias, TypeVar
 from analyzers.evidence.origins import ACTION, HOST
 from analyzers.replay.confirm import interleave
 from analyzers.replay.drift import SteadyClock, UnsettledError
-from analyzers.replay.proposer import Further, Proposal
 from analyzers.replay.racing import Race, WithdrawnError, race
 from analyzers.replay.results import KNOWN, Confirmed, Method, Result, not_measured
 from analyzers.replay.sampler import Announce, Sampler
@@ -45,7 +44,6 @@ class RaceTask:
     * ``lost``: measurements of kernels that crashed a worker. These kernels are not run again.
     * ``workspace_bytes``: workspace that the job gave this GEMM or convolution, if a log states it.
     * ``only``: time just these kernels, fast and slow ones alike, without a search.
-    * ``proposal``: chooses which of the offered kernels are tried (None: all).
     """
 
     problem: Problem
@@ -53,7 +51,6 @@ class RaceTask:
     known: Mapping[str, Measurement] = field(default_factory=dict)
     lost: tuple[Measurement, ...] = ()
     workspace_bytes: int | None = None
-    proposal: Proposal | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,12 +169,10 @@ class Trial:
         if not offered:
             row = not_measured(self._problem, DEFAULT, "unsupported", refused)
             return Result(problem=self._problem, rows=(row,), ended=f"unsupported: {refused}")
-        before, proposal = set(task.known), task.proposal
-        entrants = self._entrants(proposal.chosen(offered, before) if proposal else offered, task.known)
+        entrants = self._entrants(offered, task.known)
         if not entrants:
             return replace(self._known_result(offered[0], task.known), offered=len(offered))
-        further = proposal.further(offered, before) if proposal else None
-        return replace(self._raced(offered[0], entrants, further), offered=len(offered))
+        return replace(self._raced(offered[0], entrants), offered=len(offered))
 
     def _known_result(self, pick: Solution, known: Mapping[str, Measurement]) -> Result:
         """Return the result of earlier measurements in this environment, if no kernel is left to measure."""
@@ -199,12 +194,8 @@ class Trial:
             ended=ended,
         )
 
-    def _raced(self, pick: Solution, entrants: Sequence[Solution], further: Further | None = None) -> Result:
-        lost, sampler = dict.fromkeys(self._rows), self._sampler()
-
-        def following(firsts: Mapping[Solution, float | None]) -> Solution | None:
-            return further(lost | {x.text: us for x, us in firsts.items()}) if further else None
-
+    def _raced(self, pick: Solution, entrants: Sequence[Solution]) -> Result:
+        sampler = self._sampler()
         ran: Race[Solution] | None = None
         ended = ""
         try:
@@ -212,7 +203,6 @@ class Trial:
                 entrants,
                 lambda x: self._context.steady(lambda: sampler.take(x)),
                 rules=self._context.method.rules,
-                further=following,
             )
         except (WithdrawnError, UnsettledError) as reason:
             ended = str(reason)
