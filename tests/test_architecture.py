@@ -368,5 +368,12 @@ def test_a_recommendation_imports_only_the_formats_that_it_writes(tmp_path: Path
     imported("ingest", *samples, "--store", store)
     used = imported("recommend", "--store", store, "--out", str(tmp_path / "out"), own=True)
     assert "logparse.libraries.hipblaslt.tuning_rules" in used, "it has written a file"
-    unused = ("all_formats", "moe.rules", "rocblas.rules", "rocblas.logs", "rocblas.bench_output", "miopen.perf_db_rules")
+    unused = (
+        "all_formats",
+        "moe.rules",
+        "rocblas.rules",
+        "rocblas.logs",
+        "rocblas.bench_output",
+        "miopen.perf_db_rules",
+    )
     assert not {f"logparse.libraries.{x}" for x in unused} & used

@@ -517,12 +517,12 @@ def test_runs_by_turns_have_the_interval_of_their_means() -> None:
     """With three runs before and three runs after a change, the interval of the gain is the one of Student's t-test.
 
     The means of the runs are 100, 101, 102 and 97, 98, 99. Both variances of the mean are 1/3. So there are 4 degrees
-    of freedom, and the interval is 3 ± t · √(2/3).
+    of freedom, and the interval of the time after is 98 ± t · √(2/3).
     """
     found = unit_time(timed("a", 100, 101, 102), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
     off = student_t_quantile(0.975, 4) * (2 / 3) ** 0.5
     kinds = ("float16[8, 3]",)
-    assert found == UnitTime(101, 98, pytest.approx(3 - off), pytest.approx(3 + off), 3, kinds=kinds)
+    assert found == UnitTime(101, 98, pytest.approx(98 - off), pytest.approx(98 + off), runs=3, kinds=kinds)
     assert found.faster
     unsure = unit_time(timed("a", 100, 101, 110), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
     assert unsure is not None

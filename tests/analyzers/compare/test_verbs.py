@@ -115,7 +115,10 @@ def test_export_and_write(job: Store, tmp_path: Path) -> None:
     [
         ("tunableop/tunableop_untuned0.csv", "is tunableop-untuned .*which no library reads as overrides"),
         ("tables/a8w8_untuned_gemm.csv", "a table of aiter that lint cannot check"),
-        ("tunableop/README.md", "is not an override file that logparse knows; lint checks: hipblaslt-tuning-file"),
+        (
+            "tunableop/README.md",
+            "is not an override file that logparse knows; lint checks: aiter, aiter-kernels, hipblaslt-tuning-file",
+        ),
     ],
 )
 def test_what_is_not_checked_is_reported(file: str, said: str) -> None:
@@ -177,7 +180,7 @@ def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
     with pytest.raises(InputError, match=r"empty\.csv: is empty"):
         lint_files([str(tmp_path / "empty.csv")])
-    with pytest.raises(InputError, match="--as csv: must be one of hipblaslt-tuning-file"):
+    with pytest.raises(InputError, match="--as csv: must be one of aiter, aiter-kernels, hipblaslt-tuning-file"):
         lint_files([TUNED], format="csv")
     with pytest.raises(InputError, match=r"foo=bar: No such file.* and not a fact NAME=VALUE; the names are arch"):
         target("foo=bar")
