@@ -157,7 +157,8 @@ def heading(todo: Sequence[Todo], word: str) -> str:
     unit = next((x.unit for x in todo if x.gain is not None), "run")
     saves = f"saves a {word if unit == 'step' else unit}"
     width = _widths(todo)
-    return width.line("", "to do", saves if len(saves) <= width.saves else "saves", "certainty") + "how"
+    line = width.line("", "to do", saves if len(saves) <= width.saves else "saves", "certainty")
+    return line + "how" if len(line) + len("how") <= COLUMNS else line.rstrip()
 
 
 def savings(todo: Sequence[Todo]) -> list[str]:
@@ -184,7 +185,8 @@ def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> li
     than rounding, or if ``whole`` asks for all of the text.
     """
     width = _widths(todo)
-    titles = shortened([printable(x.title) for x in todo], width.title)
+    titles = [printable(x.title) for x in todo]
+    titles = titles if whole else shortened(titles, width.title)
     out: list[list[str]] = []
     for n, (x, title, saves) in enumerate(zip(todo, titles, savings(todo), strict=True), first):
         start, change = width.line(str(n), title, saves, x.certainty), f"{_target(x)}{_change(x)}"

@@ -15,7 +15,7 @@ from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.verdict import gain, verdict
 from logparse.errors import UsageError
 from logparse.ingest import ingest
-from logparse.model import Gain
+from logparse.model import Gain, Search
 from logparse.store import open_store
 from tests.analyzers.build import measurement, tables, work
 from tests.analyzers.example import everything, gemm
@@ -185,6 +185,18 @@ def test_everything_to_do_is_explained_by_number_and_by_name(tmp_path: Path) -> 
         assert todo.title in by_number[1]
     with pytest.raises(UsageError, match="--explain nosuch: no such thing to do; the list has 1 "):
         screen.explained(found, "nosuch")
+
+
+def test_a_long_title_is_cut_in_the_list_and_shown_whole_where_it_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a longer title of a remedy made the heading wider than the screen, and ``--explain`` cut the title, too."""
+    title = "find faster solvers of MIOpen and hipBLASLt for many problems"
+    monkeypatch.setattr(Search, "title", lambda remedy, problems: title)
+    found = found_in("everything", tmp_path)
+    assert max(map(len, printed(found, tmp_path))) <= screen.COLUMNS
+    explained = " ".join(str(x).strip() for x in screen.explained(found, "search"))
+    assert title in explained
 
 
 @pytest.mark.parametrize("case", ["gained", "everything", "trace"])
