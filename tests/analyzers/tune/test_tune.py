@@ -373,9 +373,7 @@ def test_what_is_left_is_of_one_state_which_is_that_of_what_was_kept(
     turns = [[x for us in (c, c + 1, c + 2) if (x := units(images("a", 1000, us, both=1.2)))] for c in (1500, 1000)]
     planted(monkeypatch, before, after, (turns[0], turns[1]))
     problem = next(x.parts for x in recommend(before, Settings()).actions if x.pays)[0].of
-    same = Finding(
-        analyzer="suboptimal-pick", message="", problem=problem_from_text(problem), per_call=Gain(500.0, 100.0)
-    )
+    same = Finding(analyzer="suboptimal-pick", message="", problem=problem_from_text(problem))
     other = replace(same, problem=gemm())
     found = replace(recommend(before, Settings()), findings=(same, other))
     monkeypatch.setattr(verb, "advise", lambda store, settings, run: found)
