@@ -7,7 +7,7 @@ subtracted (``Ratio.in_job``). Without a trace, the time of the replay replaces 
 A call that was not timed with the change is taken as unchanged, and the fraction of such calls is reported. The
 interval of the sum adds up the intervals of all calls, as if all errors had the same direction. The interval of a timed
 call lies between the least and the largest ratio of its samples. Calls that were not timed may gain or lose as the
-timed calls do (``ActionResult.ends_us``).
+timed calls do (``ActionResult.widened``).
 """
 
 from __future__ import annotations

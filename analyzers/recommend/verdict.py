@@ -418,7 +418,10 @@ def _at_most(found: Recommendation, saving_us: float) -> Gain | None:
 
 
 def _largest(gains: Iterable[tuple[Finding, Gain | None]]) -> Gain | None:
-    """Add up the gains of all operators (with sizes), each from the finding that saves most. None if no gain is known."""
+    """Add up the gains of all operators (with sizes), each from the finding that saves most.
+
+    Returns None if no gain is known.
+    """
     largest: dict[object, Gain] = {}
     for finding, gain in gains:
         if gain is not None and gain.saving_us > (0.0 if (x := largest.get(finding.problem)) is None else x.saving_us):
