@@ -15,7 +15,7 @@ from pathlib import Path
 from analyzers.evidence import ladders
 from analyzers.recommend import apply_module, apply_script, documents, render
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import Share, Todo, Verdict, change_text, hidden, kernels_text, verdict
+from analyzers.recommend.verdict import Share, Todo, Verdict, change_text, hidden, kernels_text, of_calls, verdict
 from logparse.errors import UsageError
 from logparse.libraries.kinds.format import Emission
 from logparse.model import Search, UseRows
@@ -217,7 +217,7 @@ def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
 
 
 def _change(todo: Todo) -> str:
-    per = " a call of each" if todo.unit == "call" and todo.gain is not None else ""
+    per = f" a {of_calls(todo)}" if todo.unit == "call" and todo.gain is not None else ""
     about = f": {todo.what}" if len(todo.findings) == 1 and not isinstance(todo.remedy, UseRows) else ""
     return f"{kernels_text(todo)}{change_text(todo)}{about}{f',{per}' if per else ''}"
 

@@ -148,7 +148,7 @@ def verdict(found: Recommendation) -> Verdict:
     unseen = sorted((x for x in listed if _is_hidden(x, time)), key=_rank)
     todo = sorted((x for x in listed if x not in unseen), key=_rank)
     gains = _gains(found, todo)
-    headline = _headline(found, todo, gains, len(unseen))
+    headline = _headline(found, todo, len(unseen))
     limit, word, left_out = _limit(found), found.word, _left_out(time)
     return Verdict(
         headline, _split(time), _whole_us(time), unit, tuple(todo), gains, tuple(unseen), limit, word, left_out
@@ -573,24 +573,33 @@ def _pair(first: float, word: str, second: float) -> str:
     return f"{one} {word} {other}"
 
 
-def _headline(found: Recommendation, todo: Sequence[Todo], gains: Sequence[tuple[Sureness, float]], unseen: int) -> str:
+def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     if not todo and unseen:
         return f"{_limited(found)}nothing worth doing: {unseen:,} with too small an effect on the {found.word}"
     if not todo:
         return nothing(found)
-    if not gains:
-        uncounted, untimed = (any(x.unit == "call" and (x.gain is None) == y for x in todo) for y in (False, True))
-        unknown = ["no log counts these calls"] * uncounted + ["no measurement states what a call saves"] * untimed
-        unknown += ["a single gap may not happen again"] * any(x.unit != "call" and x.gain is None for x in todo)
-        return f"{_limited(found)}{counted(len(todo), 'thing')} to do, worth unknown: {'; '.join(unknown)}"
-    first = todo[0]
-    each = found.word if first.unit == "step" else first.unit
-    shown = first.shown
-    whole = shown is not None and _is_whole(shown.now_us, first, found)
-    share = f" (−{1 - shown.ratio:.0%})" if whole and shown is not None and shown.saving_us > 0 else ""
+    first = next((x for x in todo if x.gain is not None), todo[0])
     more = f"; {counted(len(todo) - 1, 'more thing')} to do" if todo[1:] else ""
+    shown = first.shown
+    if shown is None:
+        return f"{_limited(found)}{first.title}: worth unknown, {_why_unknown(first)}{more}"
+    each = found.word if first.unit == "step" else of_calls(first) if first.unit == "call" else first.unit
+    share = f" (−{1 - shown.ratio:.0%})" if _is_whole(shown.now_us, first, found) and shown.saving_us > 0 else ""
     sure = "the saved share is unknown" if first.sureness == "unknown" else first.certainty
-    return f"{_limited(found)}{first.title}: {gain(first)} a {each}{share}, {sure}{more}"
+    uncounted = "; no log counts the calls" if first.unit == "call" else ""
+    return f"{_limited(found)}{first.title}: {gain(first)} a {each}{share}, {sure}{uncounted}{more}"
+
+
+def of_calls(todo: Todo) -> str:
+    """Return the unit of a saving per call: ``call``, or ``call of each`` if the sum is over several problems."""
+    return "call of each" if len(todo.findings) > 1 else "call"
+
+
+def _why_unknown(todo: Todo) -> str:
+    """Return the reason why nothing is known about the worth of a thing to do."""
+    if todo.unit == "call":
+        return "because no measurement states what a call saves"
+    return "because a single gap may not happen again"
 
 
 def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:

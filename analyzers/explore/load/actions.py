@@ -14,7 +14,7 @@ from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
 from analyzers.recommend.apply_module import calls, has_lines
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import write
-from analyzers.recommend.verdict import Todo, change_text, gain, verdict
+from analyzers.recommend.verdict import Todo, change_text, gain, of_calls, verdict
 from logparse.model import Replay, Search, Setting, UseRows
 from logparse.store import command_line
 from logparse.text import duration
@@ -59,7 +59,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None) -> Ca
     result = next((x for x in recommendation.actions if x.action.name == todo.name), None)
     findings = [recommendation.findings[n - 1] for n in todo.findings]
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
-    word = recommendation.word if todo.unit == "step" else todo.unit
+    word = recommendation.word if todo.unit == "step" else of_calls(todo) if todo.unit == "call" else todo.unit
     advice = next((x.advice for x in (*remarks, *findings) if x.advice), None)
     about = {x.problem for x in findings if x.problem is not None}
     return Card(

@@ -199,7 +199,7 @@ def fusible(us: list[float]) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("traced", "headline"),
     [
-        (False, "1 thing to do, worth unknown: no measurement states what a call saves"),
+        (False, "fuse the epilogue: worth unknown, because no measurement states what a call saves"),
         (True, "fuse the epilogue: up to 200 of 500 µs a step, the saved share is unknown"),
     ],
 )
