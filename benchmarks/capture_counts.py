@@ -58,7 +58,7 @@ def main() -> int:
         logparse = [sys.executable, "-m", "logparse"]
         own = [sys.executable, __file__, "--job", str(trace), "--steps", str(options.steps)]
         for words in (
-            ["capture", "--store", store, "--run", "logs", "--dir", f"{folder}/logs", "--", *own],
+            ["capture", "--store", store, "--run", "logs", "--out", f"{folder}/logs", "--", *own],
             ["ingest", "--store", store, "--run", "trace", str(trace)],
         ):
             subprocess.run([*logparse, *words], cwd=ROOT, check=True)

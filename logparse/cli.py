@@ -72,14 +72,16 @@ def program(
     """Declare the options of the whole program, which come before the name of a command."""
 
 
-@verb("logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv", opt.Wide)
+@verb(
+    "logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv", opt.Wide, old={"--format": "--as"}
+)
 def ingest(
     paths: Annotated[list[str], argument("Files, folders, glob patterns or URLs; `-` reads standard input.")],
     store: opt.Store = None,
     run: opt.Label = None,
     format: Annotated[
         str | None,
-        option("Format of the files (`logparse formats` lists them). [default: recognised from the content]"),
+        option("Format of the files (`logparse formats` lists them). [default: recognised from the content]", "--as"),
     ] = None,
     jobs: Annotated[int, option("Number of files to read at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
     engine: opt.Engine = "local",
@@ -97,14 +99,14 @@ def ingest(
         return answer(reading(progress=bar.advance if bar.shown else None), run, store)
 
 
-@verb("logparse capture --dir logs -- torchrun --nproc-per-node 8 train.py", passes_on=True)
+@verb("logparse capture --out logs -- torchrun --nproc-per-node 8 train.py", passes_on=True, old={"--dir": "--out"})
 def capture(
     command: Annotated[opt.Words, argument("Command that runs the job, after `--`.")] = None,
     masks: Annotated[
         str, option("hipBLASLt log categories, as numbers or names: 32 or bench, 64 or profile.")
     ] = "32,64",
     folder: Annotated[
-        Path | None, opt.path("New folder for the logs. [default: a new folder, which is printed]", "--dir")
+        Path | None, opt.path("New folder for the logs. [default: a new folder, which is printed]", "--out")
     ] = None,
     store: opt.Store = None,
     run: opt.Label = None,
@@ -227,7 +229,11 @@ def try_(
     return try_verb.answer(in_the_job.try_in_the_job(command, os.environ, asked, Starts(before_each=before_each), say))
 
 
-@verb("logparse recommend --target tunableop_results0.csv --out overrides", opt.Table)
+@verb(
+    "logparse recommend --target tunableop_results0.csv --out overrides",
+    opt.Table,
+    old={"--max-rows": "--rows-per-file"},
+)
 def recommend(
     store: opt.Store = None,
     run: opt.Run = None,
@@ -241,7 +247,8 @@ def recommend(
     ] = None,
     confirmed: Annotated[bool, option("Write only overrides that `logparse replay` confirmed.", "--confirmed")] = False,
     max_rows: Annotated[
-        int | None, option("Write at most this many rows per override file, the most valuable first.", min=1)
+        int | None,
+        option("Write at most this many rows per override file, the most valuable first.", "--rows-per-file", min=1),
     ] = None,
     ladder: Annotated[
         int | None, option("Also write hipBLASLt rows for sizes between the measured ones, at multiples of N.", min=1)
@@ -249,7 +256,7 @@ def recommend(
     steps: Annotated[
         int | None, option("Number of training steps in the logs. [default: counted in the traces]", min=1)
     ] = None,
-    gpus: Annotated[int, option("GPUs that one process sees; one TunableOp file is written per GPU.", min=1)] = 1,
+    gpus: opt.Gpus = 1,
     same_build: Annotated[
         bool, option("Assume that logs and times come from the same library build and GPU arch.", "--same-build")
     ] = False,
@@ -470,20 +477,24 @@ def check(store: opt.Store = None) -> Answer:
     return Answer(["no file is damaged or missing", *held.remarks()])
 
 
-@verb("logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store", opt.Table)
+@verb(
+    "logparse lint tunableop_results0.csv --target gpus=8 --against logparse-store",
+    opt.Table,
+    old={"--rows": "--verbose"},
+)
 def lint(
     files: opt.Files,
     against: opt.Against = None,
     target: opt.Target = None,
     as_format: Annotated[str | None, choice("Format of the files. [default: recognised]", "--as", of=OVERRIDES)] = None,
-    rows: Annotated[bool, option("Print each row of the file with its verdicts.", "--rows")] = False,
+    verbose: Annotated[bool, option("Print each row of the file with its verdicts.", "-v", "--verbose")] = False,
 ) -> Answer:
     """Check whether the library will use each row of override files; exit code 3 on errors, 1 for an unknown file."""
     from analyzers.overrides.lint import answer, lint_files
 
     if against is None:
         with Stages("lint", len(files)) as stages:
-            return answer(*lint_files(files, facts_of(target), None, as_format, stages), rows)
+            return answer(*lint_files(files, facts_of(target), None, as_format, stages), verbose)
     from analyzers.evidence.runs import read_at, tables_to_check
     from analyzers.overrides.coverage import with_idle
 
@@ -491,7 +502,7 @@ def lint(
         stages(f"reading {against}")
         tables = read_at(against, None, tables_to_check)
         judged, unread = lint_files(files, facts_of(target), tables, as_format, stages)
-    return answer([with_idle(x, tables) for x in judged], unread, rows)
+    return answer([with_idle(x, tables) for x in judged], unread, verbose)
 
 
 @verb("logparse coverage tunableop_results0.csv --against logparse-store", opt.Table)
@@ -502,7 +513,7 @@ def coverage(
     ] = None,
     target: opt.Target = None,
     store: opt.Store = None,
-    run: opt.Run = None,
+    run: Annotated[str | None, option("Earlier name of --against.", hidden=True)] = None,
 ) -> Answer:
     """Look up a run's calls in override files: what the files cover, and which rows no call can hit."""
     from analyzers.evidence.runs import read_at
@@ -620,13 +631,13 @@ def convert(
     return written(made, converting.lines(made), out, files)
 
 
-@verb("logparse export --as bench --kind gemm -n 50 --out problems")
+@verb("logparse export --to bench --kind gemm -n 50 --out problems", old={"--as": "--to"})
 def export(
     tables: Annotated[
-        opt.Words, argument("Tables of aiter (with --portable), or any override files (with --as candidates).")
+        opt.Words, argument("Tables of aiter (with --portable), or any override files (with --to candidates).")
     ] = None,
-    as_: Annotated[
-        str | None, choice("What to write: bench, driver, untuned, bundle or candidates.", "--as", of=EXPORTS)
+    to: Annotated[
+        str | None, choice("What to write: bench, driver, untuned, bundle or candidates.", of=EXPORTS)
     ] = None,
     portable: Annotated[
         bool,
@@ -646,8 +657,8 @@ def export(
     from analyzers.overrides import export as exporting
     from analyzers.overrides.write import Made, written
 
-    if portable == bool(as_) or (portable and not tables) or (tables and as_ not in (None, "candidates")):
-        raise UsageError("give --as NAME (files only with --as candidates), or --portable with tables of aiter")
+    if portable == bool(to) or (portable and not tables) or (tables and to not in (None, "candidates")):
+        raise UsageError("give --to NAME (files only with --to candidates), or --portable with tables of aiter")
     if tables and portable:
         from analyzers.evidence.runs import tables_to_check
         from analyzers.overrides import portable as moving
@@ -655,18 +666,18 @@ def export(
         made = moving.portable(tables, tables_to_check(opened(store), run) if store or run else None)
         return written(made, made.notes, out, tables)
 
-    if as_ == "bundle":
+    if to == "bundle":
         from analyzers.replay.sharing import bundled
 
         files, notes = bundled(opened(store), run)
         return written(Made(tuple(files), len(files), {}), notes, out)
-    if as_ == "candidates":
+    if to == "candidates":
         from analyzers.compare import candidates as listing
         from analyzers.evidence.runs import tables_of
 
         made = listing.candidates(tables_of(opened(store), run), tables or [], facts_of(target), n)
         return written(made, made.notes, out)
-    made = exporting.of_store(opened(store), as_ or "", run=run, kind=kind, n=n, sql=sql, target=facts_of(target))
+    made = exporting.of_store(opened(store), to or "", run=run, kind=kind, n=n, sql=sql, target=facts_of(target))
     return written(made, exporting.lines(made), out)
 
 

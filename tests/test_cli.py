@@ -146,7 +146,7 @@ def test_exit_codes(tmp_path: Path, store: str) -> None:
     assert run("ingest").returncode == 2
     assert run("top", "--by", "colour", "--store", store).returncode == 2
     assert run("status", "--store", str(tmp_path / "nowhere")).returncode == 1
-    assert run("ingest", str(tmp_path / "foreign.txt"), "--format", "no-such", *at).returncode == 2
+    assert run("ingest", str(tmp_path / "foreign.txt"), "--as", "no-such", *at).returncode == 2
 
 
 def test_top_ranks_by_calls_and_by_time(store: str) -> None:

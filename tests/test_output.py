@@ -26,9 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer.core
+import typer.main
 
 import logparse
 from logparse import api
+from logparse.cli import app
 from logparse.errors import LogparseError, StoreError, UsageError
 from logparse.ingest import ingest, lines, worker
 from logparse.output import TABLES, Answer, Bar, TableFormat, show
@@ -53,16 +55,16 @@ VERBS: dict[str, tuple[str, ...]] = {
     "recommend": ("recommend", "--out", "{out}"),
     "replay": ("replay", "--dry-run", "--device", "cpu"),
     "lint": ("lint", TUNED),
-    "lint --rows": ("lint", TUNED, "--rows"),
+    "lint -v": ("lint", TUNED, "-v"),
     "coverage": ("coverage", TUNED),
     "verify": ("verify", "{store}", "{store}", TUNED),
     "diff": ("diff", "{store}", "{store}"),
     "sql": ("sql", "select problem, calls from workload"),
 }
-WITHOUT_STORE = ("formats", "lint", "lint --rows")
+WITHOUT_STORE = ("formats", "lint", "lint -v")
 CHANGES: dict[str, tuple[str, ...]] = {
     "check": ("check",),
-    "export": ("export", "--as", "bench", "--out", "{out}"),
+    "export": ("export", "--to", "bench", "--out", "{out}"),
     "ingest": ("ingest", TUNED, "--run", "r"),
     "compact": ("compact",),
     "forget": ("forget", "r"),
@@ -352,7 +354,7 @@ def test_a_file_is_written_in_the_format_of_its_ending(samples_store: str, tmp_p
         ("coverage", TUNED),
         ("status",),
         ("formats",),
-        ("lint", TUNED, "--rows"),
+        ("lint", TUNED, "-v"),
     ],
     ids=lambda words: words[0],
 )
@@ -419,7 +421,7 @@ new_typer = pytest.mark.skipif(
         (("coverage", "x.csv", "--against", "s", "--run", "nosuch"), "--against and --run both name a run"),
         (("top", "-o", "x.xlsx"), "-o x.xlsx: must end in .csv, .json, .parquet"),
         (("replay", "--budget", "soon"), "--budget soon: must be a time above 0"),
-        (("export", "--as", "nosuch"), "--as nosuch: must be one of bench"),
+        (("export", "--to", "nosuch"), "--to nosuch: must be one of bench"),
         (("convert", "x.csv", "--to", "nosuch"), "--to nosuch: must be one of"),
         (("lint", "x.csv", "--as", "nosuch"), "--as nosuch: must be one of"),
     ],
@@ -435,6 +437,45 @@ def test_a_format_is_no_name_of_a_file(samples_store: str) -> None:
         2,
         "error: -o names a file, not a format; to print csv, use --format csv; to write it, use -o NAME.csv\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "parameter", "value"),
+    [
+        (("ingest", "a.log", "--format", "hipblaslt-bench"), "format", "hipblaslt-bench"),
+        (("capture", "--dir", "logs"), "folder", Path("logs")),
+        (("recommend", "--max-rows", "3"), "max_rows", 3),
+        (("lint", "a.csv", "--rows"), "verbose", True),
+        (("export", "--as", "bench"), "to", "bench"),
+        (("coverage", "a.csv", "--run", "before"), "run", "before"),
+        (("top", "--output=top.csv"), "output", "top.csv"),
+    ],
+)
+def test_an_earlier_name_of_an_option_works_and_no_help_shows_it(
+    words: tuple[str, ...], parameter: str, value: object
+) -> None:
+    verb = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
+    context = verb.make_context(words[0], list(words[1:]))
+    assert context.params[parameter] == value
+    old = next(x for x in words if x.startswith("--")).partition("=")[0]
+    assert not re.search(rf"{old}(?![\w-])", verb.get_help(context).replace("--table", "")), "the help names it"
+
+
+def test_options_of_the_same_name_mean_the_same_in_every_verb() -> None:
+    """``--as`` once named a format to read in ``lint`` and a format to write in ``export``.
+
+    The pairs below share a name and are alike, but their sentences differ by verb.
+    """
+    alike = {"-n", "--run", "--budget", "--trace", "--out", "--kind", "--ladder", "--timeout", "--as", "--to",
+             "--same-build", "--against", "--verbose"}  # fmt: skip
+    known: dict[str, dict[str, str]] = {}
+    for name, verb in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        for option in verb.params:
+            for word in option.opts:
+                if word.startswith("-") and not option.hidden:
+                    known.setdefault(word, {})[name] = option.help
+    differ = {word for word, told in known.items() if len(set(told.values())) > 1}
+    assert differ - {"-v", "-o"} <= alike
 
 
 def test_short_help() -> None:

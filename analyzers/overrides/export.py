@@ -115,7 +115,7 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
     if as_ == "untuned":
         return _untuned(problems, target or {})
     if as_ not in _LINES:
-        raise InputError(f"--as {as_}: must be one of {', '.join(NAMES)}")
+        raise InputError(f"--to {as_}: must be one of {', '.join(NAMES)}")
     name, write = _LINES[as_]
     texts: dict[Shell, None] = {}
     refused = Counter[str]()
@@ -133,7 +133,7 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
 KINDS: Mapping[str, str] = {"bench": "gemm", "untuned": "gemm", "driver": "conv"}
 """The kind of operator that each tool runs."""
 NAMES = (*KINDS, "bundle", "candidates")
-"""The words that the user can give after ``export --as``.
+"""The words that the user can give after ``export --to``.
 
 Two of the files are made elsewhere: ``bundle`` by ``analyzers/replay/sharing.py``, and ``candidates`` by
 ``compare/candidates.py``.

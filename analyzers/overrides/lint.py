@@ -326,7 +326,7 @@ def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool 
     errors = unread_lines(unread)
     if rows:
         table = [row for file in judged for row in row_rows(file)]
-        return Answer([table], table, "lint --rows", errors=errors, code=code)
+        return Answer([table], table, "lint -v", errors=errors, code=code)
     text = [line for file in judged for line in lines(file)] + share_lines(judged)
     return Answer(text, lambda: note_rows(judged, unread), "lint", errors=errors, code=code)
 

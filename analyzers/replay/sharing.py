@@ -52,7 +52,7 @@ def take(store: Store, place: str, run: str | None) -> None:
     files = {path: size for path, size in inputs.files.items() if name_of(path).startswith(bundle.RECORD)}
     if not files:
         why = inputs.missing[0][1] if inputs.missing else f"{place}: holds no {bundle.RECORD}….json"
-        raise InputError(f"--records: {why}; `logparse export --as bundle` writes such records")
+        raise InputError(f"--records: {why}; `logparse export --to bundle` writes such records")
     failed = [x for x in ingest(Inputs(files, [], {}), store, run=store.latest_run(run)) if x.state == "failed"]
     if failed:
         raise InputError(f"--records: {failed[0].path}: {failed[0].error}")

@@ -75,7 +75,7 @@ def refuse_what_cannot_run(options: Options) -> None:
                 f"--backend {backend.name} needs {' and '.join(packages)}: pip install {' '.join(packages)}"
             )
     if known and not options.devices and not (has_gpu_files() and local_devices(()) != ("cpu",)):
-        where = "run it where the job ran (`logparse export --as bundle` takes the problems there)"
+        where = "run it where the job ran (`logparse export --to bundle` takes the problems there)"
         raise InputError(f"no GPU on this machine: {where}, or measure this machine's CPU with --device cpu")
 
 

@@ -196,11 +196,11 @@ def _folder(folder: Path | None) -> Path:
         folder = Path(f"capture-{now}-{socket.gethostname().partition('.')[0]}-{os.getpid()}")
     if "%" in str(folder):
         raise InputError(
-            f"--dir {folder}: must not contain %, because the libraries replace %i in a file's name by the "
+            f"--out {folder}: must not contain %, because the libraries replace %i in a file's name by the "
             "process number"
         )
     if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(f"--dir {folder}: must be empty, or logs of another job would be taken for logs of this one")
+        raise InputError(f"--out {folder}: must be empty, or logs of another job would be taken for logs of this one")
     return folder.absolute()
 
 

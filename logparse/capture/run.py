@@ -63,7 +63,7 @@ def capture(
         plan.folder.mkdir(parents=True, exist_ok=True)
         made = _with_marks(plan, plan.environ(environ), asked)
     except OSError as error:
-        raise InputError(f"--dir {plan.folder}: {error.strerror}") from error
+        raise InputError(f"--out {plan.folder}: {error.strerror}") from error
     for warning in plan.warnings:
         say(f"warning: {printable(warning)}")
     say(f"the logs go to {printable(str(plan.folder))}")

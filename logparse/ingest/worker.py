@@ -64,7 +64,7 @@ def formats_named(name: str | None) -> Sequence[Format]:
         return FORMATS
     named = [f for f in FORMATS if f.name == name.replace("_", "-")]  # accepts the spelling with _, used until 2026
     if not named:
-        raise UsageError(f"--format {name!r}: unknown format; the formats are {', '.join(f.name for f in FORMATS)}")
+        raise UsageError(f"--as {name!r}: unknown format; the formats are {', '.join(f.name for f in FORMATS)}")
     return named
 
 

@@ -67,7 +67,7 @@ TABLES: Mapping[str, str] = {
     "replay": "problem text, calls int, time_us float, basis text, saving_us float, solutions int, "
     "cost_s float, text text",
     "lint": "file text, line int, severity text, rule text, message text, remedy text",
-    "lint --rows": "file text, line int, key text, solution text, read bool, matched bool, honoured bool, why text",
+    "lint -v": "file text, line int, key text, solution text, read bool, matched bool, honoured bool, why text",
     "coverage": "problem text, calls int, time_us float, state text, line int, reason text, key text, text text, "
     "file text",
     "verify": "problem text, intended text, before text, after text, effect text, before_us float, after_us float, "
@@ -223,7 +223,7 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
     if how is TableFormat.parquet:
         if out is None and sys.stdout.isatty():
             raise UsageError(
-                "Parquet is binary, so it is not printed to a terminal; name a file with --output, or redirect "
+                "Parquet is binary, so it is not printed to a terminal; name a file with --table, or redirect "
                 "the output"
             )
         if out is None:

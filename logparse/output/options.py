@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -129,7 +130,7 @@ Kind = Annotated[
     Text, choice("Only gemm, grouped (grouped GEMMs) or conv (convolutions).", "--kind", of=("gemm", "grouped", "conv"))
 ]
 Records = Annotated[
-    Text, option("Folder or URL with times that other machines measured (`logparse export --as bundle`).", "--records")
+    Text, option("Folder or URL with times that other machines measured (`logparse export --to bundle`).", "--records")
 ]
 Target = Annotated[
     Words,
@@ -143,13 +144,15 @@ Out = Annotated[Path, path("Folder to write the files to.", "--out")]
 Files = Annotated[
     list[str], argument("Override files, such as a TunableOp CSV, a hipBLASLt tuning file or a MIOpen user find-db.")
 ]
-Gpus = Annotated[int, option("Write this many copies of a TunableOp CSV, one per device.", "--gpus", min=1)]
+Gpus = Annotated[
+    int, option("GPUs that one process sees; one copy of a TunableOp CSV is written per GPU.", "--gpus", min=1)
+]
 Format = Annotated[
     TableFormat | None,
     option("Format of the table. [default: by the ending of -o, else table]", "--format", is_eager=True),
 ]
 Output = Annotated[
-    Text, option("Write the table to a file: .csv, .json or .parquet.", "--output", "-o", callback=_output)
+    Text, option("Write the table to a file: .csv, .json or .parquet.", "--table", "-o", callback=_output)
 ]
 Wide_ = Annotated[bool, option("Print every column, and names at full length.", "--wide")]
 Limit = Annotated[int | None, option("Number of rows to print or write. [default: all]", "-n", min=1)]
@@ -204,12 +207,25 @@ class Command(TyperCommand):
 
     If the command's function declares an option of the same name, that option is used instead.
     """
+    old_names: Mapping[str, str] = {}
+    """Earlier names of options, each with the name of today.  They still work, but no help shows them."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         own = {x.name for x in self.params}
         self.added = [x for x in _printing_options() if x.name in self.printing and x.name not in own]
         self.params += self.added
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Return the parser of the command's words, which also knows the earlier names of options."""
+        parser = super().make_parser(ctx)
+        for option in self.params:
+            old = [x for x, name in self.old_names.items() if name in option.opts]
+            if old:
+                names, option.opts = option.opts, old
+                option.add_to_parser(parser, ctx)
+                option.opts = names
+        return parser
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _converting(super().get_params(ctx))
@@ -258,6 +274,7 @@ class Table(Command):
     """A command whose answer is a table that can also be written to a file."""
 
     printing = ("n", "format", "output", "wide")
+    old_names: Mapping[str, str] = {"--output": "--table"}
 
 
 def _printing(n: Limit = None, format: Format = None, output: Output = None, wide: Wide_ = False) -> None:
@@ -302,18 +319,25 @@ def _first_paragraph(command: Any) -> str:
 
 
 def verb(
-    app: typer.Typer, example: str, cls: type[Command] = Command, *, passes_on: bool = False, name: str | None = None
+    app: typer.Typer,
+    example: str,
+    cls: type[Command] = Command,
+    *,
+    passes_on: bool = False,
+    name: str | None = None,
+    old: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
     """Return a decorator that makes a function a command of the program, with an example in its help.
 
     If ``passes_on`` is True, the words after the first argument belong to another program.  ``name`` is needed if the
-    command's name is a keyword of Python.
+    command's name is a keyword of Python.  ``old`` has the earlier names of options, each with the name of today.
     """
     settings = {"allow_interspersed_args": False} if passes_on else None
 
     def register(function: Callable[..., Answer]) -> Callable[..., Answer]:
         about = inspect.getdoc(function)
-        made = app.command(name, cls=cls, short_help=about, epilog=f"Example: `{example}`", context_settings=settings)
+        kind = type(cls.__name__, (cls,), {"old_names": {**cls.old_names, **old}}) if old else cls
+        made = app.command(name, cls=kind, short_help=about, epilog=f"Example: `{example}`", context_settings=settings)
         return made(function)
 
     return register

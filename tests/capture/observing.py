@@ -101,7 +101,7 @@ def capturing(folder: Path, *options: str) -> list[str]:
 
     Logs and store (Parquet folder) are written outside of the job's own folder.
     """
-    places = ["--dir", str(folder / "logs"), "--store", str(folder / "store")]
+    places = ["--out", str(folder / "logs"), "--store", str(folder / "store")]
     return [sys.executable, "-c", _PROGRAM, "capture", "--trace", "2", *places, *options, "--"]
 
 

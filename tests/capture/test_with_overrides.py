@@ -232,7 +232,7 @@ def test_marks_are_facts_of_the_capture_around_the_command(tmp_path: Path, with_
 
     ``logparse verify`` needs to know them.
     """
-    places = ["--dir", str(tmp_path / "logs"), "--store", str(tmp_path / "store"), "--run", "r"]
+    places = ["--out", str(tmp_path / "logs"), "--store", str(tmp_path / "store"), "--run", "r"]
     inner = ["run", "--with", str(made(tmp_path / "made")), "--", sys.executable, "-c", PRINTS]
     words = [sys.executable, "-m", "logparse", "capture", "--trace", "2", *places, "--"]
     words += [sys.executable, "-m", "logparse", *inner]

@@ -70,7 +70,7 @@ class Loop:
     def capture(self, run: str, job: Sequence[str], sourced: str = "true") -> str:
         """Run the job under ``logparse capture``, which stores its logs as the named run. Returns what was printed."""
         return self.run(
-            *(sys.executable, "-m", "logparse", "capture", "--store", "store", "--dir", f"logs of {run}"),
+            *(sys.executable, "-m", "logparse", "capture", "--store", "store", "--out", f"logs of {run}"),
             *("--run", run, "--", *job),
             sourced=sourced,
         )

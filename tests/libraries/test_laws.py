@@ -35,7 +35,7 @@ def test_a_format_is_chosen_by_its_name_and_by_the_former_spelling(name: str) ->
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(InputError, match="--format 'tunableop': unknown format"):
+    with pytest.raises(InputError, match="--as 'tunableop': unknown format"):
         formats_named("tunableop")
 
 

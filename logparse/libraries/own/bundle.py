@@ -1,4 +1,4 @@
-"""``record-….json`` and ``workload.json`` of ``logparse export --as bundle``: one machine's measurements for another.
+"""``record-….json`` and ``workload.json`` of ``logparse export --to bundle``: one machine's measurements for another.
 
 ::
 
@@ -131,7 +131,7 @@ def _problem(text: str) -> Problem:
 
 FORMAT = FileFormat(
     "bundle",
-    "records and workload of `logparse export --as bundle`: times of another machine, with its facts",
+    "records and workload of `logparse export --to bundle`: times of another machine, with its facts",
     recognise,
     read,
     origins=(Origin("replay-confirm", True), *(Origin(x, False) for x in ("replay", "replay-action", "replay-host"))),

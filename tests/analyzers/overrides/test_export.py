@@ -59,7 +59,7 @@ def test_driver_and_untuned() -> None:
     assert isinstance(record, Call)
     assert (made.count, len(made.files), len(made.refused)) == (1, 2, 1)
     assert export(chosen, "untuned").files == ()
-    with pytest.raises(InputError, match="--as xml"):
+    with pytest.raises(InputError, match="--to xml"):
         export(chosen, "xml")
 
 
