@@ -1,4 +1,8 @@
-"""Format tables so that they fit the terminal, and print lines of progress."""
+"""Format tables so that they fit the terminal, and print lines of progress.
+
+The package rich is installed with typer, but it is not used. To import it and to draw 20 rows takes 130 ms of CPU time,
+which doubles the program's start of 119 ms (2026-11-28; this module needs less than 5 ms).
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -31,12 +32,18 @@ from logparse.quoting import Shell
 from logparse.store import Store
 from tests.analyzers.build import tables
 from tests.analyzers.example import everything
+from tests.analyzers.findings import test_host_bound
 from tests.analyzers.recommend.test_confidence import FAST, confirmed
 from tests.conftest import ROOT, SAMPLES
 
 SCHEMA: dict[str, Any] = json.loads((files("analyzers.recommend") / "findings.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-GIVEN = {"everything": everything(), "nothing": tables(), "confirmed": confirmed(*FAST)}
+GIVEN = {
+    "everything": everything(),
+    "nothing": tables(),
+    "confirmed": confirmed(*FAST),
+    "a trace": test_host_bound.planted(),
+}
 
 
 def test_the_schema_is_a_schema() -> None:
@@ -52,6 +59,28 @@ def test_documents_are_valid_and_plain_json(given: Tables) -> None:
     )
     made = json.loads(text, parse_constant=pytest.fail)
     VALIDATOR.validate(made)
+
+
+def names(value: object, open_: frozenset[str]) -> Iterator[str]:
+    """Yield the names of all fields of a JSON value. Fields within the ones named in ``open_`` are free texts."""
+    if isinstance(value, list):
+        for x in value:
+            yield from names(x, open_)
+    if isinstance(value, dict):
+        for name, x in value.items():
+            yield name
+            if name not in open_:
+                yield from names(x, open_)
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+def test_every_field_is_in_the_documentation(given: Tables) -> None:
+    """A field that a finding or a fact of the machine names is its own, so it is not listed."""
+    text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8").partition("## `findings.json`")[2]
+    own = frozenset({"evidence", "facts", "environment", "left_out", "versions"})
+    made = json.loads(document(recommend(given, Settings()), Settings(), []))
+    of_gaps = set(made["gpu_time"]["gaps"]["us"] if made["gpu_time"] and made["gpu_time"]["gaps"] else ())
+    assert {x for x in names(made, own) if f"`{x}`" not in text} == of_gaps
 
 
 def test_numbers_of_numpy_and_numbers_that_are_not_finite_are_plain_json() -> None:
