@@ -6,7 +6,6 @@ draws it.
 
 from __future__ import annotations
 
-import pandas as pd
 import plotly.graph_objects as go
 
 from analyzers.explore import queries
@@ -17,6 +16,7 @@ from analyzers.explore.load.analysis import store_points
 from analyzers.explore.selection import Selection
 from analyzers.explore.tries import of_frame
 from analyzers.explore.views import ChartStyle, chart
+from logparse.lazy import pd
 
 __all__ = ["backward_weights", "regret", "roofline", "solutions", "store_points"]
 

@@ -41,7 +41,6 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 
 from analyzers.evidence.joins import facts_by_source
@@ -50,7 +49,7 @@ from analyzers.explore.queries import readable
 from analyzers.explore.selection import TYPE_NAMES
 from analyzers.job.gpu_time import STEPS
 from logparse.devices import PEAK_COLUMN, device_of, devices
-from logparse.lazy import duckdb
+from logparse.lazy import duckdb, pd
 from logparse.model import TRIED, TYPE_BYTES, Finding, Override
 from logparse.store.rules import DEFAULTS, counted_as_sql, picks_sql, traced_sql
 from logparse.target import Facts, arch, device_of_file, different_devices, same_device
@@ -123,6 +122,8 @@ def build(
     findings: pd.DataFrame | None = None,
     others: Path | None = None,
     table: str = "points",
+    *,
+    surveyed: bool = False,
 ) -> None:
     """Create the table ``points`` behind the charts: one row per GEMM or convolution of a run.
 
@@ -131,8 +132,12 @@ def build(
     * ``compared``: the libraries' choices beside the best kernels, as ``picks_vs_best`` returns them.
     * ``findings``: findings as ``found`` returns them.
     * ``others``: times of another run, a Parquet file that ``beside.keep`` wrote.
+
+    ``surveyed`` must only be True if ``con`` has already made such a table of this run. The store is then not read
+    again.
     """
-    _survey(con, run)
+    if not surveyed:
+        _survey(con, run)
     for name, frame, columns in (("picked_", compared, COMPARED), ("found_", findings, FOUND)):
         known = pd.DataFrame(columns=list(columns)) if frame is None else frame[list(columns)]
         con.register(name, readable(known.astype(dict(columns))))

@@ -25,7 +25,6 @@ from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 
 from analyzers.compare.diff import STATES
@@ -46,7 +45,7 @@ from analyzers.explore.selection import NUMBERS, VIEWS, Selection
 from analyzers.explore.views import BOXES, ChartStyle
 from analyzers.recommend.verb import STAGES as ADVICE_STAGES
 from logparse.groups import in_groups
-from logparse.lazy import duckdb
+from logparse.lazy import duckdb, pd
 from logparse.output.files import write_file
 from logparse.output.own_files import remember
 from logparse.quoting import Html, asset, filled, html_text, joined

@@ -549,10 +549,13 @@
     move(`?${query}`, instead);
   };
   // How far the reading is; a server that has ended answers nothing.
+  let watching = false;  // a busy server gets one question at a time
   const watch = async () => {
-    if (page.finished.has(runs())) return;
+    if (watching || page.finished.has(runs())) return;
+    watching = true;
     const now = runs();
     const made = await answered('watch', { search: page.search }).catch(() => null);
+    watching = false;
     if (!made || now !== runs()) return;
     put($('doing'), 'textContent', made.doing);
     if (made.finished) page.finished.add(now);
@@ -638,5 +641,5 @@
   // For the report, which prints all its rows and charts.
   window.logparsePage = { table, drawHead, drawBody, themed, page };
   follow();
-  if (DATA.live) setInterval(watch, 400);
+  if (DATA.live) setInterval(watch, 150);
 })();

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import Look, add_points, columns, log_axis, sizes, texts
 from analyzers.explore.charts.palette import Theme, blank, headline, note, styled
 from analyzers.explore.plain_text import shown
+from logparse.lazy import pd
 from logparse.text import duration
 
 NOTHING = (

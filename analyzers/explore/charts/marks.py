@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import SYMBOLS, Theme
 from analyzers.explore.plain_text import shown
+from logparse.lazy import pd
 
 HOVER = (
     "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"

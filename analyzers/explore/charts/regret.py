@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from analyzers.explore.charts.figure import Figure, subplots
 from analyzers.explore.charts.marks import columns, texts
 from analyzers.explore.charts.palette import Theme, blank, headline, styled
+from logparse.lazy import pd
 from logparse.text import duration
 
 NOTHING = (

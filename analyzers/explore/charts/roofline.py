@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import HOVER, Look, add_points, hover_data, log_axis, sizes, texts
 from analyzers.explore.charts.palette import SYMBOLS, Theme, blank, note, styled
 from analyzers.explore.plain_text import shown
 from logparse.devices import Device, devices
+from logparse.lazy import pd
 from logparse.text import duration
 
 NOTHING = (

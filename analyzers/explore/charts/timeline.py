@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import KINDS, Theme, blank, styled
 from analyzers.explore.plain_text import shown, solution_name
+from logparse.lazy import pd
 from logparse.text import duration
 
 NOTHING = (

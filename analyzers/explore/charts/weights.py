@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import add_points, categories, log_axis, repeated, rounded, sizes, texts
 from analyzers.explore.charts.palette import Theme, blank, note, styled
 from analyzers.explore.plain_text import solution_name
+from logparse.lazy import pd
 
 NOTHING = (
     "No layer here has both a time of its backward-weight pass (W) and of its forward (F) or dgrad (B) "

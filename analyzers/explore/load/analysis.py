@@ -120,7 +120,8 @@ def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
             named.setdefault(text, {}).setdefault(todo.name, capital(todo.title))
     first, all_of = {x: next(iter(y.values())) for x, y in named.items()}, {x: "|".join(y) for x, y in named.items()}
     rows["action"], rows["todos"] = rows["problem"].map(first), rows["problem"].map(all_of)
-    others = [x for x in named if x not in set(rows["problem"])]
+    known_rows = set(rows["problem"])
+    others = [x for x in named if x not in known_rows]
     known = {"action": [first[x] for x in others], "todos": [all_of[x] for x in others]}
     more = pd.DataFrame({"problem": others, **known, "timed": False}, columns=rows.columns)
     return pd.concat([rows, more.astype(rows.dtypes)], ignore_index=True) if others else rows

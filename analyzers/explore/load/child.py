@@ -108,13 +108,13 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
         run = _most_to_gain(store, count) if job.run is None and other is None else store.latest_run(job.run)
         shown = {"run": run, "runs": store.runs(), "other": other and (other[0].url, other[1])}
         (folder / "run.json").write_text(json.dumps(shown))
-        # Compression takes as long as all other steps, so the process that runs the analyzers compresses.
+        # Compression takes as long as all other steps, so the process that judges a large store compresses.
         con.execute("set force_compression = 'uncompressed'")
         _database(con, folder / FIRST, run)
         yield READY, ""
-    small = count <= _SMALL
-    if small:  # A second process would import everything again, which takes longer than the analysis.
-        yield from _judge(job)
+        small = count <= _SMALL
+        if small:  # A second process would import everything again, which takes longer than the analysis.
+            yield from _judge(job, con)
     os.nice(15)
     with _connect(store) as con:
         con.execute(f"copy ({_TRIES}) to {sql_text(folder / 'tries.parquet')} (format parquet, {_BLOOM})")
@@ -125,16 +125,33 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _database(
-    con: duckdb.DuckDBPyConnection, path: Path, run: str, analysis: Analysis | None = None, others: Path | None = None
+    con: duckdb.DuckDBPyConnection,
+    path: Path,
+    run: str,
+    analysis: Analysis | None = None,
+    others: Path | None = None,
+    first: Path | None = None,
 ) -> None:
     """Write the tables that the web page queries to a DuckDB file.
 
     Such a file opens at once and is loaded into memory in portions. ``others`` is a file with another run's times,
-    which ``beside.keep`` wrote.
+    which ``beside.keep`` wrote. ``first`` is the file that this function wrote with the same ``con`` before the
+    analysis. Tables that the analysis does not change are copied from it.
     """
     con.execute(f"attach {sql_text(path)} as out_")
-    write_tables(con, "out_", run, analysis, others)
+    if first is None:
+        write_tables(con, "out_", run, analysis, others)
+    else:
+        con.execute(f"attach {sql_text(first)} as first_ (read_only)")
+        for table in _UNCHANGED:
+            con.execute(f"create table out_.{table} as from first_.{table}")
+        con.execute("detach first_")
+        _write_points(con, "out_", run, analysis, others, surveyed=True)
     con.execute("detach out_")
+
+
+_UNCHANGED = ("facts", "kernels", "works", "gaps", "step")
+"""Tables of the page that hold what the files state, so the analysis does not change them."""
 
 
 def write_tables(
@@ -144,7 +161,21 @@ def write_tables(
     compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
     point_table.build(con, run, compared, found, others, f"{database}.points")
     con.execute(f"create table {database}.facts as select * from facts")
+    _write_points(con, database, run, analysis, others)
     one_step.write(con, run, database)
+
+
+def _write_points(
+    con: duckdb.DuckDBPyConnection,
+    database: str,
+    run: str,
+    analysis: Analysis | None,
+    others: Path | None,
+    surveyed: bool = False,
+) -> None:
+    """Write the tables ``points`` and ``nearby``. ``point_table.build`` explains ``surveyed``."""
+    compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
+    point_table.build(con, run, compared, found, others, f"{database}.points", surveyed=surveyed)
     point_table.write_nearby(con, f"{database}.nearby", analysis.nearby if analysis else None)
 
 
@@ -191,8 +222,12 @@ def _archive(job: Job) -> Iterator[tuple[str, str]]:
     yield from ()
 
 
-def _judge(job: Job) -> Iterator[tuple[str, str]]:
-    from analyzers.compare.diff import STATES
+def _judge(job: Job, read: duckdb.DuckDBPyConnection | None = None) -> Iterator[tuple[str, str]]:
+    """Run the analyzers and write their results.
+
+    ``read`` is the connection of this process that wrote the tables before the analysis, if it is still open. What it
+    knows of the store is then not read again.
+    """
     from analyzers.evidence.tables import Settings
     from analyzers.explore.load.actions import archive, verdict_of
     from analyzers.explore.load.analysis import analyse, traced
@@ -203,6 +238,8 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     others = time = None
     changed: dict[str, int] = {}
     if known["other"]:  # The comparison runs first, before the findings fill the memory.
+        from analyzers.compare.diff import STATES
+
         with store.reading("measurements") as con:  # This is a connection to the one DuckDB of this process.
             _limit(con, 0.5)  # The comparison makes tables outside DuckDB too.
         url, other = known["other"]
@@ -210,9 +247,9 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
         others, time = keep(found, folder), traced(open_store(url), other)
         changed = {x: count for x in STATES if (count := found.count(x))}
     analysis = analyse(store, run, settings)
-    with _connect(store) as con:
+    with contextlib.nullcontext(read) if read else _connect(store) as con:
         con.execute("set threads = 1")  # The findings stay in memory beside DuckDB.
-        _database(con, folder / JUDGED, run, analysis, others)
+        _database(con, folder / JUDGED, run, analysis, others, folder / FIRST if read else None)
     verdict_of(analysis, job.url, time, changed).write(folder / "verdict.json")
     yield VERDICT, ""
     _archives[job.folder] = partial(archive, analysis.recommendation, settings)

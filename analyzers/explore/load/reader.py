@@ -92,7 +92,7 @@ def _started(job: Job) -> subprocess.Popen[str]:
     Ctrl-C during an import would print a traceback.
     """
     command = [sys.executable, "-m", _CHILD, json.dumps(asdict(job))]
-    known = {**os.environ, **_GIVEN_BACK, "PYTHONPATH": os.pathsep.join(sys.path)}
+    known = {**os.environ, **_SETTINGS, "PYTHONPATH": os.pathsep.join(sys.path)}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # A process inherits the set of blocked signals.
     try:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=known)

@@ -10,8 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pandas as pd
-
 from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
@@ -22,6 +20,7 @@ from analyzers.explore.page.paste import Advice, Paste
 from analyzers.explore.plain_text import amount, capital, of_one, percent, sentence, solution_name
 from analyzers.explore.queries import KernelRow
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
+from logparse.lazy import pd
 from logparse.text import counted, duration, printable
 
 

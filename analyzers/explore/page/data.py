@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import duckdb
-import pandas as pd
 
 from analyzers.explore.load.beside import names
 from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, PageVerdict
@@ -20,6 +19,7 @@ from analyzers.explore.queries import empty_columns
 from analyzers.explore.selection import Selection
 from analyzers.explore.tries import COLUMNS, Try, of_query, of_source
 from logparse.errors import LogparseError
+from logparse.lazy import pd
 from logparse.store import open_store
 from logparse.text import sql_text
 

@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import pandas as pd
-
 from analyzers.explore import queries
 from analyzers.explore.charts.palette import EMPTY, theme_of
 from analyzers.explore.charts.solutions import solutions
@@ -28,7 +26,7 @@ from analyzers.explore.selection import INTRO, Selection, from_url
 from analyzers.explore.tries import Try
 from analyzers.explore.views import BOXES, ChartStyle, chart, clicked
 from logparse.errors import LogparseError
-from logparse.lazy import duckdb
+from logparse.lazy import duckdb, pd
 
 FILES_URL, TABLE_URL = "/overrides.zip", "/problems.csv"
 FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away, or clear them all."

@@ -10,14 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
 from analyzers.evidence.comparison import INCOMPARABLE
 from analyzers.explore.load.job import PageVerdict
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.tries import Row
 from analyzers.overrides.write import make
 from logparse.errors import EmissionError
+from logparse.lazy import pd
 from logparse.libraries.hipblaslt import bench, tuning_file
 from logparse.libraries.hipblaslt.tuning_rules import with_objects
 from logparse.libraries.miopen import driver

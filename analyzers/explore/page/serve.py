@@ -11,6 +11,7 @@ import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,8 @@ def explore(
                 say(
                     f"warning: {host} can be reached by others; everyone with this address and token can read the store"
                 )
+            # The first page needs no table, so pandas is imported while the browser fetches it.
+            threading.Thread(target=import_module, args=["pandas"], daemon=True).start()
             server.serve_forever()
     except KeyboardInterrupt:
         pass

@@ -7,12 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from analyzers.explore import queries
 from analyzers.explore.page import components
 from analyzers.explore.selection import Selection, from_url
 from logparse.errors import LogparseError
+from logparse.lazy import pd
 from logparse.text import printable
 
 if TYPE_CHECKING:
