@@ -24,7 +24,7 @@ from logparse.quoting import shell_word
 from logparse.store import command_line
 from logparse.text import COLUMNS, LINES, counted, duration, fitted, in_one_unit, printable, short_path, shortened
 
-_TITLE, _LABEL, _LEFT_OUT, _LEAST_HOW = 44, 9, 2, 12
+_TITLE, _LABEL, _LEFT_OUT, _LEAST_HOW, _KINDS, _LITTLE = 44, 9, 2, 12, 3, 0.05
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
     more = len(seen.left_out) - _LEFT_OUT
     told = [*seen.left_out[:_LEFT_OUT], *([f"{more:,} more: see the report, or -v"] if more > 0 else [])]
     head += [line for x in told for line in _wrapped(f"  left out: {x}", 4)]
+    if not seen.todo and not found.findings and found.calls and found.ceiling.share is None and not found.unlike:
+        return [*head, *_folded(f"measure  {command_line(written.store, 'replay', '--run', found.run)}")]
     if not seen.todo:
         return head
     head += _wrapped(f"  the {seen.word} is {seen.limit}", 4) if seen.limit else []
@@ -118,7 +120,13 @@ def split_lines(seen: Verdict) -> list[str]:
         return out + " · ".join(f"{x.name} {duration(x.us)}" for x in (*kinds[:shown], *rest, *idle))
 
     room = next(n for n in range(len(kinds), -1, -1) if len(line(n)) <= COLUMNS or not n)
-    smaller = (n for n in range(room, len(kinds)) if n and sum(x.us for x in kinds[n:]) <= kinds[n - 1].us)
+    little = _LITTLE * sum(x.us for x in seen.split)
+
+    def enough(shown: int) -> bool:
+        rest = sum(x.us for x in kinds[shown:])
+        return shown > 0 and rest <= kinds[shown - 1].us and (shown >= _KINDS or rest <= little)
+
+    smaller = (n for n in range(room, len(kinds)) if enough(n))
     return _wrapped(line(next(smaller, len(kinds))), 4)
 
 

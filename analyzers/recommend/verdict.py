@@ -183,11 +183,15 @@ def _limit(found: Recommendation) -> str:
     if now is None:
         return f"not simulated: {found.step}" if found.step else ""
     at_most = (
-        ("with the best known kernels", now.ceilings.best_us),
-        ("with a host that takes no time", now.ceilings.fast_host_us),
-        ("with communication that takes no time", now.ceilings.free_communication_us),
+        ("the best known kernels", now.ceilings.best_us),
+        ("a host that takes no time", now.ceilings.fast_host_us),
+        ("communication that takes no time", now.ceilings.free_communication_us),
     )
-    parts = "; ".join(f"{duration(us)} {name}" for name, us in at_most if us < now.now_us * (1 - _LEAST))
+    parts = "; ".join(
+        f"{name} would save {_pair(now.now_us - us, 'of', now.now_us)}"
+        for name, us in at_most
+        if us < now.now_us * (1 - _LEAST)
+    )
     rough = ", roughly" if now.rough else ""
     rough += (
         ", from traces taken while the libraries wrote logs, which slows the host"
@@ -200,8 +204,9 @@ def _limit(found: Recommendation) -> str:
     traced = _whole_us(found.gpu_time) or now.now_us
     if abs(now.now_us - traced) > _LEAST * traced:  # without the profiler it takes another time than traced
         rough = f" as {duration(now.now_us)}{rough}"
-    return f"limited by {_LIMITS.get(now.limit, now.limit)} ({now.shares[now.limit]:.0%}), simulated{rough}" + (
-        f": {parts}{host}{again}" if parts else f"{host}{again}"
+    return (
+        f"limited by {_LIMITS.get(now.limit, now.limit)} ({now.shares[now.limit]:.0%} of its time), simulated{rough}"
+        + (f": {parts}{host}{again}" if parts else f"{host}{again}")
     )
 
 
@@ -499,7 +504,10 @@ def _gain_without(waits: str | None, found: Recommendation) -> float:
     Returns infinity if the step is not simulated, or if it waits for something else.
     """
     now = found.now
-    if now is None or found.gpu_time is None or not found.gpu_time.steps:
+    if now is None or found.gpu_time is None:
+        return math.inf
+    traced = _whole_us(found.gpu_time) or 0.0
+    if not found.gpu_time.steps and abs(now.now_us - traced) > _LEAST * traced:  # another time than that of all traces
         return math.inf
     if waits == "communication":
         return now.now_us - now.ceilings.free_communication_us

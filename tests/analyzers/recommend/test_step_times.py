@@ -17,10 +17,10 @@ from analyzers.recommend.apply_module import module
 from analyzers.recommend.documents import report
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.render import about, action_lines
-from analyzers.recommend.screen import Written, explained, screen
+from analyzers.recommend.screen import Written, explained, screen, split_lines
 from analyzers.recommend.step_times import StepTimes, step_times
 from analyzers.recommend.verb import with_step
-from analyzers.recommend.verdict import Todo, gain, kernels_text, verdict
+from analyzers.recommend.verdict import Share, Todo, Verdict, gain, kernels_text, verdict
 from logparse.model import ChangeProgram, Gain
 from tests.analyzers import build
 from tests.analyzers.example import everything
@@ -52,7 +52,9 @@ def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnsw
 
 def test_what_limits_the_step_is_a_line_of_its_own() -> None:
     found = replace(recommend(everything(), Settings()), step=StepTimes(answer(54_900), {}))
-    limit = "limited by the host (96%), simulated, roughly: 30.9 ms with a host that takes no time"
+    limit = (
+        "limited by the host (96% of its time), simulated, roughly: a host that takes no time would save 24 of 54.9 ms"
+    )
     assert verdict(found).limit == f"{limit} (host time × 0.64)"
     lines = screen(found, Written(Path("overrides")))
     assert sum("the step is limited by the host" in x for x in lines) == 1
@@ -139,7 +141,33 @@ def test_a_share_of_the_step_is_one_of_the_simulated_step() -> None:
     now = replace(answer(450), now_us=450, ceilings=Ceilings(450, 319, 450, 450))
     found = verdict(replace(recommend(tables, Settings()), step=StepTimes(now, {})))
     assert "up to 131 of 450 µs a step" in found.headline
-    assert "simulated as 450 µs, roughly: 319 µs with a host that takes no time" in found.limit
+    assert "simulated as 450 µs, roughly: a host that takes no time would save 131 of 450 µs" in found.limit
+
+
+def test_the_headline_and_the_limit_name_the_same_gain_if_no_step_is_marked() -> None:
+    """A trace of GPT-2 without marks listed 8.5 ms for a busy GPU, and 7 ms for a host that takes no time."""
+    now = replace(answer(1_000), now_us=1_000, ceilings=Ceilings(1_000, 700, 1_000, 540))
+    found = replace(recommend(test_host_bound.traced(540.0), Settings()), step=StepTimes(now, {}))
+    seen = verdict(found)
+    assert "keep the GPU busy: up to 300 µs of 1 ms a run" in seen.headline
+    assert "a host that takes no time would save 300" in seen.limit
+    other = replace(found, step=StepTimes(replace(now, now_us=500, ceilings=Ceilings(500, 350, 500, 270)), {}))
+    assert "460" in verdict(other).headline, "the simulation is of another time than that of all traces"
+
+
+def test_at_least_three_kinds_of_work_are_named() -> None:
+    """Exposed communication was 11.8 of 18.8 ms, so its line named nothing else and ended with 6.41 ms of others."""
+    kinds = (("exposed communication", 11_761.0), ("normalisation", 2_156.0), ("convolutions", 1_947.0),
+             ("transposes and copies", 1_450.0), ("element-wise", 711.0), ("idle", 667.0))  # fmt: skip
+    seen = Verdict("", tuple(Share(*x) for x in kinds), 18_800.0, "step", ())
+    text = " ".join(" ".join(split_lines(seen)).split())
+    assert "normalisation 2.16 ms · convolutions 1.95 ms · transposes and copies 1.45 ms · the rest 711 µs" in text
+
+
+def test_a_run_whose_calls_nothing_timed_gets_the_line_that_times_them() -> None:
+    calls = build.tables(workload=[build.work(product(1024, 512, 512).text, 27)])
+    lines = screen(recommend(calls, Settings()), Written(Path("overrides"), store="a store"))
+    assert lines[-1] == "measure  logparse replay --store 'a store' --run r"
 
 
 def test_a_step_is_called_what_the_user_calls_it() -> None:
