@@ -78,13 +78,13 @@ LAW = {
         "another kind": "1 convolution (a kind that these files do not hold)",
         "a row that is no row": "1 row can never hit",
     },
-    "export --as bench": {
+    "export --to bench": {
         "damaged": "left out 2 damaged lines",
-        "another kind": "left out 1: --as bench holds no conv",
+        "another kind": "left out 1: --to bench holds no conv",
     },
-    "export --as bench -n 1": {"beyond the limit": "left out 2: problems beyond the limit of -n"},
-    "export --as driver": {"another kind": "left out 3: --as driver holds no GEMM"},
-    "export --as untuned": {"not convertible": "left out 3: TunableOp: the target's version of PyTorch is unknown"},
+    "export --to bench -n 1": {"beyond the limit": "left out 2: problems beyond the limit of -n"},
+    "export --to driver": {"another kind": "left out 3: --to driver holds no GEMM"},
+    "export --to untuned": {"not convertible": "left out 3: TunableOp: the target's version of PyTorch is unknown"},
     "merge tunableop_results0.csv": {"damaged": "1 row left out", "why": "line 26: left out: no call has this key"},
     "convert tunableop_results0.csv --to hipblaslt": {
         "not convertible": "7: Default: nothing to override",
@@ -117,7 +117,7 @@ def test_nothing_is_left_out_of_a_clean_run(
     store = open_store(str(tmp_path / "store"), create=True)
     ingest([str(tmp_path / "job_4242.log")], store, run="job")
     monkeypatch.chdir(tmp_path)
-    for verb in (["top"], ["recommend"], ["export", "--as", "bench"]):
+    for verb in (["top"], ["recommend"], ["export", "--to", "bench"]):
         with pytest.raises(SystemExit):
             app([*verb, "--store", "store"])
         out = capsys.readouterr().out

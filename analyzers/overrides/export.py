@@ -73,7 +73,7 @@ def _other_kinds(tables: Tables, as_: str, kind: str | None) -> dict[str, int]:
     if kind is not None or as_ not in KINDS:
         return {}
     kinds = tables.workload.drop_duplicates("problem")["kind"].value_counts().to_dict()
-    return {f"--as {as_} holds no {_NOUNS.get(str(x), x)}": int(n) for x, n in kinds.items() if x != KINDS[as_]}
+    return {f"--to {as_} holds no {_NOUNS.get(str(x), x)}": int(n) for x, n in kinds.items() if x != KINDS[as_]}
 
 
 _NOUNS = {"conv": "convolution", "grouped": "grouped GEMM", "gemm": "GEMM"}

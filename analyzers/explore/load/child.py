@@ -158,8 +158,6 @@ def write_tables(
     con: duckdb.DuckDBPyConnection, database: str, run: str, analysis: Analysis | None, others: Path | None
 ) -> None:
     """Write the tables that the web page and the report query into an attached database."""
-    compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
-    point_table.build(con, run, compared, found, others, f"{database}.points")
     con.execute(f"create table {database}.facts as select * from facts")
     _write_points(con, database, run, analysis, others)
     one_step.write(con, run, database)

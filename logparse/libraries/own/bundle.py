@@ -38,7 +38,7 @@ from logparse.model import (
 
 VERSION = 1
 RECORD = "record-"
-"""Beginning of the names of files with measurements that ``logparse export --as bundle`` writes."""
+"""Beginning of the names of files with measurements that ``logparse export --to bundle`` writes."""
 PRIVATE = frozenset({"pid", "kernels_of"})
 """Facts that are never exported, because they only have a meaning within one job."""
 _REPLAY = frozenset({"environment", "confirmation", "pick", "threads"})
