@@ -14,18 +14,18 @@ from analyzers.evidence.action_times import Samples
 from analyzers.evidence.statistics.intervals import median
 
 _LEAST_SHARE = 0.8
-"""The smallest ratio (time in the job) / (time alone) of a convolution that the GPU's caches can explain.
+"""The smallest believable ratio (time in the job) / (time alone) of a convolution, 0.8.
 
-Caches saved at most 20 % in the record that ``Ratio.in_job`` names. A larger difference comes from the GPU's clock,
-which changes all times alike.
+A convolution is faster in the job than alone if its inputs are still in the GPU's caches. But caches save at most 20 %.
+If the difference is larger, the GPU's clock was different, and the ratio is raised to this value.
 """
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """The ratio (time of a call with a change) / (its time now), with the interval ``low`` to ``high``.
+    """How many times as long a call takes with a change: (time with the change) / (time now).
 
-    ``now_us`` is the time that the call takes now if it runs alone, µs.
+    ``low`` to ``high`` is its interval. ``now_us`` is the time that the call takes now if it runs alone, µs.
     """
 
     value: float
@@ -34,13 +34,16 @@ class Ratio:
     now_us: float = 0.0
 
     def in_job(self, call_us: float) -> Ratio:
-        """Return the ratio for a convolution that takes ``call_us`` (µs) in the job, where caches may help it.
+        """Return the ratio for a convolution in the job, where its inputs may still be in the GPU's caches.
 
-        The ratio changes only if ``call_us`` is shorter than ``now_us``, the time of the call alone. Then the operators
-        before it have left its inputs in the caches. The caches save a fixed time, not a fixed fraction of the time. A
-        slower kernel reads the same inputs, so it saves the same time. A faster kernel reads its inputs fewer times, so
-        it saves less: about ratio^(3/2) times as much. This was measured on the 120 convolutions whose kernels changed
-        in ``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``.
+        ``call_us`` is the time of the convolution in the job, µs. If it is shorter than ``now_us`` (its time alone),
+        the caches helped. Then the ratio is corrected, because caches save a fixed time and not a fixed fraction:
+
+        * A slower kernel reads the same inputs, so the caches save the same time.
+        * A faster kernel reads its inputs fewer times, so the caches save less: about ratio^(3/2) times as much.
+
+        This was measured on the 120 convolutions whose kernels changed in
+        ``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``.
         """
         share = max(_LEAST_SHARE, call_us / self.now_us) if self.now_us else 1.0
         if share >= 1:
@@ -81,10 +84,10 @@ def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) ->
 
 
 def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
-    """Return how long a call takes without the change: its measured times, and the name of their file.
+    """Return the measured times of a call without the change, and the name of the file that contains them.
 
-    Returns None if it was not timed. If no replay can run its present kernels, the only time is the mean time of a call
-    in the trace, and the name is "trace".
+    If the present kernels cannot be run alone, the mean time of a call in the trace is returned with the name "trace".
+    Returns None if the call was not timed.
     """
     if not work.replaced:
         return samples.get((work.problem.text, work.solution))
@@ -92,11 +95,11 @@ def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
 
 
 def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]]) -> tuple[float, float, float]:
-    """Return the median time after the change, with the least and the largest time that the samples allow.
+    """Return the median time with the change, and the shortest and longest time that the samples allow.
 
-    ``was`` and ``after`` are samples before and after the change, each with the name of the file that contains them. If
-    one process sampled both in turn (one file), the bounds come from the ratios of neighbouring samples, so slow drifts
-    of the GPU cancel out.
+    ``was`` and ``after`` are samples without and with the change, each with the name of the file that contains them. If
+    one process took both in turn (one file), each sample is compared with its neighbour, so that slow drifts of the GPU
+    cancel out.
     """
     now, then = median(was[1]), median(after[1])
     if was[0] != after[0] or len(was[1]) != len(after[1]):

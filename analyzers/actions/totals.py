@@ -98,7 +98,7 @@ def results(
 
 
 def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
-    """Return the job as it is after some changes: each changed call has its new kernel."""
+    """Return the job as if some changes had been made: each changed call has its new kernel."""
     work = list(job.work)
     for action in (x.action for x in kept):
         for i, one in enumerate(work):
@@ -109,10 +109,12 @@ def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
 
 
 def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
-    """Tell whether the measured effect of a change is valid for a job that already has another change (``kept``).
+    """Tell whether the measured effect of ``action`` still holds in a job that already has another change (``kept``).
 
-    It is valid if the two can be combined, and if they do not concern the same calls or the new change contains the
-    other.
+    It holds only if the two changes can be made together. In addition, one of these conditions must be true:
+
+    * The two changes alter different calls.
+    * ``action`` includes the other change, so its measurement already contains it.
     """
     other = kept.action
     if action.name == other.name or (action.excludes is not None and action.excludes == other.excludes):
@@ -201,10 +203,10 @@ def _part(work: Work, now_us: float, then_us: float, host_us: float = 0.0) -> Pa
 
 
 def factors_of(result: ActionResult) -> dict[str, Factor]:
-    """Return the factor by which a change alters the time of each operator. The keys are texts with operator and sizes.
+    """Map each operator (a text with its sizes) to the factor by which a change multiplies its time.
 
-    Each factor has an interval. The interval of the whole change is split among the operators in proportion to their
-    savings.
+    For example, 0.8 means that the operator takes 20 % less time. Each factor has an interval. It is as wide, relative
+    to the operator's saving, as the interval of the whole job is relative to the whole saving.
     """
     gain = with_job_interval(result)
     low, high = ((gain.now_us - us) / gain.saving_us if gain.saving_us else 1.0 for us in gain.ends_us)

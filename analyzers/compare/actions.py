@@ -54,20 +54,20 @@ Verdict: TypeAlias = Literal[
     "time unknown",
 ]
 SHARE = 0.5
-"""Smallest fraction (0 to 1) of the first run's time in kinds of steps or requests that both runs did.
+"""The smallest fraction (0 to 1) of the first run's time for which both runs must have done the same kinds of steps.
 
-Below it, the runs did not do the same work.
+If the fraction is smaller, the two runs did different work and are not compared.
 """
 _ALIKE = 0.1
-"""Largest relative difference (0 to 1) between the ranks' numbers of steps with which they do the same work."""
+"""How much the numbers of steps of two ranks may differ, as a fraction (0.1 is 10 %), if the ranks do the same work."""
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Group:
-    """The time of all operators of one kind, for example of all convolutions: before a change, promised and measured.
+    """The time of all operators of one kind in a job, for example of all convolutions.
 
-    The times are GPU times in µs.
+    There are three GPU times in µs: before a change, promised for the change, and measured after it.
     """
 
     name: str
@@ -216,10 +216,10 @@ class ActionProof:
 
     @property
     def unexplained(self) -> tuple[Group, ...]:
-        """The kinds of operators that explain why the gain is far larger than promised. Empty if it is not.
+        """The kinds of operators that became faster than promised, if the whole gain is far larger than promised.
 
-        A gain is called far larger if it is beyond the promised interval by more than the interval reaches beyond the
-        promised time.
+        Otherwise it is empty. For example, 100 ms were promised with a lower bound of 90 ms. A measured time below 80
+        ms is suspicious, because it is more than another 100 − 90 = 10 ms below the bound.
         """
         if (low := self.promised.ends_us[0]) - self.measured.then_us <= self.promised.then_us - low:
             return ()
@@ -283,9 +283,12 @@ def verify_actions(
 ) -> ActionProof:
     """Compare a run without and a run with changes, and judge whether the changes gained what was promised.
 
-    ``names`` are the changes and ``files`` the effect of override files. The run ``after`` was made with all of them.
-    The tables of both runs come from ``tables_of``. ``times`` are further runs that took turns. If they are given, the
-    wall time comes from them. Raises InputError if no replay of the run ``before`` timed a named change.
+    * ``before``, ``after``: the tables of the two runs, from ``tables_of``.
+    * ``names``: the changes that were made in the second run.
+    * ``files``: the effect of override files that were also used in the second run.
+    * ``times``: step times from further runs that took turns. If they are given, the wall time comes from them.
+
+    Raises InputError if no replay of the first run timed a named change.
     """
     settings = Settings()
     known = [x.action.name for x in results(before, ACTIONS, settings)]
@@ -348,7 +351,7 @@ def _promised(chosen: Sequence[ActionResult], files: ActionResult | None, now_us
 class _Both:
     """Two runs of a job, reduced to the kinds of steps or requests that both did.
 
-    It has their tables, the number of steps that the sums cover (``per``), and the kinds.
+    It holds their tables, the kinds of steps, and the number of steps over which times are summed (``per``).
     """
 
     def __init__(self, before: Tables, after: Tables, settings: Settings) -> None:
@@ -372,10 +375,10 @@ class _Both:
         self.unit = word_of(before) if all(traced) or all(marked) else "run"
 
     def _share(self, own: Mapping[str, float]) -> float:
-        """Return the fraction (0 to 1) of the first run's time in kinds of steps that both runs did.
+        """Return which fraction (0 to 1) of the first run's time was spent in kinds of steps that both runs did.
 
-        ``own`` has the number of steps of each kind. If the time of a kind is unknown, the mean time of the other kinds
-        is used.
+        ``own`` maps each kind of step to the number of its steps. If the time of a kind is unknown, the mean time of
+        the other kinds is used.
         """
         each = {x.name: x.mean_us for x in self.units[0].kinds if x.mean_us is not None} if self.units[0] else {}
         usual = sum(each.values()) / len(each) if each else 1.0
@@ -385,10 +388,10 @@ class _Both:
 
     @property
     def timed(self) -> Times:
-        """How often the two runs did each kind of step or request, and how long a step took.
+        """How often each run did each kind of step or request, and how long a step took.
 
-        The libraries' logs slow a run. So if only one run has times without logs, the times with logs are used for
-        both.
+        Writing the libraries' logs slows a run. So if only one of the runs was timed without logs, the times with logs
+        are used for both runs.
         """
         found = self.units
         if len({x.alone for x in found if x}) > 1:
@@ -529,9 +532,9 @@ def _values(tables: Tables, name: str) -> Mapping[str, str]:
 
 
 def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
-    """Return the names of the changes that the run's processes reported as made, or whose settings were in force.
+    """Return the names of the changes that a run had, as its processes reported them or as its settings show.
 
-    For another ``kind`` of report, return the names in these reports.
+    A process can also report other things about a change, for example that it failed. ``kind`` selects the report.
     """
     names = tables.facts.loc[tables.facts["run"] == tables.run, "name"].astype(str)
     found = units(tables) if kind == APPLIED else None

@@ -45,10 +45,10 @@ CHANGED = f"state in {STATES[:5]}"
 
 
 class _Sum(NamedTuple):
-    """Totals of all operators (with sizes) in one state, for example of all that became ``slower``.
+    """Totals of all operators in one state, for example of all that became ``slower``.
 
-    The values are the number of operators, how many of them have times in both runs, how many have a known
-    ``delta_us``, and the sum of ``delta_us`` (µs).
+    There are four values: the number of operators, how many of them have times in both runs, how many have a known
+    ``delta_us`` (the cost of the change), and the sum of ``delta_us``, µs.
     """
 
     problems: int
@@ -76,7 +76,7 @@ class Diff:
     devices: tuple[str, str] | None = None
     """The two devices, if it is known that the runs were made on different ones."""
     floor_us: float = 0.0
-    """If the time of a call changes by at most this many µs, it is treated as unchanged."""
+    """Changes up to this many µs per call are ignored: the operator is then reported as unchanged."""
     builds: tuple[str, ...] = ()
     """Libraries whose builds differ between the two runs, so that the same kernel number may mean another kernel."""
     formats: tuple[Mapping[str, tuple[int, int]], Mapping[str, tuple[int, int]]] = ({}, {})
@@ -98,9 +98,9 @@ class Diff:
         return self.con.execute(_CALLS).fetchall()
 
     def alone(self, state: Literal["new", "vanished"]) -> tuple[int, float]:
-        """Return the number of operators that only one of the runs has, and their total time per run in µs.
+        """Return how many operators only one of the runs has, and their total time per run in µs.
 
-        ``state`` is ``new`` (only in B) or ``vanished`` (only in A). Operators without a known time are not counted.
+        ``state`` is ``new`` (only in B) or ``vanished`` (only in A). Operators without a known time are left out.
         """
         ((known, us),) = self.con.execute(_ALONE, [state]).fetchall()
         return int(known), float(us)
@@ -185,11 +185,11 @@ _BY_PROBLEM = f"""
                'a_us': a_us, 'b_us': b_us, 'ran_a': ran_a, 'ran_b': ran_b, 'noise': noise}}
            ) filter (basis is not null and (a_us is not null or b_us is not null)) as t
     from ({_BY_BASIS}) group by problem"""
-"""SQL that selects for each operator (with sizes) the two times that are compared.
+"""SQL that chooses for each operator (with sizes) the two times that are compared, one from each run.
 
-A run may have several times of an operator, for example from a trace and from a benchmark. Both times must be of one
-kind. Of the kinds that both runs have, the one nearest to the real job is used. If only one run has the operator, the
-nearest kind of this run is used.
+A run may have several times of an operator, for example one from a trace and one from a benchmark. A time from a trace
+is compared only with a time from a trace. If several kinds of times exist in both runs, the kind that is nearest to the
+real job is used. If only one run has the operator, the nearest kind of this run is used.
 """
 _COMPARED = f"""
     with timed as (
@@ -266,7 +266,7 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
 
 
 class _Single(NamedTuple):
-    """An operator (with sizes) that only one run has, and the kind of file from which its time comes."""
+    """An operator (with sizes) that only one of the two runs has. ``basis`` is the kind of file that timed it."""
 
     text: str
     problem: Problem
@@ -320,8 +320,8 @@ def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
 def _library_key(single: _Single) -> tuple[str, str] | None:
     """Return the key under which a library's override file would list this operator (with sizes).
 
-    The key comes with the kind of file from which the operator's time was read. Returns None if that is no override
-    file, or if the operator has no key.
+    The key comes with the kind of file from which the operator's time was read. Returns None if the time does not come
+    from an override file, or if the operator has no key.
     """
     key = _KEYS[single.basis](single.problem, {}) if single.basis in _KEYS else None
     return None if key is None or single.basis is None else (single.basis, key)
@@ -334,10 +334,7 @@ _KEYS = {
     if format.name == override.name
     for origin in format.origins
 }
-"""Functions that make the keys of override files' rows, each for one kind of override file.
-
-A key is the text by which the library looks up a call.
-"""
+"""A function for each kind of override file: it makes the key by which the library finds a row of the file."""
 
 
 def _only_pairs(
@@ -346,10 +343,10 @@ def _only_pairs(
     key: Callable[[_Single], Hashable],
     same: Callable[[Problem, Problem], bool],
 ) -> dict[str, str]:
-    """Pair operators of run B and run A that are the same, if there is only one candidate for each.
+    """Find operators of the two runs that are the same although their texts differ. Maps texts of B to texts of A.
 
-    The result maps texts of B to texts of A. Two operators are the same if they have the same ``key`` (not None) and
-    ``same`` returns True. A pair is left out if one of its texts also matches another text.
+    Two operators are the same if ``key`` gives the same value (not None) for both and ``same`` returns True. If a text
+    matches several texts of the other run, it is left out, because the right partner is unknown.
     """
     ours = in_groups(mine, key)
     ours.pop(None, None)

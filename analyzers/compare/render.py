@@ -113,9 +113,10 @@ def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
 
 @dataclass(frozen=True)
 class Worth:
-    """How much time the kernels save that changed between run A and run B.
+    """How much time it saves that the library chose other kernels in run B than in run A.
 
-    The times come from measurements of single calls. Both times of a change come from one run and one environment.
+    The savings come from measurements of single calls. The old and the new kernel must have been timed in the same run
+    and environment.
 
     * ``saves``: maps an operator (with sizes) to its saving in µs per run of A. Negative if the new kernel is slower.
     * ``changed``: the number of all operators with another kernel, also those without a known saving.
@@ -136,7 +137,7 @@ class Worth:
 
 
 def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
-    """Return how much time the kernels save that changed between the two runs.
+    """Return how much time is saved by the kernels that the library chose differently in the two runs.
 
     A saving is known if both the old and the new kernel were timed in run A or in run B.
     """

@@ -87,9 +87,9 @@ _NOISE = """
     case when len(samples_us) > 1 then 1.4826 * list_median(list_transform(
         samples_us, lambda x: abs(x / list_median(samples_us) - 1))) / sqrt(len(samples_us))
     else std_us / time_us end"""
-"""SQL for how uncertain a time is, as a relative standard error.
+"""SQL for the uncertainty of a time, as a relative standard error (0.01 means 1 %).
 
-It is computed from the single samples, or else from the standard deviation in the file.
+It is computed from the single samples if the file has them, otherwise from the standard deviation in the file.
 """
 _OTHERS = f"kind = 'family' or exists (from workload) and origin in {(RACE, CONFIRM, ACTION)}"
 _ROWS = f"""
@@ -110,7 +110,10 @@ _ROWS = f"""
                    'noise': nullif({_NOISE}, 'nan')}}) as f
         from measurements left join picks using (problem) left join defaults using (source_id)
         where status = 'ok' and time_us > 0 and isfinite(time_us) group by problem, basis)"""
-"""SQL of ``RunTimes.rows``. If a time may not be used, its row only shows that the operator was measured."""
+"""SQL of ``RunTimes.rows``.
+
+If a time may not be used, it is left empty. Its row then only shows that the operator was measured.
+"""
 _STAGES = {
     "picks": main_picks_sql(origins=PICKED),
     "solutions_run": _SOLUTIONS,
@@ -118,9 +121,10 @@ _STAGES = {
     "launched": launches_sql(),
     "called": _CALLED,
 }
-"""SQL for small tables that are made before ``_ROWS`` is run, which reads them.
+"""SQL for small intermediate tables, which ``_ROWS`` reads.
 
-As common table expressions they would take longer, because DuckDB plans such an expression again wherever it is named.
+They are real tables, because DuckDB would plan a common table expression again wherever it is named, which takes
+longer.
 """
 _FORMATS = """
     select unnest(string_split(format, '+')) as name, cast(sum(call_lines) as bigint),
@@ -162,7 +166,7 @@ _READ = {
     "total_us float",
     "facts": "source_id text, name text, value text",
 }
-"""The columns that are read from each table."""
+"""The columns of each stored table that this module needs. Other columns are not read, to save time."""
 
 
 def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:

@@ -45,7 +45,10 @@ LEAST_TURNS = 6
 """A kind of step is compared only if both runs of a pair did it in at least this many turns."""
 _QUARTILE, _PARTS = 0.25, 3
 Turn: TypeAlias = Mapping[str, float]
-"""The mean time (µs) of each kind of step in one turn. A turn is a few steps that a run does while another waits."""
+"""The mean time (µs) of each kind of step in one turn of a run.
+
+Two runs of a job take turns on the machine: one does a few steps while the other waits.
+"""
 Times: TypeAlias = tuple[Sequence[Units], Sequence[Units]]
 """Times of a job's steps from one or several runs before a change, and from one or several runs after it."""
 Pair: TypeAlias = tuple[Sequence[Turn], Sequence[Turn]]
@@ -95,10 +98,13 @@ class SideBySide:
     def unit_time(self, counts: Mapping[str, float], confidence: float = 0.95) -> UnitTime | None:
         """Return the time of an average step before and after a change, with the interval of the gain.
 
-        ``counts`` are the weights of the kinds of steps. Only kinds that occur in at least ``LEAST_TURNS`` turns of
-        every run are compared. Returns None if these kinds take less than half of the time. For a single pair of runs,
-        the interval comes from thirds of its turns, so it does not contain the difference between two starts of the
-        program.
+        * ``counts``: the weight of each kind of step.
+        * Only kinds that occur in at least ``LEAST_TURNS`` turns of every run are compared. Returns None if these kinds
+          take
+          less than half of the time.
+        * With a single pair of runs, the interval comes from thirds of its turns. It is then too narrow, because it
+          does not
+          contain the difference between two starts of the program.
         """
         turns = [{x: _turns(pair, x) for x in counts} for pair in self.pairs]
         kinds = [x for x in counts if all(np.isfinite(pair[x]).sum(axis=0).min() >= LEAST_TURNS for pair in turns)]
@@ -130,9 +136,10 @@ def _turns(pair: Pair, kind: str) -> Floats:
 def _sides(turns: Floats, least: int) -> tuple[float, float]:
     """Return how long a step takes in each of two runs that took turns, µs.
 
-    ``turns`` has a row per turn and a column per run. If fewer than ``least`` rows have times of both runs, the
-    quartiles of the two columns are returned, and turns are not compared with each other. That happens in a job that
-    chooses among many kinds of steps at random, because its two runs seldom do the same kind in a turn.
+    ``turns`` has a row per turn and a column per run. Times of the same turn are compared, because both runs met the
+    same conditions. If fewer than ``least`` turns have times of both runs, the lower quartile of each column is
+    returned instead. That happens in a job that does many kinds of steps at random, because its two runs seldom do the
+    same kind in one turn.
     """
     both = turns[np.isfinite(turns).all(axis=1)]
     if len(both) < least:
@@ -195,9 +202,9 @@ def _of_runs(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
 
 
 def _of_units(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
-    """Return the mean time of a step in the last run, and its variance.
+    """Return the mean time of a step in the last run, and the variance of this mean.
 
-    Earlier runs are ignored, because they are too few for ``_of_runs``.
+    Earlier runs are ignored. This function is used if there are too few runs to compute a variance between runs.
     """
     times = timed(runs[-1])
     blocks = {x: np.array_split(np.asarray(times[x]), min(_BLOCKS, len(times[x]))) for x in weights}
@@ -213,7 +220,7 @@ def _mean(values: Sequence[float]) -> _Mean:
 
 
 def _degrees(parts: Sequence[Variance]) -> float:
-    """Return the degrees of freedom of a sum of variances, by Welch's formula."""
+    """Return the degrees of freedom of a sum of several variances, by Welch's formula."""
     least = min(x.degrees for x in parts)
     known = math.fsum(x.value**2 / x.degrees for x in parts)
     return max(least, math.fsum(x.value for x in parts) ** 2 / known) if known else least

@@ -38,9 +38,10 @@ _WIDE = 60
 LONG = 1000
 """The largest number of lines that ``verify --verbose`` prints."""
 Effect = Literal["applied", "as before", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
-"""Words for what a row of an override file did, as far as the two runs show it.
+"""What a row of an override file did, in one or two words, as far as the two runs show it.
 
-``as before``: the kernel of the row ran in both runs, so nothing shows that the library read the row.
+For example ``applied``, ``not applied`` or ``not called``. ``as before`` means that the row's kernel ran in both runs,
+so nothing shows that the library read the row.
 """
 Move = Literal["faster", "slower", "same", "unknown"]
 K = TypeVar("K")
@@ -203,9 +204,9 @@ def in_run(before: Tables, after: Tables) -> Gain | None:
 
 @dataclass(frozen=True)
 class Ran:
-    """The kernels that a run used for each operator (with sizes), and how often it called the operator.
+    """What one run did for each operator (with sizes): the kernels that it used, and how often it called the operator.
 
-    If no log counts the calls, their number is unknown (None).
+    The number of calls is None if no log counts the calls.
     """
 
     picks: Mapping[str, str]
@@ -224,7 +225,10 @@ class Ran:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The kernels that ran in both runs, and how the time of each operator changed (the rows of a ``Diff``)."""
+    """What two runs show about override files: the kernels that ran, and how the time of each operator changed.
+
+    ``moved`` has the changes of time, as rows of a ``Diff`` (the comparison of two runs).
+    """
 
     before: Ran
     after: Ran
@@ -302,9 +306,9 @@ def _outcome(
 
 
 def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
-    """Correct the effect of an override row if the library's own log reports whether it found the row.
+    """Correct the effect of an override row by the library's own log, if the log reports whether the row was found.
 
-    Such a log may name GPU kernels, but not the entry of the override file.
+    The correction is needed because such a log may name only GPU kernels, not the entry of the override file.
     """
     if report.found is None:
         return one if one.effect != "not applied" else replace(one, why=report.why)

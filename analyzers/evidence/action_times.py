@@ -40,10 +40,10 @@ def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samp
 
 
 def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Keep only measurements from one environment (one machine with one set of library versions).
+    """Keep only measurements that were made in one environment (a machine with one set of library versions).
 
-    The environment with the most rows is kept. Environments that use TF32 for matrix products as the job does (both yes
-    or both no) are preferred.
+    Among several environments, one that uses TF32 for matrix products if and only if the job does is preferred. Then
+    the one with the most rows is used.
     """
     if not len(rows):
         return rows

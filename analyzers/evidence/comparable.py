@@ -59,12 +59,16 @@ MOST = 4000
 With more of them an estimate would take longer, but would hardly become better.
 """
 ENOUGH_SHARED = 8
-"""Smallest number of GEMMs and convolutions here from which a factor for the shipped times is estimated."""
-ELSEWHERE = 1.25
-"""Factor of the bound if shipped times have no factor.
+"""How many times of this machine are needed to correct the times that are shipped with logparse.
 
-Two devices of one arch and CU count, with different libraries, differ by less: 66 products of hipBLASLt on an MI350X
-took 1.18 times as long (median) as aiter's best kernels on a device with the same arch and CU count.
+The correction is one factor, the median of (time here) / (time that the shipped times predict). With fewer times the
+median would not be reliable.
+"""
+ELSEWHERE = 1.25
+"""Factor by which an upper bound from shipped times is multiplied if no time of this machine can correct it.
+
+Shipped times were measured with other libraries. Two machines with the same kind of GPU differed by less than this
+factor: hipBLASLt on an MI350X took 1.18 times as long (median of 66 products) as the best kernels of aiter.
 """
 
 
@@ -184,7 +188,10 @@ class BestTimes:
         self._known: dict[str, Mapping[str, Family]] = {}
 
     def beside(self, alone: pd.DataFrame) -> BestTimes:
-        """Return the same best times, with the factor that also these times of calls decide."""
+        """Return the same best times, but with further times that may correct the shipped times.
+
+        ``alone`` are times of calls with only one timed solution.
+        """
         out = BestTimes(self._device, self._own, self._shipped, alone)
         out._parsed = self._parsed
         return out
@@ -240,7 +247,7 @@ class BestTimes:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Times of problems of one family, in the order of their texts."""
+    """Measured times of GEMMs or convolutions that differ only in their sizes, sorted by their texts."""
 
     at: Floats
     base_us: Floats
@@ -281,14 +288,20 @@ def _parts_of(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, _Part]]:
 
 
 def _spread(count: int) -> Ints:
-    """Return at most ``MOST`` of ``count`` places, at equal distances."""
+    """Return at most ``MOST`` of the numbers 0 to ``count`` − 1, at equal distances.
+
+    They select the measurements that are kept if there are too many.
+    """
     return np.unique(np.linspace(0, count - 1, min(MOST, count)).astype(np.intp))
 
 
 def _factors(here: _Parts, shipped: _Parts, least: float = 0.0, words: str = "") -> dict[str, tuple[float, str]]:
-    """Return the factor of each family and, under an empty name, of all families together, each with ``words``.
+    """Return the factors by which shipped times are multiplied to suit this machine, one for each family.
 
-    A family has a factor if the shipped times predict at least ``ENOUGH_SHARED`` of its times here.
+    A family is a set of GEMMs or convolutions that differ only in sizes. Its factor is the median of (time here) /
+    (time that the shipped times predict), but at least ``least``. A family with fewer than ``ENOUGH_SHARED`` such
+    ratios has none. The entry with an empty name is the factor of all families together. Each factor comes with
+    ``words``, which explain it.
     """
     ratios = {}
     for name, part in here.items():
@@ -305,9 +318,10 @@ def _factor_of(name: str, known: Sequence[Mapping[str, tuple[float, str]]]) -> t
 
 
 def _family(own: _Part | None, shipped: _Part | None, factor: tuple[float, str] | None) -> Family:
-    """Return the store's best times, and the shipped times of other problems multiplied by ``factor``.
+    """Return the times that are known for one family: the store's own, and shipped times multiplied by ``factor``.
 
-    The source of a shipped time states its factor, for example ``shipped MIOpen 3.5.1 × 1.07``.
+    A shipped time is used only for a GEMM or convolution that the store lacks. Its source states the factor, for
+    example ``shipped MIOpen 3.5.1 × 1.07``.
     """
     parts = [(own, np.ones(len(own.problems), dtype=bool))] if own is not None else []
     if shipped is not None:

@@ -200,9 +200,9 @@ def by_hand(solution: Solution) -> bool:
 
 
 def may_be_so(problem: Problem, measured: str, solution: str) -> bool:
-    """Tell whether the job's convolution may already use the tensor layout that ``solution`` requires.
+    """Tell whether the job's convolution may already have the tensor layout that the kernel ``solution`` requires.
 
-    This is possible if the log does not state the layout, and the kernel was measured on a convolution with another
+    That is possible if the log does not state the layout, and the kernel was measured on a convolution with another
     text.
     """
     unknown = isinstance(problem, ConvProblem) and problem.in_layout is None

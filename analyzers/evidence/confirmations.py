@@ -176,7 +176,7 @@ def samples_in(values: object) -> tuple[float, ...]:
 class Stored:
     """One comparison of two kernels that was read from a file, with its paired times (``pairs``).
 
-    It holds the times, not only the result, so that they can be judged again with another smallest gain.
+    The times are kept so that they can be judged again with another smallest gain.
     """
 
     problem: str
@@ -187,9 +187,9 @@ class Stored:
 
 
 def stored_confirmations(tables: Tables) -> dict[str, Stored]:
-    """Read the confirmations of all GEMMs and convolutions that the job calls or that its files measure.
+    """Read the stored comparisons of two kernels, for each GEMM or convolution that the job calls or its files measure.
 
-    The keys of the dictionary are the ids of the files.
+    Returns a dictionary whose keys are the ids of the files.
     """
     facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
     values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
@@ -219,11 +219,11 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
 
 
 def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
-    """Decide which result to use if the same two kernels were compared several times.
+    """Choose which comparison to use if the same two kernels were compared several times.
 
-    Returns a dictionary from the file of each confirmation to the file whose result is used. The confirmation with the
-    most processes is used. Among several such, the latest is used. The one with the largest gain is not preferred,
-    because such a selection would bias the result.
+    The comparison with the most processes is used, and the latest of several such. The comparison with the largest gain
+    is not preferred, because that would bias the result. Returns a dictionary from the file of each comparison to the
+    file whose result is used.
     """
     ingested = dict(zip(tables.sources["source_id"], tables.sources["ingested_at"], strict=True))
     best: dict[tuple[str, ...], str] = {}

@@ -83,22 +83,25 @@ The 95 % quantile (``LEVEL``) of the errors needs 1 / (1 − LEVEL) = 20 values.
 """
 SKILL = 0.5
 _CALIBRATED = 1500
-"""Largest number of measured GEMMs or convolutions for which the cross-validation computes an error.
+"""Largest number of measured GEMMs or convolutions that are used to test the estimates.
 
-More of them would change the result by less than its own error.
+More of them would take longer and would hardly change the result.
 """
 _COARSE, _FINE = (2.0, 400), (0.5, 40)
 """Settings of two grids that speed up the search for GEMMs or convolutions of similar sizes.
 
-Each pair is the width of a grid cell (in doublings of sizes), and how many measured ones are kept for each cell. They
-are the ones nearest to the centre of the cell.
+Each setting is a pair: the width of a grid cell in doublings of sizes, and the number of measurements that are kept for
+each cell. The kept ones are nearest to the centre of the cell.
 """
 _CHUNK = 1 << 22
-"""Largest number of distances in memory at the same time."""
+"""Largest number of distances that are in memory at the same time."""
 _FEW = 1 << 9
-"""Most columns of ``_smallest_of_few``. It is a power of two, and a 32-bit float times it fits into 64 bits."""
+"""Largest number of columns with which ``_smallest_of_few`` works.
+
+The function packs a 32-bit float and a column number into one 64-bit number, so the limit is a power of two.
+"""
 _MOST_CODE = 1 << 62
-"""Largest number with which ``_distinct`` encodes a row of whole numbers. A larger one does not fit into 64 bits."""
+"""Largest number that ``_distinct`` may use to encode a row of whole numbers. Above it, 64 bits could overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +153,10 @@ class Comparable:
 
     @cached_property
     def lines(self) -> Ints:
-        """The index of each problem's line. Problems of a line differ in one size only.
+        """For each measured GEMM or convolution, the number of its line. Members of a line differ in one size only.
 
-        This is the size that gives the fewest lines. A tuner's table has few and long lines, for example all numbers of
-        tokens for each weight matrix of a model.
+        For example, a tuner's table has one line for each weight matrix of a model, with all numbers of tokens. Which
+        of the sizes may differ is chosen so that there are as few lines as possible.
         """
         out = np.zeros(len(self.at), dtype=np.intp)
         fewest = len(self.at) + 1
@@ -165,7 +168,10 @@ class Comparable:
 
     @cached_property
     def folds(self) -> tuple[Ints, Ints]:
-        """The fold of each problem's group, and the fold of its line."""
+        """The part of the cross-validation to which each measurement belongs, once by groups and once by lines.
+
+        All members of a group of similar sizes (or of a line) are in the same part.
+        """
         return _dealt(self.groups), _dealt(self.lines)
 
     @cached_property
@@ -194,10 +200,10 @@ class Comparable:
         )
 
     def _left_out(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
-        """Estimate known times of the GEMMs or convolutions in ``rows``, without measurements of similar sizes.
+        """Estimate known times of the GEMMs or convolutions in ``rows`` as if similar sizes had not been measured.
 
-        This is the cross-validation: each part is estimated from the other parts. Returns the mean and the spread of
-        log(time / base time), and how far away the measurements are that were used (doublings of sizes).
+        This is the cross-validation. Returns three arrays: the mean and the spread of log(time / base time), and the
+        distance to the measurements that were used (in doublings of sizes).
         """
         found = np.full((len(rows), NEIGHBOURS), -1, dtype=np.intp)
         squared = np.full((len(rows), NEIGHBOURS), np.inf)
@@ -251,11 +257,11 @@ class Comparable:
         return found, squared
 
     def _search(self, at: Floats, own: Ints | None) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """Yield rows of the points, with the measured problems nearest to them and their squared distances.
+        """Yield for each point the nearest measured GEMMs or convolutions and their squared distances.
 
-        A log may have a million points, but they lie in few cells of a grid. So the search takes three steps. It finds
-        the measurements near each coarse cell, then among these the ones near each fine cell, and among those the ones
-        nearest to each point.
+        Each yielded item begins with the row numbers of the points. A log may have a million points, but they lie in
+        few cells of a grid. So the search takes three steps. It finds the measurements near each coarse cell, then
+        among these the ones near each fine cell, and among those the ones nearest to each point.
         """
         fine, of_point = _cells(at, _FINE[0])
         coarse, of_fine = _cells(fine, _COARSE[0])
@@ -337,7 +343,10 @@ def groups_of(at: Floats) -> Ints:
 
 
 def _dealt(sets: Ints) -> Ints:
-    """Return the fold into which each problem is dealt. All problems of a set are in one fold."""
+    """Assign each set to one part of the cross-validation at random, and return the part of each member.
+
+    ``sets`` has the number of the set to which each member belongs. The assignment is the same each time.
+    """
     out: Ints = (np.random.default_rng(0).permutation(int(sets.max(initial=-1)) + 1) % FOLDS)[sets]
     return out
 
@@ -399,10 +408,10 @@ def _smallest(far: _Reals, wanted: int = NEIGHBOURS) -> tuple[Ints, _Reals]:
 
 
 def _smallest_of_few(far: npt.NDArray[np.float32], wanted: int) -> tuple[Ints, npt.NDArray[np.float32]]:
-    """Return the same as ``_smallest`` for rows of at most ``_FEW`` values, in half the time.
+    """Return the same as ``_smallest``, but twice as fast. A row may have at most ``_FEW`` values.
 
-    The bits of floats that are not negative are in the order of their values. So one whole number holds a value and,
-    in its last bits, the column.
+    It sorts one whole number per value, which holds the float and, in its last bits, the column. That works because the
+    bits of floats that are not negative have the same order as the floats.
     """
     count = min(wanted, far.shape[1])
     if far.shape[1] > _FEW:
@@ -444,10 +453,10 @@ def _distinct(rows: Floats) -> tuple[Floats, Ints]:
 
 
 def distinct_codes(codes: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
-    """Return the place of the first of each distinct code, in the order of the codes, and each code's rank.
+    """Find the distinct numbers in an array of whole numbers that are not negative.
 
-    The codes are not negative. Codes below twice their number are counted in a table, which takes less time than to
-    sort them.
+    Returns two arrays: where each distinct number occurs first (the smallest number first), and for each entry of
+    ``codes`` the rank of its number. For example, ``[7, 3, 7]`` gives ``[1, 0]`` and ``[1, 0, 1]``.
     """
     count, most = len(codes), int(codes.max(initial=-1)) + 1
     if most > 2 * count:

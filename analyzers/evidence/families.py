@@ -37,11 +37,14 @@ A wrong value does little harm, because an estimate depends only on the ratio of
 _GEMM_WORDS = tuple(x for x in GEMM_WORDS if x[0] not in GEMM_LATER)
 _CONV_WORDS = (("direction", ("direction",)), *CONV_WORDS)
 _IGNORED = pa.array(["input=?", "input=?,?", "input=?,-", "input=-,?", "sms=?"], pa.large_string())
-"""Words of a matrix product that say nothing: all their values are unknown (``?``) or cannot matter (``-``)."""
+"""Words of a matrix product's text that contain no information, for example ``sms=?``."""
 _CHUNK = 1 << 16
-"""Most texts that are parsed at once. The memory of small chunks is reused, which halves the time."""
+"""Largest number of texts that are parsed at once. Memory of small portions is reused, which halves the time."""
 _DIFFERENT = frozenset({"mnk"})
-"""Words that differ in most texts of a log. A search for their distinct values would take more time than it saves."""
+"""Names of words that are different in nearly every text, for example ``mnk`` (the sizes of a matrix product).
+
+For other words it saves time to parse each distinct word only once. For these it would not.
+"""
 _GROUPINGS = ("", " grouped", " depthwise")
 _UNKNOWN = ("?", "-")
 """Values without information in the text of a GEMM or convolution.
@@ -124,7 +127,7 @@ def _products_and_convolutions(texts: pa.Array) -> tuple[Sized, Sized]:
 
 
 def _joined(parts: Sequence[tuple[int, Sized]]) -> Sized:
-    """Return the problems of all parts. A part begins at the place that is given with it."""
+    """Join several portions of parsed GEMMs or convolutions. Each portion comes with the index of its first text."""
     number = {kind: i for i, kind in enumerate(dict.fromkeys(kind for _, part in parts for kind in part.kinds))}
     codes = [np.array([number[kind] for kind in part.kinds], dtype=np.intp)[part.kind] for _, part in parts]
     joined = [np.concatenate([getattr(part, name) for _, part in parts]) for name in ("at", "flops", "bytes")]

@@ -23,7 +23,7 @@ from logparse.model import DEFAULT
 from logparse.target import same_device
 
 LEVELS = ("exact", "layout", "shape")
-"""How much two texts that may mean the same GEMM or convolution are known to agree in, the most first.
+"""How closely two texts that may mean the same GEMM or convolution agree, the closest level first.
 
 * ``exact``: all values are known and equal.
 * ``layout``: the values that describe the memory layout are known and equal.
@@ -34,9 +34,9 @@ DEFAULT_TEXT = DEFAULT.text
 
 
 def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Return for each file (its id) the facts that it states about its machine, for example ``arch``.
+    """Map each file (its id) to the facts that it states about its machine, for example ``arch``.
 
-    If a file states a fact twice, the value that sorts first is used.
+    If a file states two values for a fact, the one that sorts first is used.
     """
     kept: dict[tuple[str, str], str] = {}
     for source, name, value in zip(facts["source_id"], facts["name"], facts["value"], strict=True):
@@ -94,7 +94,7 @@ def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.
 
 
 def agreed_facts(facts: pd.DataFrame) -> dict[str, str]:
-    """Return the facts (such as arch and CU count) that have the same value in all files that state them."""
+    """Return each fact (for example the GPU's architecture) for which all files that state it give the same value."""
     values = facts.groupby("name")["value"].agg(["nunique", "first"])
     return {str(name): str(value) for name, value in values.loc[values["nunique"] == 1, "first"].items()}
 

@@ -32,12 +32,13 @@ MOST = 0.03
 
 @dataclass(frozen=True)
 class Rung:
-    """All sizes n between two matrix products that are otherwise equal. One kernel is used for all of them.
+    """All sizes n between two measured matrix products that are otherwise equal. One kernel is used for all of them.
 
     * ``low``, ``high``: the two products.
     * ``sizes``: the values of n between them.
     * ``override``: the override of ``low`` or ``high``, whose kernel is used for the sizes.
-    * ``regrets``: (its time) / (the best time) − 1 at the low end, in the middle and at the high end. None if unknown.
+    * ``regrets``: (time of this kernel) / (best time) − 1 at the low end, in the middle and at the high end. None if
+      unknown.
     * ``why``: why the sizes get no row in the tuning file. It is empty if they get rows.
     """
 
@@ -126,10 +127,11 @@ class Race:
 
 
 def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Override] | None = None) -> list[Rung]:
-    """Choose a kernel for each range of sizes between two called n, and compute how much time it loses.
+    """Choose a kernel for each range of sizes n between two products that the job calls.
 
-    The candidates are the overrides of the two ends. The candidate whose largest loss is smaller is chosen. Without
-    ``overrides``, the fastest kernels of the replays are used. Ranges without an override at either end are left out.
+    The kernel is the one that the overrides name for one of the two ends. If both ends have a kernel, the kernel with
+    the smaller largest loss of time is chosen. Without ``overrides``, the fastest kernels of the replays are used. A
+    range without a kernel at either end is left out.
     """
     raced = races(tables, settings)
     if overrides is None:
@@ -151,9 +153,9 @@ def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Ov
 
 
 def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
-    """Return the range of sizes with the kernel of ``override``, and with how much time this kernel loses there.
+    """Return the range of sizes with the kernel of ``override``, and with how much time is lost by this kernel.
 
-    If it loses too much, or if its time is unknown, the result also has the reason why no rows are written.
+    If it loses too much time, or if its time is unknown, the result also has the reason why no rows are written.
     """
     solution, why = override.solution.text, ""
     taken = [race.times.get(solution) for race in races]

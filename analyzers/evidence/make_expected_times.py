@@ -30,11 +30,15 @@ from logparse.store import open_store
 
 MOST = 1000
 FEWEST_KNOWN = 0.8
-"""Least share of the left-out problems of a family that have an estimate."""
-MOST_ABOVE = 0.075
-"""Largest share of the left-out best times of a family that are above their bound.
+"""The smallest fraction of left-out GEMMs or convolutions for which an estimate must exist.
 
-5 % is promised. The share of the few sets of problems that can be left out varies by some per cent.
+Known times are left out and then estimated from the others, to test whether the estimates are good.
+"""
+MOST_ABOVE = 0.075
+"""The largest fraction of left-out times that may be above the upper bound that was estimated for them.
+
+The bound promises 5 %. A little more is allowed, because the fraction varies by some per cent if few times are left
+out.
 """
 
 
@@ -74,7 +78,7 @@ def best_of_files(files: list[str], source: str) -> pd.DataFrame:
 
 
 def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Keep at most ``most`` of the GEMMs or convolutions that differ only in sizes, so that the table stays small.
+    """Reduce a table of times so that at most ``most`` GEMMs or convolutions remain that differ only in sizes.
 
     They are taken in turn from every group of similar sizes, so that all sizes stay covered.
     """
@@ -91,7 +95,10 @@ def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
 
 
 def holding(rows: pd.DataFrame, device: str) -> pd.DataFrame:
-    """Keep the families whose estimates hold, and print a line for each family."""
+    """Keep the GEMMs and convolutions whose times can be estimated well from the others (see ``holds``).
+
+    Whole families (sets that differ only in sizes) are kept or left out. A line is printed for each family.
+    """
     kept: list[Ints] = []
     for kind in sized(rows["problem"].tolist()):
         base_us = kind.base_us(device)
@@ -105,9 +112,11 @@ def holding(rows: pd.DataFrame, device: str) -> pd.DataFrame:
 
 
 def holds(family: Comparable) -> tuple[bool, str]:
-    """Return whether estimates of problems that are left out hold, and a sentence with the shares.
+    """Test whether the times of some GEMMs or convolutions can be estimated from the others.
 
-    Groups of sizes are left out, and then lines (for example all problems with one weight matrix).
+    Known times are left out and estimated from the rest, first in groups of similar sizes, then in lines (for example
+    all products with one weight matrix). Returns True if enough of them have an estimate (``FEWEST_KNOWN``) and few are
+    above the estimated upper bound (``MOST_ABOVE``), and a sentence with these fractions.
     """
     good, said = True, []
     for name, fold in zip(("groups", "lines"), family.folds, strict=True):

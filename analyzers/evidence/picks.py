@@ -69,9 +69,9 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     * ``default_us``: the mean of its times, µs.
     * ``noise_us``: the longest minus the shortest of its times, µs.
 
-    If a replay timed kernels against each other (a race), the row gives the library's own choice as the best. The time
-    of the fastest kernel is not used, because the fastest of many is partly fast by chance. The row is kept, because
-    the GEMM or convolution was measured and belongs in every sum over measured ones.
+    If a replay timed kernels against each other (a race), the fastest of many is partly fast by chance. So its time is
+    not used: such a row names the library's own choice as the best. The row is kept so that sums over measured GEMMs
+    and convolutions contain it.
     """
     of_evidence = measurements[is_evidence(measurements) | (measurements["origin"] == RACE)]
     rows = joins.timed(of_evidence)
@@ -178,10 +178,10 @@ def _ages(tables: Tables) -> dict[str, int]:
 
 @cached_per_run
 def counted_as(tables: Tables) -> pd.Series:
-    """Map texts to the text under which the calls of the same GEMM or convolution are counted.
+    """Map texts to the text under which the job's calls of the same GEMM or convolution are counted.
 
-    One log may count the calls, and another log may name the chosen kernel under a slightly different text.
-    ``counted_as_sql`` defines the map.
+    The map is needed because one log may count the calls, and another log may name the chosen kernel under a slightly
+    different text.
     """
     links = tables.links[tables.links["problem"].isin(tables.workload["problem"])]
     frames = {"picks": picks(tables), "links": links[links["problem"] != links["other"]]}
@@ -230,9 +230,13 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
     """Return the GEMMs or convolutions that were measured, but that no log of the job calls.
 
-    They are returned only if a file of the job measured them, or if they may mean the same as a called one. The
-    library's own choice must have a time, and another kernel must have been tried. Nothing counts their calls, so only
-    the loss of a single call can be reported for them.
+    Three conditions must hold for each of them:
+
+    * A file of the job measured it, or it may mean the same as a called one.
+    * The library's own choice has a time.
+    * Another kernel was tried, too.
+
+    Nothing counts the calls of these GEMMs or convolutions, so only the loss of a single call can be reported.
     """
     known = known[known["default_us"].notna() & (known["tried"] > 1)]
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
@@ -288,10 +292,9 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settin
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the time of the kernel that the library chose (``pick_us``), how it is known (``basis``) and its noise.
 
-    A file that tried only one kernel (for example a tuner's winner) does not show how much time the library's choice
-    loses. If such a file were used, choices that happen to be this kernel would have a loss of zero, while all others
-    have no time. The total loss would then be too low. If other kernels were tried and failed, the remaining one is the
-    best.
+    A file that tried only one kernel is not used, for example a file with the winners of a tuner. It would show a loss
+    of zero if the library chose this kernel, and no time otherwise, so the total loss would be too low. If other
+    kernels were tried and failed, the remaining one is the best, and the file is used.
     """
     index = rows["pick"] != joins.DEFAULT_TEXT
     choice = rows["tried"] > 1

@@ -135,7 +135,10 @@ def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dic
 
 
 def _copies(sources: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Divide sources into copies of other sources, whose rows are in no view, and the others."""
+    """Split a table of files in two: files with the same content as another file, and all other files.
+
+    The rows of copies are in no SQL view, so that nothing is counted twice.
+    """
     copied = sources["copy_of"].notna()
     return sources[copied].reset_index(drop=True), sources[~copied].reset_index(drop=True)
 

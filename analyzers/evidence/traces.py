@@ -36,12 +36,12 @@ Facts: TypeAlias = Mapping[str, list[str]]
 """The facts that one file states, for example the name of the GPU: a list of values for each name."""
 TORCH = "torch-profiler"
 CAPTURE = "graph_capture"
-"""Fact of a trace: number and time of the kernels that belong only to the capture of a graph."""
+"""Name of a fact about a trace: number and time of its kernels that ran only while a CUDA or HIP graph was captured."""
 STEPS, KINDS, RANK, PID = "profiler_steps", "unit_kinds", "rank", "pid"
 _OF_TIME = r"gpu_|profiler_steps|graph_(?!capture)|untraced_step_us|unit_kinds|epilogue_|gelu_|searches"
 """Pattern for the names of facts about a trace that are times or counts.
 
-These facts are dropped together with the trace.
+If a trace is left out of the job's time, these facts about it are dropped, too.
 """
 _IN_COMMON = 0.05
 """Smallest part of each trace's time (0 to 1) in GEMMs and convolutions that both have.
@@ -93,9 +93,9 @@ _UNMARKED = "a trace without marked steps; traces with marked steps are used ins
 def _reasons(
     torch: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], ran: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each trace whose times must not be added to the others, with the reason.
+    """Yield each trace whose times must not be added to those of the other traces, with the reason.
 
-    The trace either repeats the work of another file, or is the capture of a graph.
+    Such a trace repeats the work of another file, or it is the capture of a graph.
     """
     seen: set[str] = set()
     for source in torch:
@@ -124,7 +124,10 @@ def _left_out(dropped: Mapping[str, str], paths: Mapping[str, str], kernels: pd.
 
 
 def _copies(tables: Tables, kernels: pd.DataFrame) -> Iterator[LeftOut]:
-    """Yield the copies of traces that are in no view. They have the kernels of the traces that count."""
+    """Yield a note about traces that are copies of other traces, and whose rows are therefore in no view.
+
+    The note states how many kernels the copies repeat, and how long these take.
+    """
     if tables.copies is None:
         return
     copies = tables.copies[(tables.copies["run"] == tables.run) & tables.copies["copy_of"].isin(kernels["source_id"])]
@@ -136,7 +139,8 @@ def _copies(tables: Tables, kernels: pd.DataFrame) -> Iterator[LeftOut]:
 
 
 def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mapping[str, str]) -> Iterator[LeftOut]:
-    """Yield a note about kernels of graph captures that were already left out when the files were read."""
+    """Yield a note about kernels that ran only while a graph was captured. They were left out when the files were read.
+    """
     held = {x: json.loads(known[CAPTURE][0]) for x, known in of.items() if CAPTURE in known and x not in dropped}
     if held:
         names = tuple(sorted(paths[x].rpartition("/")[2] for x in held if x in paths))
@@ -203,7 +207,10 @@ def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, F
 
 
 def _grouped(sources: Sequence[str], alike: Callable[[str, str], bool]) -> list[list[str]]:
-    """Group the files so that files that are alike, directly or through other files, are in one group."""
+    """Divide files into groups of files that are alike.
+
+    ``alike`` compares two files. Two files that are not alike are also in one group if a third file is like both.
+    """
     groups: list[list[str]] = []
     for source in sources:
         near = [x for x in groups if any(alike(other, source) for other in x)]
@@ -237,7 +244,7 @@ def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Series]:
-    """Return for each trace how its GEMM and convolution time is divided: the fraction (0 to 1) of each of them."""
+    """Return for each trace what fraction (0 to 1) of its GEMM and convolution time each GEMM or convolution takes."""
     mine = kernels[kernels["source_id"].isin(list(sources)) & kernels["problem"].notna()]
     sums = mine.groupby(["source_id", "problem"])["total_us"].sum()
     return {str(x): each.droplevel(0) / each.sum() for x, each in sums.groupby(level=0) if each.sum() > 0}

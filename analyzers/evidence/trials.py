@@ -53,9 +53,10 @@ AGREE = 2
 
 @dataclass(frozen=True)
 class Tried:
-    """Everything that was measured when a change was tried in the processes of a running job. Times are in µs per step.
+    """Everything that was measured when a change was tried in a running job. Times are in µs per step.
 
-    ``ratio`` is (time with the change) / (time without it). ``floor`` is the smallest gain that matters, 0.03 for 3 %.
+    The times come from all processes of the job. ``ratio`` is (time with the change) / (time without it). ``floor`` is
+    the smallest gain that matters, 0.03 for 3 %.
     """
 
     name: str
@@ -82,7 +83,7 @@ class Tried:
     def same(self) -> tuple[float, float, str] | None:
         """How much a change alters the job's results at most: the deviation, its tolerance, and a description.
 
-        A deviation beyond its tolerance is returned before any other. None if no process compared results.
+        If a deviation is beyond its tolerance, it is returned before all others. None if no process compared results.
         """
         found = [x.same for x in self.seen if x.same is not None]
         return max(found, key=lambda x: (x[0] > x[1], x[0])) if found else None
@@ -144,14 +145,15 @@ class Tried:
 
     @property
     def is_lost(self) -> bool:
-        """True if the change does not help this job, causes an error, or alters its results."""
+        """True if the change is of no use for this job: it is not faster, causes an error, or alters the results."""
         return self.outcome in ("not faster", "differs", "broken")
 
     @property
     def shows_no_gain(self) -> bool:
-        """True if the change was tried, and it is lost or its times show no gain so far.
+        """True if trying the change in the running job showed no gain. ``tune`` then does not try it any further.
 
-        ``tune`` does not apply such a change, because comparing starts of the job would take long and show no more.
+        A change that failed or altered the results also shows no gain. The next test would compare several starts of
+        the job, which takes long and would show no more.
         """
         if self.is_lost or self.outcome == "within noise":
             return True

@@ -35,9 +35,9 @@ _WORDS = {"optimizer": "step", "module": "call", "named": "call", "graph": "repl
 
 
 def word_of_sort(sort: str) -> str:
-    """Return the user's word for a step that the observer recognised in this way.
+    """Return the user's word for a step, for example ``step`` for an ``optimizer`` and ``call`` for a ``module``.
 
-    For example, ``optimizer`` gives ``step``, and ``module`` gives ``call``.
+    ``sort`` is the way in which the steps of the job were recognised.
     """
     return _WORDS.get(sort, sort)
 
@@ -99,7 +99,8 @@ class Units:
 
     @property
     def provisional(self) -> bool:
-        """True if the job was too short for its step times to become steady. Then only its first steps were traced."""
+        """True if the job was too short for its step times to become steady, so that only its first steps were traced.
+        """
         return self.tracing.startswith("not settled: ")
 
     @property
@@ -239,9 +240,9 @@ def _by_turns(times: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
-    """Return what each process counted about its steps. The keys are the ids of the processes' files.
+    """Return how often each process did each kind of step, and how long the steps took.
 
-    The process with the most steps is last.
+    The keys are the ids of the processes' files. The process with the most steps is last.
     """
     out: dict[str, Units] = {}
     rows = facts[facts["name"].isin([UNIT, TRACING, ALONE, SETTINGS]) | facts["name"].str.startswith(KIND)]
@@ -306,10 +307,10 @@ def _weighed(tables: Tables, facts: pd.DataFrame) -> Tables:
 
 
 def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
-    """Return the tables as if the job had done ``counts`` steps of each kind, and no steps of other kinds.
+    """Return the tables of a run as if the job had done ``counts`` steps of each kind, and no steps of other kinds.
 
-    ``tables`` must already be scaled by ``weighed``. Sums of the result still cover as many average steps as the traces
-    have.
+    ``tables`` must already be scaled to an average step of the run (``weighed``). Sums of the result cover as many
+    average steps as the traces have.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     traced = traced_kinds(facts)
@@ -331,10 +332,10 @@ def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tab
 
 
 def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
-    """Return a factor for each kernel in the traces, with which rare and frequent kinds of steps get their true weight.
+    """Return a factor for each traced kernel, so that rare and frequent kinds of steps count as in the whole run.
 
     For example, half of the run's steps are of one kind, but only a quarter of the traced steps are. Then the kernels
-    of that kind get the factor 2.
+    of that kind get the factor 0.5 / 0.25 = 2.
     """
     found, traced = units(tables), traced_kinds(facts)
     counts = {x.name: x.count for x in found.kinds if x.name in traced} if found else {}
@@ -355,7 +356,8 @@ def problem_weights(tables: Tables) -> pd.Series:
 def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int]) -> pd.Series:
     """Return a factor for each row of kernels that makes each kind of step as frequent as in ``counts``.
 
-    The factor is (fraction of ``counts`` that is of the row's kind) / (the same fraction of the traced steps).
+    For example, half of the steps in ``counts`` are of one kind, but only a quarter of the traced steps are. Then the
+    kernels of that kind get the factor 0.5 / 0.25 = 2.
     """
     counted, total = math.fsum(counts.get(name, 0.0) for name in traced), sum(traced.values())
     weights = {name: counts.get(name, 0.0) / counted * total / traced[name] for name in traced}
@@ -389,9 +391,10 @@ def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 _OVERLAP = 0.995
-"""If the factor of ``_overlaps`` is above this value, the kernels hardly overlap, and the factor 1 is used.
+"""If the factor of ``_overlaps`` is above this value, it is replaced by 1.
 
-Such a small overlap also arises on a single stream, when a kernel begins while the one before it ends.
+The kernels then hardly overlap. Such a small overlap also arises on a single stream, when a kernel begins shortly
+before the earlier one ends.
 """
 
 
@@ -408,7 +411,8 @@ def communicates(kernels: pd.DataFrame) -> pd.Series:
 def _counted(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Multiply the numbers of calls that come from traces by ``weights``, and return the tables of calls and workload.
 
-    ``weights`` has one value per row of kernels. A GEMM or convolution gets the average weight of its kernels.
+    ``weights`` has one factor per row of kernels. A GEMM or convolution that launches several kernels gets the average
+    of their factors.
     """
     rows = kernels.assign(weighed=kernels["calls"] * weights)[
         kernels["problem"].notna() & kernels["run"].eq(tables.run)

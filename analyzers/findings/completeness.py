@@ -33,7 +33,10 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 CATEGORIES = ("trace", "hints", "info", "api", "bench", "profile", "extended_profile")
 """Categories of hipBLASLt's log lines. Which of them a log contains shows which log settings were on."""
 SHARED_BUFFER = ("bench", "trace", "api")
-"""Categories of hipBLASLt's log lines that may get mixed up: they share a buffer, but each has a lock of its own."""
+"""Categories of hipBLASLt's log lines that may get mixed up, because two threads write to one buffer at the same time.
+
+Each category has a lock of its own, so no lock protects the common buffer.
+"""
 BY_LEVEL = ("trace", "hints", "info", "api")
 """Categories of hipBLASLt's log lines that HIPBLASLT_LOG_LEVEL can switch on. HIPBLASLT_LOG_MASK can do so, too.
 
@@ -42,7 +45,7 @@ The level also switches on the category of errors.
 BEYOND_LEVEL = ("bench", "profile", "extended_profile")
 """Categories of hipBLASLt's log lines that only HIPBLASLT_LOG_MASK can switch on.
 
-If HIPBLASLT_LOG_LEVEL is set, it disables them.
+If HIPBLASLT_LOG_LEVEL is also set, hipBLASLt ignores the mask, and these lines are missing.
 """
 _IF_KNOWN = ("miopen_warning", "tunableop", "info")
 """Categories of messages that are reported only if logparse can explain the message."""
@@ -171,7 +174,7 @@ def _errors(rows: Rows) -> Iterator[str]:
 def _level(rows: Rows) -> Iterator[str]:
     """Yield a remark if HIPBLASLT_LOG_LEVEL may have disabled HIPBLASLT_LOG_MASK.
 
-    A log then has lines that the level can switch on, but no lines that only the mask can.
+    The sign is a log that has lines which the level can switch on, but no lines which only the mask can switch on.
     """
     ((hidden,),) = rows
     if hidden:
@@ -196,9 +199,9 @@ def _ends(rows: Rows) -> Iterator[str]:
 
 
 def _silent(rows: Rows) -> Iterator[str]:
-    """Yield one remark for all empty files and one for all files without a readable line.
+    """Yield two remarks at most: one about all empty files, one about all files without a readable line.
 
-    There is no remark for each file, because a folder may contain hundreds of them.
+    A remark for each file would be too much, because a folder may contain hundreds of them.
     """
     for empty in (True, False):
         paths = [path for is_empty, path in rows if is_empty == empty]

@@ -70,9 +70,9 @@ _FEW = 0.05
 
 
 def of_data(remark: Finding) -> Finding:
-    """Reword the finding for a GPU that waits for data from the loader, not for kernel launches.
+    """Rewrite a finding about an idle GPU: it waits for data from the loader, not for kernel launches.
 
-    A simulation of the step shows for which of the two it waits.
+    A simulation of the step shows for which of the two the GPU waits.
     """
     message = remark.message.replace(_WAITS, "waits for data")
     remedy = Advise("feed the GPU with data sooner", "the loader: workers, work per sample")
@@ -80,10 +80,10 @@ def of_data(remark: Finding) -> Finding:
 
 
 def changes(time: GpuTime) -> str:
-    """Return in a few words what to change, for example "the loader: workers, work per sample".
+    """Return in a few words what the user should change, for example "the loader: workers, work per sample".
 
-    The text depends on the cause of most of the idle time. If a single gap is most of that time, the text describes the
-    gap instead.
+    The text depends on the cause of most of the idle time. If a single idle gap is so long that the rest does not
+    matter, the text describes this gap instead.
     """
     single = time.gaps.single if time.gaps else None
     if single is not None and _at_most_us(time) is None:
@@ -92,9 +92,9 @@ def changes(time: GpuTime) -> str:
 
 
 def _at_most_us(time: GpuTime) -> float | None:
-    """Return the most idle time that could be saved, µs, or None if it is too little to report.
+    """Return how much idle time could be saved at most, µs, or None if it is too little to report.
 
-    A single long gap is subtracted if no second gap is at least half as long, because it may not happen again.
+    One exceptionally long gap is subtracted, because it may not happen again.
     """
     single = time.gaps.single if time.gaps else None
     if single is None or time.idle_us is None:

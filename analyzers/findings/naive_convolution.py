@@ -158,7 +158,10 @@ class _Time:
 
 @dataclass(frozen=True)
 class _Other:
-    """The time (µs) of a kernel other than the naive one, for a convolution of the job."""
+    """A measured time (µs) of a convolution with a kernel other than the slow naive one.
+
+    It shows how fast the same or a similar convolution can run.
+    """
 
     problem: ConvProblem
     source: str
@@ -196,9 +199,9 @@ _OF_IMAGE = ("n", "d", "h", "w", "out_d", "out_h", "out_w")
 
 
 def _kind(problem: ConvProblem) -> tuple[object, ...]:
-    """Return all properties of a convolution except the sizes of its image and batch.
+    """Return all properties of a convolution except its batch and image sizes.
 
-    Two convolutions can be compared if this function returns the same for both.
+    If two convolutions have the same result here, their times can be compared.
     """
     return tuple(
         x for name, x in vars(problem).items() if name in problem.__dataclass_fields__ and name not in _OF_IMAGE
@@ -244,9 +247,10 @@ def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
 
 
 def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
-    """Map each convolution to the solvers (kernels) that MIOpen did not use because they got too little workspace.
+    """Return for each convolution the solvers (kernels) that MIOpen could not use because their workspace was too
+    small.
 
-    Each solver is a pair of its name and the workspace that it needs, bytes.
+    Each solver is a pair: its name, and the workspace that it needs, bytes.
     """
     rows = tables.measurements
     lost = rows["error"].astype("string").str.startswith("too little workspace").fillna(False)

@@ -85,7 +85,7 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
 
 
 def totals(rows: pd.DataFrame) -> dict[str, float]:
-    """Return sums over the weight gradients of convolutions in one file. Times are in µs.
+    """Add up the weight gradients of convolutions in one file: their number, time, and how much could be saved, µs.
 
     ``rows`` come from ``backward_weights``. Each convolution is one row, with its best known time.
     """
@@ -147,10 +147,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Return the rows that may be from the right device, with the columns ``loss``, ``device`` and ``foreign``.
+    """Add three columns to the slow weight gradients, and drop rows that are from another device than the job's.
 
-    The right device is the one for which results are made, or the one of the job's calls. ``foreign`` is True if the
-    row's file belongs to another job.
+    * ``loss``: the time of the weight gradient minus the time of the layer's slower other pass, µs.
+    * ``device``: the device of the row's file.
+    * ``foreign``: True if the row's file belongs to another job.
     """
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     w = not_elsewhere(w, tables, settings)
@@ -200,7 +201,10 @@ def _in_words(total: Mapping[str, float], which: str) -> str:
 
 
 def _to_report(w: pd.DataFrame) -> pd.DataFrame:
-    """Return the slow weight gradients of convolutions, one row per device and convolution."""
+    """Return the slow weight gradients of convolutions that become findings, one row per device and convolution.
+
+    If several files have the convolution, a file of this job is used, otherwise the file with the smallest loss.
+    """
     once = w.drop(columns=["problem", "solution"]).sort_values(["foreign", "loss", "best_us", "source_id"])
     once = once.drop_duplicates(["device", "problem_hash"])
     reported = once[once["slow"]].join(w[["problem", "solution"]])
@@ -208,10 +212,9 @@ def _to_report(w: pd.DataFrame) -> pd.DataFrame:
 
 
 def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Facts]) -> dict[tuple[str, str], str]:
-    """Find slow weight gradients for which a faster kernel is known on another device.
+    """Find slow weight gradients that run faster on another device, because a faster kernel is known there.
 
-    Maps (file, convolution) to a text about the faster kernel, for example "on gfx942 with 304 CUs ConvHip… takes 80
-    µs".
+    Maps (file, convolution) to a text, for example "on gfx942 with 304 CUs ConvHip… takes 80 µs".
     """
     others = every.loc[every["problem"].isin(set(reported["problem"])), ["problem", "source_id", "solution", "best_us"]]
     others = others.assign(device=[_device(facts, str(x)) for x in others["source_id"]]).drop(columns="source_id")
@@ -243,9 +246,9 @@ def _device(facts: Mapping[str, Facts], source: str) -> str:
 
 
 def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[str, str]:
-    """Map each weight gradient of a convolution to a text with the time that comparable ones take on the device.
+    """Return a text for each weight gradient of a convolution: the time of comparable ones on the device.
 
-    A convolution is left out if that time is unknown.
+    A convolution is left out if no comparable time is known.
     """
     device = device_name(known)
     if device is None or not problems:
@@ -258,10 +261,12 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
 def _slow(
     row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], typical: str | None, elsewhere: str | None
 ) -> Finding:
-    """Return a finding about one slow weight gradient of a convolution (W).
+    """Return a finding about one weight gradient of a convolution (W) that is slow.
 
-    The saving is its time minus the time of the slower of the layer's other passes (F and B). ``typical`` is a text
-    with the time of comparable W, and ``elsewhere`` a text about a faster kernel on another device.
+    The saving is (time of W) − (time of the slower of the layer's other passes F and B).
+
+    * ``typical``: a text with the time of comparable weight gradients.
+    * ``elsewhere``: a text about a faster kernel on another device.
     """
     text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
     which = "B" if row["b_us"] == sibling else "F"
@@ -335,11 +340,11 @@ def replaced_solvers(
 def _not_run(
     slow: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]
 ) -> set[tuple[str, str]]:
-    """Return (file, convolution) of rows with a slow kernel that the job does not actually run.
+    """Find slow kernels in files that the job does not actually run. Returns pairs (file, convolution).
 
-    For such a row the job's logs name another kernel, and a file shows that this kernel is not slow: it takes at most
-    ``slow_factor`` times the slower of the layer's passes F and B. Files that are known to be from another device are
-    ignored.
+    The job's logs name another kernel for the convolution, and a file shows that this other kernel is fast enough: it
+    takes at most ``slow_factor`` times the slower of the layer's passes F and B. Files that are known to be from
+    another device are ignored.
     """
     columns = ["problem", "solution", "source_id", "time_us"]
     ran = picks(tables).rename(columns={"pick": "solution"})[["problem", "solution"]].drop_duplicates()
@@ -358,9 +363,10 @@ def _not_run(
 
 
 def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
-    """Return additional values of the fastest kernels in a user find-db that are needed to write an override file.
+    """Return the values that an override file needs in addition to the name of a convolution's fastest kernel.
 
-    A user find-db is the file in which MIOpen's search stores its results. The keys are (file, convolution).
+    They come from the user's find-db, the file in which MIOpen's search stores its results. The keys are (file,
+    convolution).
     """
     rows = tables.measurements
     rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["source_id_user"]))]

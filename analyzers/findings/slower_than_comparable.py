@@ -40,7 +40,8 @@ RIGHT = {
 }
 """Sentences that tell the user how often such a finding is right, for GEMMs and for convolutions.
 
-``benchmarks/expected.py`` measures the numbers. ``shipped`` stands for GEMMs whose comparable times are shipped.
+``benchmarks/expected.py`` measures the numbers. The entry ``shipped`` is for GEMMs whose comparable times are shipped
+with logparse.
 """
 SEARCH = {
     "conv": (
@@ -60,7 +61,7 @@ SEARCH = {
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding per GEMM or convolution that takes longer than similar ones make expect."""
+    """Return one finding per GEMM or convolution that takes longer than the times of similar ones suggest."""
     out = []
     facts = facts_of(tables)
     for device, (rows, found) in expectations(tables, settings).items():

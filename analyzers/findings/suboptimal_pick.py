@@ -213,8 +213,8 @@ def _message(known: comparison.Comparison) -> str:
 def _doubt(row: Mapping[str, object]) -> str:
     """Return reasons to doubt that a measured time belongs to the job's call, in square brackets.
 
-    The text is empty without reasons. There are reasons if the measured GEMM or convolution is described differently
-    from the job's, so that it may be another one.
+    The text is empty if there is no doubt. For example, the log may leave out a value, so that the measured GEMM may be
+    another one than the job's.
     """
     words = []
     if row["level"] == "shape":

@@ -155,7 +155,7 @@ _TWO_LIBRARIES = (
 
 
 def _two_libraries(log: _Log, other: _Log) -> bool:
-    """Return True if both logs are in one file and exactly one of them was written by rocBLAS."""
+    """Tell whether two logs are in one file and only one of them was written by rocBLAS."""
     return log.path == other.path and log.category.startswith("rocblas") != other.category.startswith("rocblas")
 
 

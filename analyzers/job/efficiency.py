@@ -36,7 +36,7 @@ ENOUGH = 4
 With fewer of them, ``WITHIN_REACH`` is used.
 """
 WITHIN_REACH = 0.5
-"""Efficiency (fraction of the roofline) that is assumed to be possible if too few others are comparable.
+"""Efficiency (fraction of the roofline) that is assumed to be possible if there are too few others to compare with.
 
 Libraries reach it on GEMMs and convolutions of a usual shape. They never reach the roofline itself.
 """
@@ -111,8 +111,8 @@ def _device(facts: Mapping[str, str]) -> str | None:
 def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, str]:
     """Return the ideal time (roofline, µs) of a GEMM or convolution, and the name of its group.
 
-    Only GEMMs or convolutions of one group are compared with each other. The name contains the operation, direction,
-    type and bound. If the ideal time is unknown, None is returned for it.
+    Only GEMMs or convolutions of one group are compared with each other. They have the same operation, direction, type
+    and bound (memory or arithmetic). The time is None if it is unknown.
     """
     least, device = roofline_us(problem, facts), device_of(facts)
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":

@@ -40,9 +40,9 @@ def times(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 def _completed(facts: Facts, here: Facts) -> Facts:
-    """Complete what a file states about its machine by the job's own arch, CU count and device.
+    """Add the job's own arch, CU count and device to what a file states about its machine, if the file lacks them.
 
-    Nothing is added if the file itself states its CU count or its device, or if it is of another arch.
+    Nothing is added if the file states its CU count or its device, or if it is from another arch.
     """
     if "cu_count" in facts or "device" in facts or arch(facts) not in (None, arch(here)):
         return facts
@@ -53,8 +53,9 @@ def _completed(facts: Facts, here: Facts) -> Facts:
 def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataFrame, Expected]]:
     """Return how long GEMMs and convolutions should take if only one kernel was timed for them.
 
-    For each device there are two parts: rows as in ``times``, and the expected times in the same order. If the store
-    has too few best times, the rows decide the factor of shipped times (``comparable.py``).
+    The result has two parts for each device: rows as in ``times``, and the expected times in the same order. Expected
+    times come from the best times of similar ones. If the user's files have too few of these, times that are shipped
+    with logparse are used, multiplied by a factor that the rows determine.
     """
     rows = times(tables, settings)
     out = {}
@@ -86,7 +87,10 @@ def expected_problems(tables: Tables, settings: Settings) -> frozenset[str]:
 
 
 def as_expected(tables: Tables, settings: Settings) -> tuple[int, int]:
-    """Count the problems whose only time is within the bound of comparable problems, and all problems with one time."""
+    """Count the GEMMs and convolutions with only one timed kernel whose time is as short as expected.
+
+    Returns two numbers: how many have a time within the bound of similar ones, and how many were compared.
+    """
     found = expectations(tables, settings).values()
     fine = sum(int((rows["now_us"].to_numpy(dtype="float64") <= known.high_us).sum()) for rows, known in found)
     return fine, sum(len(rows) for rows, _ in found)

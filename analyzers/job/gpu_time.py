@@ -128,11 +128,10 @@ class Gaps:
 
     @property
     def single(self) -> Gap | None:
-        """The one idle period that makes up most of the GPU's idle time, or None.
+        """The one idle period that is responsible for most of the GPU's idle time, or None.
 
-        The longest period is returned if it is at least half of the idle time, and if the second longest is less than
-        half as long. It is treated separately because it may never come again, so its time does not show what can be
-        saved.
+        It is the longest period, if it is at least half of the idle time and at least twice as long as the next one. It
+        is treated separately because it may never come again, so its time does not show what can be saved.
         """
         total = math.fsum(self.us.values())
         if not self.longest or self.longest[0].us < _MOST * total:
@@ -280,7 +279,7 @@ def gpu_us(tables: Tables) -> float | None:
     """Return the GPU time of the job's traces (µs), but only if the numbers of calls also come from the traces.
 
     If a log counts the calls, None is returned. The log counts the calls of the whole job, but the traces contain only
-    a few steps, so GPU time per call would be wrong.
+    a few steps. So (GPU time) / (number of calls) would be wrong.
     """
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
 
@@ -374,7 +373,9 @@ def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def _in_order(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Sort kernels, so that sums of floats do not depend on the order in which rows were stored."""
+    """Sort kernels, so that their times are always added in the same order. The last digits of a sum depend on the
+    order.
+    """
     return kernels.sort_values(["source_id", "op", "kernel", "problem", "total_us"], ignore_index=True)
 
 

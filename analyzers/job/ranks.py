@@ -63,7 +63,7 @@ class Ranks:
 
     @property
     def slowest(self) -> Rank:
-        """The rank for which the others wait: it waits less than any other rank."""
+        """The rank for which the others wait. It is the rank that itself waits least."""
         return min(self.ranks, key=lambda x: (x.waiting_us, -x.compute_us))
 
     @property
@@ -75,8 +75,11 @@ class Ranks:
 def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
     """Correct the time in which only communication runs, because the profiler makes it too long.
 
-    The time becomes at most ``room_us``. Returns the corrected time, and the part of it in which ranks wait for each
-    other, µs. What is cut off is taken from the waiting time first.
+    * ``alone_us``: the time in the trace, µs. ``waiting_us`` of it are waits for other ranks.
+    * ``room_us``: the longest time that is possible: the step's time without the profiler, minus the computation.
+
+    If ``alone_us`` is longer than ``room_us``, it is shortened to it, and waits are shortened first. Returns the two
+    corrected times, µs.
     """
     shown = min(alone_us, max(room_us, 0.0))
     return shown, shown - min(alone_us - min(waiting_us, alone_us), shown)
