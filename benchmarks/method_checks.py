@@ -33,9 +33,9 @@ from logparse.model import DEFAULT, Problem, Solution
 LEAST_AGAIN, MOST_FALSE = 0.95, 0.01
 COPIES_EACH, PAIRS = 8, 300
 SHARE_OF_RACES = 0.4
-"""The fraction of the time of ``--null`` in which all kernels for an operator are timed.
+"""The fraction (0 to 1) of the time of ``--null`` in which the search for the fastest kernel is tested.
 
-In the rest of the time, two kernels are compared in fresh processes.
+In the rest of the time, single pairs of kernels are compared in fresh processes.
 """
 
 Replayed: TypeAlias = Callable[
@@ -78,9 +78,9 @@ COPIES = BackendType("copies", "PyTorch's default under several names", CopiesOf
 
 @dataclass(frozen=True)
 class Replay:
-    """The results of one replay, by the text of an operator (with sizes).
+    """The results of one replay. The keys are the texts of operators (with sizes).
 
-    ``raced`` are all measured operators, and ``kept`` the operators with a confirmed finding.
+    ``raced`` are all measured operators, and ``kept`` the operators for which a faster kernel was confirmed.
     """
 
     raced: frozenset[str]
@@ -103,7 +103,7 @@ def verdicts(outcomes: Sequence[Outcome]) -> Replay:
 
 
 def compared(first: Replay, second: Replay) -> dict[str, Any]:
-    """Count how many findings of the first replay the second replay finds again.
+    """Count how many findings (faster kernels) of the first replay are found again by the second replay.
 
     Only operators that both replays measured are counted.
     """
@@ -158,10 +158,11 @@ def repeat(
 
 
 def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Replayed) -> int:
-    """Replay copies of PyTorch's default, and count the findings, which are all false.
+    """Test how often ``replay`` reports a gain although there is none. Return the exit code.
 
-    In the rest of the time, copies are compared with each other in fresh processes, in the same way in which ``replay``
-    confirms a faster kernel.
+    All kernels are copies of PyTorch's default under other names. A copy cannot be faster than the original, so every
+    reported gain is false. First a replay searches for the fastest copy. In the rest of the time, copies are compared
+    with each other in fresh processes, in the same way in which ``replay`` confirms a faster kernel.
     """
     started = time.monotonic()
     outcomes, _ = replayed(options, [f"{Path(__file__).stem}:COPIES"], problems, {}, SHARE_OF_RACES * options.budget)
@@ -188,9 +189,9 @@ def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Rep
 
 
 def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: float) -> dict[str, Pairs]:
-    """Compare copies of PyTorch's default with each other in fresh processes.
+    """Compare copies of PyTorch's default kernel with each other in fresh processes, and return their paired times.
 
-    The comparison is the same as when ``replay`` confirms a faster kernel.
+    ``replay`` confirms a faster kernel in the same way.
     """
     wanted = [
         Pair(

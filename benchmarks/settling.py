@@ -31,10 +31,10 @@ from logparse.capture.in_job.logparse_in_job.settling import settled
 Times: TypeAlias = NDArray[np.float64]
 """Times of steps: a row per series, a column per step."""
 Shares: TypeAlias = Mapping[int, tuple[float, float]]
-"""For each number of steps n, two fractions (0 to 1) of the series.
+"""Two fractions (0 to 1) of simulated series of step times, for each number of steps n.
 
-They are the fraction that a rule calls settled at n steps, and the fraction that it has called settled at least once by
-then.
+The first is the fraction that a rule calls settled at n steps. The second is the fraction that it has called settled at
+least once by then.
 """
 Draw: TypeAlias = Callable[[np.random.Generator, int, int], Times]
 Rule: TypeAlias = Callable[[Times], NDArray[np.bool_]]
@@ -42,16 +42,16 @@ Rule: TypeAlias = Callable[[Times], NDArray[np.bool_]]
 COUNTS = (6, 10, 20, 50, 100, 199)
 BRIEF = (20, 199)
 HELD = 20
-"""The number of series per cell on which the chosen rule is compared with the function ``settled``."""
+"""How many series of each kind are used to check that the fast rule of this benchmark agrees with the real function."""
 NOISE = 0.02
 """Standard deviation of the noise in simulated warm-ups, drifts and jumps, relative to the time."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of simulated step times, for example a warm-up, with the answer that a rule should give.
+    """A kind of simulated step times, for example a warm-up, and the answer that a rule should give.
 
-    ``wanted`` is that answer. ``whole`` is True if the case depends on the number of steps.
+    ``wanted`` is this answer. ``whole`` is True if the times depend on the total number of steps.
     """
 
     name: str
@@ -143,10 +143,10 @@ CASES = (
 
 
 def kept(values: Times, least: int, unbiased: bool = False) -> NDArray[np.int_]:
-    """Return how many values at the end of each series a rule keeps. The values before them are taken as warm-up.
+    """Return how many values at the end of each series a rule keeps. It takes the values before them as warm-up.
 
-    At least ``least`` are kept. The rule minimizes White's s^2 / m if ``unbiased``, else MSER's sum((x - mean)^2) /
-    m^2.
+    At least ``least`` values are kept. The number is chosen so that a measure of error is smallest: White's s^2 / m if
+    ``unbiased``, otherwise MSER's sum((x - mean)^2) / m^2, where m is the number of kept values.
     """
     count = values.shape[1]
     held = np.arange(1, count + 1)
@@ -174,8 +174,8 @@ def ranked(times: Times) -> Times:
 def batched(values: Times, size: int) -> Times:
     """Divide each series into batches of ``size`` consecutive values, and return the sum of each batch.
 
-    Batches are counted from the end of the series. Sums are used instead of means, because they lead to the same
-    answers.
+    Batches are counted from the end of the series, so values at the beginning may be left over. Sums give the same
+    answers as means.
     """
     series, count = values.shape
     return np.asarray(values[:, count % size :].reshape(series, count // size, size).sum(axis=2))
@@ -187,18 +187,19 @@ def batches_of_ranks(times: Times) -> NDArray[np.bool_]:
 
 
 def before(times: Times) -> NDArray[np.bool_]:
-    """Apply the rule of earlier versions, and tell for each series whether its times are settled.
+    """Tell for each series whether its times are settled, by the rule that logparse used in earlier versions.
 
-    It is MSER (a rule that finds the end of the warm-up), which keeps at least three times and cuts off at most half.
+    It is MSER, a rule that finds the end of the warm-up. It keeps at least three times, and the times are not settled
+    if it cuts off more than half.
     """
     count = times.shape[1]
     return np.asarray(count - kept(times, 3) <= count // 2)
 
 
 def rest_of_a_quarter(times: Times) -> NDArray[np.bool_]:
-    """Tell for each series whether its times are settled, by MSER that keeps at least a quarter of the times.
+    """Tell for each series whether its times are settled, by MSER with another limit.
 
-    MSER is a rule that finds the end of the warm-up.
+    MSER is a rule that finds the end of the warm-up. Here it keeps at least a quarter of the times.
     """
     return less_than_half(times, quarter(times.shape[1]))
 
@@ -215,9 +216,10 @@ def winsorised(times: Times) -> NDArray[np.bool_]:
 
 
 def ranks_alone(times: Times) -> NDArray[np.bool_]:
-    """Tell for each series whether its times are settled, by the chosen rule on ranks of single times.
+    """Tell for each series whether its times are settled, by the chosen rule without its batches.
 
-    The chosen rule itself uses ranks of batches.
+    The chosen rule replaces times by their ranks, and adds up the ranks of consecutive times. Here single ranks are
+    used.
     """
     return less_than_half(ranked(times), quarter(times.shape[1]), unbiased=True)
 
@@ -261,9 +263,10 @@ MORE: Mapping[str, Rule] = {
 
 
 def shares(rule: Rule, drawn: Mapping[int, Times], whole: bool, first: int | None) -> Shares:
-    """Return which fraction of the series a rule calls settled, at n steps and at least once by n steps.
+    """Return which fraction of the series a rule calls settled: at n steps, and at least once by n steps.
 
-    The rule is asked from ``first`` steps on. Without ``first``, the fractions "by" are NaN.
+    The rule is asked after every step from ``first`` on. Without ``first``, only the fractions at n steps are known,
+    and the others are NaN.
     """
     found = {}
     ever, asked = np.zeros(len(drawn[COUNTS[0]]), dtype=bool), first
@@ -294,7 +297,11 @@ def draw(case: Case, series: int, seed: Sequence[int]) -> Mapping[int, Times]:
 
 
 def differences(drawn: Mapping[int, Times]) -> int:
-    """Return the number of series for which the chosen rule and ``settled`` give different answers."""
+    """Count how often two implementations of the same rule disagree. It should be never.
+
+    The rule decides when step times have become steady. One implementation judges many series of times at once. The
+    other is the function ``settled`` of logparse. Both judge the same simulated series.
+    """
     return sum(
         int(at) != settled(times.tolist())
         for count in COUNTS

@@ -111,7 +111,7 @@ def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
 def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
     """Tell whether the measured effect of ``action`` still holds in a job that already has another change (``kept``).
 
-    It holds only if the two changes can be made together. In addition, one of these conditions must be true:
+    It holds only if the two changes can be made together. In addition, one of two conditions must be true:
 
     * The two changes alter different calls.
     * ``action`` includes the other change, so its measurement already contains it.

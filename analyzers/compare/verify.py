@@ -38,7 +38,7 @@ _WIDE = 60
 LONG = 1000
 """The largest number of lines that ``verify --verbose`` prints."""
 Effect = Literal["applied", "as before", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
-"""What a row of an override file did, in one or two words, as far as the two runs show it.
+"""A word or two for the effect that a row of an override file had, as far as the two runs show it.
 
 For example ``applied``, ``not applied`` or ``not called``. ``as before`` means that the row's kernel ran in both runs,
 so nothing shows that the library read the row.
@@ -204,7 +204,7 @@ def in_run(before: Tables, after: Tables) -> Gain | None:
 
 @dataclass(frozen=True)
 class Ran:
-    """What one run did for each operator (with sizes): the kernels that it used, and how often it called the operator.
+    """The kernels that one run used for each operator (with sizes), and how often it called the operator.
 
     The number of calls is None if no log counts the calls.
     """
@@ -225,7 +225,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What two runs show about override files: the kernels that ran, and how the time of each operator changed.
+    """Everything that two runs show about override files: the kernels that ran, and how the operators' times changed.
 
     ``moved`` has the changes of time, as rows of a ``Diff`` (the comparison of two runs).
     """

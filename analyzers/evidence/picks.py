@@ -230,13 +230,13 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
     """Return the GEMMs or convolutions that were measured, but that no log of the job calls.
 
-    Three conditions must hold for each of them:
+    Each of them must meet three conditions:
 
     * A file of the job measured it, or it may mean the same as a called one.
     * The library's own choice has a time.
     * Another kernel was tried, too.
 
-    Nothing counts the calls of these GEMMs or convolutions, so only the loss of a single call can be reported.
+    Nothing counts their calls, so only the loss of a single call can be reported.
     """
     known = known[known["default_us"].notna() & (known["tried"] > 1)]
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]

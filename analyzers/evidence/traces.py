@@ -93,7 +93,7 @@ _UNMARKED = "a trace without marked steps; traces with marked steps are used ins
 def _reasons(
     torch: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], ran: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each trace whose times must not be added to those of the other traces, with the reason.
+    """Yield each trace whose times must not be added to the job's time, with the reason.
 
     Such a trace repeats the work of another file, or it is the capture of a graph.
     """
@@ -139,7 +139,9 @@ def _copies(tables: Tables, kernels: pd.DataFrame) -> Iterator[LeftOut]:
 
 
 def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mapping[str, str]) -> Iterator[LeftOut]:
-    """Yield a note about kernels that ran only while a graph was captured. They were left out when the files were read.
+    """Yield a note about kernels that ran only while a CUDA or HIP graph was captured.
+
+    They are no part of the job's time, so they were left out when the files were read.
     """
     held = {x: json.loads(known[CAPTURE][0]) for x, known in of.items() if CAPTURE in known and x not in dropped}
     if held:

@@ -99,7 +99,9 @@ class Units:
 
     @property
     def provisional(self) -> bool:
-        """True if the job was too short for its step times to become steady, so that only its first steps were traced.
+        """True if only the first steps of the job were traced.
+
+        That happens if the job was too short for its step times to become steady.
         """
         return self.tracing.startswith("not settled: ")
 

@@ -74,7 +74,7 @@ BESIDE = "Two runs"
 COMPARED = ("here_us", "other_us", "change", "moved", "pick_here", "pick_there")
 """Names of the table columns that compare this run with another one."""
 SPARED = ("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick")
-"""Table columns that are omitted, in this order, if the window has no room for all columns of a set."""
+"""Table columns that the web page omits if the window is too narrow, the first to be omitted first."""
 SCALED: Mapping[str, float] = {
     "total_us": 1e-3,
     "saving_us": 1e-3,
@@ -237,8 +237,9 @@ def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     """Return sums that compare the selected GEMMs and convolutions in this run and in another run.
 
-    * ``problems``: number of GEMMs and convolutions that have comparable times in both runs. Except for ``repicked``,
-      all other sums are over these.
+    Only those with comparable times in both runs are counted, except for ``repicked``.
+
+    * ``problems``: their number.
     * ``faster, slower``: how many are faster or slower in the other run, by the rules of ``logparse diff``.
     * ``called``: for how many the calls are counted.
     * ``here_us, there_us``: sum of time × calls in this run and in the other run, µs.

@@ -52,7 +52,7 @@ CHANGES: Mapping[str, str] = {
     REDUCED: "check for a slow rank; DDP: bucket_cap_mb",
     ADVICE: "check for a slow rank; else fewer ranks",
 }
-"""Short forms of the advice texts: a few words about what to change."""
+"""Maps each advice text to a short form: a few words about what to change."""
 _GATHERS, _REDUCES = (re.compile(x, re.IGNORECASE) for x in ("all_?gather|reduce_?scatter", "all_?reduce"))
 _SHOWN = 3
 _FEW = 0.02

@@ -247,8 +247,7 @@ def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
 
 
 def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
-    """Return for each convolution the solvers (kernels) that MIOpen could not use because their workspace was too
-    small.
+    """Return for each convolution the solvers (kernels) that MIOpen could not use for lack of workspace.
 
     Each solver is a pair: its name, and the workspace that it needs, bytes.
     """

@@ -112,7 +112,7 @@ def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, 
     """Return the ideal time (roofline, µs) of a GEMM or convolution, and the name of its group.
 
     Only GEMMs or convolutions of one group are compared with each other. They have the same operation, direction, type
-    and bound (memory or arithmetic). The time is None if it is unknown.
+    and bound (memory or arithmetic). If the ideal time is unknown, None takes its place.
     """
     least, device = roofline_us(problem, facts), device_of(facts)
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":

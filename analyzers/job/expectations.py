@@ -54,8 +54,8 @@ def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataF
     """Return how long GEMMs and convolutions should take if only one kernel was timed for them.
 
     The result has two parts for each device: rows as in ``times``, and the expected times in the same order. Expected
-    times come from the best times of similar ones. If the user's files have too few of these, times that are shipped
-    with logparse are used, multiplied by a factor that the rows determine.
+    times come from the best times of similar GEMMs and convolutions. If the user's files have too few of them, the
+    times that logparse ships are used, multiplied by a factor that the rows determine.
     """
     rows = times(tables, settings)
     out = {}

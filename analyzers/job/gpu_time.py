@@ -373,8 +373,9 @@ def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def _in_order(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Sort kernels, so that their times are always added in the same order. The last digits of a sum depend on the
-    order.
+    """Sort kernels, so that their times are always added in the same order.
+
+    The last digits of a sum of floats depend on the order.
     """
     return kernels.sort_values(["source_id", "op", "kernel", "problem", "total_us"], ignore_index=True)
 

@@ -222,7 +222,7 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
 def _size(text: str) -> str:
     """Return only those words of an operator's text that state its kind, direction and sizes.
 
-    If a row and a call are equal in these words, the row may be intended for the call and differ in a detail.
+    If a row and a call agree in these words, the row was perhaps made for the call and differs in a detail.
     """
     words = ((word, *word.partition("=")) for word in text.split(" "))
     return " ".join(word for word, name, mark, _ in words if not mark or name in ("mnk", "in", "k", "filter"))
@@ -272,7 +272,10 @@ def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tabl
 
 
 def _other_kinds(found: Sequence[Coverage], tables: Tables) -> Iterator[str]:
-    """Yield the numbers of the run's problems that no file is asked for, because it holds another kind."""
+    """Yield how many of the job's operators no given file can contain, because the files are for other kinds.
+
+    For example, files for GEMMs contain no convolutions.
+    """
     asked = {kind for x in found for kind in x.format.kinds}
     if asked:
         problems = tables.workload.drop_duplicates("problem")["kind"].value_counts()

@@ -69,7 +69,10 @@ def of_store(
 
 
 def _other_kinds(tables: Tables, as_: str, kind: str | None) -> dict[str, int]:
-    """Return the numbers of the run's problems of kinds that the tool does not run, if the user named no kind."""
+    """Return how many of the job's operators the tool cannot run, for each kind of operator.
+
+    For example, hipblaslt-bench runs no convolutions. If the user named a kind, nothing is returned.
+    """
     if kind is not None or as_ not in KINDS:
         return {}
     kinds = tables.workload.drop_duplicates("problem")["kind"].value_counts().to_dict()

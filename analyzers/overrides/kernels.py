@@ -73,10 +73,10 @@ class Kernels:
         return cls(format, seen, needs, given_workspaces(last), set(zip(ran["problem"], ran["solution"], strict=True)))
 
     def judged(self, call: str, answer: LookUp) -> LookUp:
-        """Correct the result of looking up a call in the file: can the kernel in the row really run the call?
+        """Correct the result of a look-up in an override file if the found row's kernel may be unable to run the call.
 
-        The result becomes "miss" if the kernel cannot run the call, or if the call provides too little workspace. It
-        becomes "unknown" if no call or measurement shows that the kernel can run the call.
+        * The result becomes "miss" if the kernel cannot run the call, or if the call provides too little workspace.
+        * It becomes "unknown" if no call or measurement shows that the kernel can run the call.
         """
         found = self.of_kind(call, answer)
         why = self.short_of_workspace(call, found.row)
@@ -88,10 +88,14 @@ class Kernels:
         return LookUp(found.key, None, "unknown", place, (found.row.line,))
 
     def of_kind(self, call: str, answer: LookUp) -> LookUp:
-        """Correct the result of looking up a call by the kind of its kernel alone. The workspace is ignored.
+        """Correct the result of a look-up in an override file, if the row's kernel is of the wrong kind for the call.
 
-        The result becomes "miss" if the kernel in the row cannot run the call. It becomes "unknown" if the call needs a
-        special kind of kernel and the kind of this kernel is unknown.
+        For example, a kernel that also writes an auxiliary matrix cannot run a call without this matrix.
+
+        * The result becomes "miss" if the kernel is known to run only other kinds of calls.
+        * It becomes "unknown" if the call needs a special kind of kernel, and the kind of this kernel is unknown.
+
+        Workspaces are not compared here.
         """
         row = answer.row
         if self.format.kernels is None or row is None or row.solution is None:

@@ -77,7 +77,7 @@ def lint(
 
 
 def _left_open(run: Facts, given: Facts) -> dict[str, str]:
-    """Return the facts about a job's machine that may be used where the user stated nothing (``given``).
+    """Return the facts about a job's machine that may fill in what the user did not state (``given``).
 
     PyTorch compares a set of facts (its validators) before it uses a file, and the sets of two builds must not be
     mixed. So the job's validators are left out if the given facts have a validator, or a value that differs from the

@@ -164,9 +164,10 @@ def whole_lines(data: bytes) -> bytes:
 
 
 class _Winners:
-    """An iterator over the rows that a merge keeps, sorted by key (the text by which the library looks up a call).
+    """Iterates over the rows that a merge keeps, sorted by key (the text by which the library looks up a call).
 
-    After the iteration, ``keys`` is the number of keys, and ``conflicts`` has the keys with different kernels.
+    After the iteration, ``keys`` is the number of keys, and ``conflicts`` has the keys for which the files name
+    different kernels.
     """
 
     def __init__(self, merging: Merging, files: Sequence[tuple[str, Reading[Any]]]) -> None:

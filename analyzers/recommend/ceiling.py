@@ -97,9 +97,9 @@ def _each_us(tables: Tables) -> pd.Series:
 
 
 def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
-    """Return the fraction (0 to 1) of the call's time that the better kernel of each row saves.
+    """Return for each row which fraction (0 to 1) of a call's time the better kernel saves.
 
-    It comes from the ratio of paired samples if a test was made, else from 1 − best_us / pick_us.
+    If the two kernels were compared in a test, the tested speedup is used. Otherwise it is 1 − best_us / pick_us.
     """
     gains = 1 - known["best_us"].astype("float64") / known["pick_us"].astype("float64")
     for place, source, pick, best in known[["source_id", "pick", "best"]].itertuples():
@@ -130,11 +130,14 @@ def _weighed(finding: Finding, each_us: float | None, total_us: float | None) ->
 
 
 def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tuple[pd.Series, list[Finding]]:
-    """Sum the measured savings of findings, separately for operators in ``known`` and for others.
+    """Add up the measured savings of findings, for operators in ``known`` and for all others.
 
-    Returns the summed saving (µs) of each operator in ``known``, and the finding with the largest saving of each other
-    operator. Two texts are linked if they may describe the same operator. A saving of a text that is linked to a known
-    operator is added to the known operator. Estimated savings are ignored.
+    * The first result is the saving (µs) of each operator in ``known``. It also contains savings of texts that may
+      describe
+      the same operator.
+    * The second result is a list with one finding for each other operator: the finding with the largest saving.
+
+    Estimated savings are ignored.
     """
     links = tables.links[tables.links["other"].isin(known)].sort_values(["problem", "other"])
     names = dict(zip(links["problem"], links["other"], strict=True)) | {x: x for x in known}

@@ -52,10 +52,7 @@ class Judgement:
     rate: float = RATE
 
     def keeps(self, finding: Finding) -> bool:
-        """Tell whether to keep a finding (a possible saving): a test must not have rejected its gain.
-
-        A finding without a test is kept.
-        """
+        """Tell whether to keep a finding (a possible saving). It is dropped only if a test rejected its gain."""
         test = self.by_source.get(_source(finding))
         return test is None or finding.per_call_us is None or (test.kept and finding.p is not None)
 

@@ -20,13 +20,14 @@ from logparse.text import duration
 def deduplicated(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
     """Remove or join findings that propose the same thing, so that each better kernel is proposed once.
 
-    * If another analyzer proposes the same kernel as a finding of ``suboptimal_pick``, the finding of
-      ``suboptimal_pick`` is left out. The other analyzer's finding gets its override.
+    * The same kernel may be proposed by ``suboptimal_pick`` and by another analyzer. Then only the other analyzer's
+      finding
+      is kept. It gets the override.
     * If an operator (with sizes) has an estimated saving and another saving, the estimate becomes a reason in the other
       finding.
-    * Two texts may mean the same operator, for example a key of TunableOp and the log line of the same call. If no log
-      counts the calls of the first text, and the second has a finding of the same analyzer, the finding about the first
-      text is left out.
+    * Two texts may mean the same operator, for example a key of TunableOp and the log line of the same call. If an
+      analyzer
+      has a finding for both, and no log counts the calls of one text, the finding about this text is left out.
     """
     return _with_reasons(_without_uncounted(_explained(findings), links))
 
@@ -64,12 +65,15 @@ def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fin
 def one_row_each(
     findings: Sequence[Finding], calls: Mapping[str, float], races: Callable[[], Mapping[str, Race]]
 ) -> list[Finding]:
-    """If several overrides need the same row of hipBLASLt's tuning file, decide which of them gets it.
+    """Decide which kernel a row of hipBLASLt's tuning file gets if several findings propose different ones.
 
-    The file has one row for all calls that differ only in β, bias or activation. The row gets the override with which
-    these calls take the least time in total. If a time is missing, the first override gets it. If the library's own
-    choices take no more time, there is no row. A finding whose override gets no row loses the override (its remedy
-    becomes ``Advise``).
+    hipBLASLt uses one row for all calls that differ only in β, bias or activation.
+
+    * The row gets the kernel with which these calls take the least time in total.
+    * If a time is missing, it gets the kernel of the first finding.
+    * If the library's own choices take no more time, there is no row.
+
+    Findings whose kernel gets no row lose their override.
     """
     rows: dict[tuple[str, str], list[Override]] = {}
     for x in findings:
@@ -114,7 +118,7 @@ def _row(problem: Problem, target: Mapping[str, str]) -> tuple[str, str]:
 def _cheapest(
     solutions: Sequence[str], texts: Collection[str], calls: Mapping[str, float], races: Mapping[str, Race]
 ) -> str | None:
-    """Return the kernel with which several different calls take the least time in total.
+    """Return the kernel with which all calls that share one row of a tuning file take the least time in total.
 
     Returns None if the library's own choices take no more time. Returns the first kernel if a time is missing.
     """
@@ -162,9 +166,9 @@ def _text(finding: Finding) -> str:
 
 
 def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, set[str]]:
-    """Map each operator (with sizes) to those among ``texts`` that may mean the same operator.
+    """Map each operator in ``texts`` to all texts that may describe the same operator.
 
-    With ``both``, the mapped operator must also be among ``texts``.
+    With ``both``, only texts that are themselves in ``texts`` are listed.
     """
     rows = of_problems(links, texts)
     rows = rows[rows["other"].isin(texts)] if both else rows
@@ -172,10 +176,10 @@ def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, se
 
 
 def _explained(findings: Sequence[Finding]) -> list[Finding]:
-    """Remove findings that only report a slow kernel, if another finding also explains why it is slow.
+    """Remove findings that only report a slow kernel, if another finding about it also explains the reason.
 
-    The first kind comes from the analyzer ``suboptimal_pick``, the second from any other analyzer. If both propose the
-    same kernel, the second finding gets the override of the first.
+    Findings of the analyzer ``suboptimal_pick`` only report. If both findings propose the same kernel, the explaining
+    finding is kept and gets the override of the other one.
     """
     plain = {_better(x): x for x in findings if x.analyzer == suboptimal_pick.NAME}
     explained = {_better(x) for x in findings if x.analyzer != suboptimal_pick.NAME} - {None}
@@ -191,10 +195,7 @@ def _explained(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _better(finding: Finding) -> tuple[str, str] | None:
-    """Return the operator (with sizes) and the better kernel that a finding proposes.
-
-    Returns None if the finding claims no saving.
-    """
+    """Return which kernel a finding proposes for which operator (with sizes). None if the finding claims no saving."""
     best = finding.evidence.best
     return None if finding.problem is None or best is None or finding.per_call_us is None else (_text(finding), best)
 

@@ -103,7 +103,7 @@ class Recommendation:
     def step_gain(self, action: str) -> Gain | None:
         """Return the time of a step now and with the named change. None if it is unknown.
 
-        The times were measured in the job if the change was tried there. Otherwise they are simulated.
+        If the change was tried in the running job, the times were measured there. Otherwise they are simulated.
         """
         for x in self.tried:
             if x.name == action and x.is_known and x.gain is not None:
@@ -210,9 +210,10 @@ def _steps(tables: Tables, settings: Settings) -> float | None:
 
 
 def _usual(settings: Settings) -> Settings:
-    """Return the user's settings, but with thresholds that leave out no more findings than the defaults do.
+    """Return the settings with which the largest possible gain is computed.
 
-    ``min_gain`` is at most the default, and ``min_saving_us`` is the default.
+    They are the user's settings, but never stricter than the defaults. So a user who hides small gains still sees the
+    same largest possible gain. ``min_gain`` is at most the default, and ``min_saving_us`` is the default.
     """
     usual = Settings()
     floor = min(settings.min_gain, usual.min_gain)
@@ -238,7 +239,7 @@ def _timed_actions(tables: Tables, settings: Settings) -> list[ActionResult]:
 def _of_the_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
     """Keep the findings about operators (with sizes) that this job called or measured.
 
-    If the time of a finding may be from another device than the job's calls, its number of calls and its saving are
+    If a finding's time may come from another device than the job's calls, its number of calls and its saving are
     removed.
     """
     own = {None, *tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]}
@@ -266,7 +267,7 @@ def _object_calls(tables: Tables) -> tuple[Problem, ...]:
 
 
 def to_search(findings: Sequence[Finding]) -> list[Finding]:
-    """Keep the findings for whose operator a library's tool can search for a faster kernel."""
+    """Keep the findings about operators for which a library's tool can search for a faster kernel."""
     return [finding for finding in findings if finding.problem is not None and isinstance(finding.remedy, Search)]
 
 

@@ -31,7 +31,10 @@ _LEAST = 0.01
 _NOTHING = 1e-3
 """A thing to do is not listed if its gain is below this fraction of the step (0 to 1)."""
 _MEETS = 0.9
-"""If something else limits the gain to less than this fraction (0 to 1) of a loss, the text names the limit."""
+"""If removing a wait saves less than this fraction (0 to 1) of the wait, the text for the user states the reason.
+
+The reason is that the step would then wait for something else.
+"""
 _SHOWS = 0.05
 """If the GPU waits for the host, savings of GPU time below this fraction of the step (0 to 1) are not listed.
 
@@ -211,10 +214,9 @@ def _limit(found: Recommendation) -> str:
 
 
 def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
-    """Tell whether a saving of GPU time is too small to be listed.
+    """Tell whether a saving of GPU time should be left out of the list of things to do.
 
-    It is too small if it is negligible, or if it would not make the step shorter because the step waits for something
-    else.
+    There are two reasons: the saving is negligible, or the step waits for something else and would not become shorter.
     """
     whole = todo.step.now_us if todo.step is not None else _whole_us(time)
     if todo.unit != "step" or not whole or todo.gain is None or todo.waits:
@@ -228,9 +230,10 @@ def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
 
 
 def hidden(found: Recommendation) -> frozenset[str]:
-    """Return the names of the changes that are made only if the user names them.
+    """Return the names of changes that make kernels faster but do not make a step visibly shorter.
 
-    They make the kernels faster, but the step does not show the gain, or a trial in the job showed no gain.
+    They are made only if the user names them. Changes that showed no gain when they were tried in the running job are
+    included.
     """
     unseen = (x for x in found.actions if x.pays and _is_hidden(_action(x, found), found.gpu_time))
     return frozenset((*(x.action.name for x in unseen), *(x.name for x in found.tried if x.shows_no_gain)))
@@ -279,10 +282,10 @@ def _split(time: GpuTime | None) -> tuple[Share, ...]:
 
 
 def _actions(found: Recommendation) -> list[Todo]:
-    """Return the changes that are worth making, and the override files, as things to do.
+    """Return the changes that are worth making as entries for the list of things to do. Override files are included.
 
-    If several changes exclude or contain each other, only the best is kept. Changes that ``apply.py`` makes by default
-    are always kept.
+    Some changes cannot be made together, or one includes another. Then only the change that saves most is kept. Changes
+    that ``apply.py`` makes by default are always kept.
     """
     kept: list[ActionResult] = []
     unnamed = chosen([x for x in found.actions if x.action.kind != "files"], hidden(found), found.in_job)
@@ -335,9 +338,10 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
 
 
 def _of_findings(found: Recommendation) -> list[Todo]:
-    """Return the findings (possible savings) as things to do. Savings that a listed change includes are left out.
+    """Turn findings (possible savings) into entries for the list of things to do.
 
-    Findings with the same remedy (for example a search) become one thing to do.
+    Findings that the user handles in the same way (for example by one search) become one entry. Savings that a listed
+    change already includes are left out.
     """
     covered = {x.of for y in found.actions if y.pays or y.action is OVERRIDES for x in y.parts}
     files = any(x.action is OVERRIDES for x in found.actions)
@@ -351,7 +355,10 @@ def _of_findings(found: Recommendation) -> list[Todo]:
 
 
 def _sureness(findings: Sequence[Finding]) -> Sureness:
-    """Return how the least certain saving of several findings is known, for example ``estimated``."""
+    """Return how well the savings of several findings are known, for example ``measured alone`` or ``estimated``.
+
+    If the findings differ, the least certain answer is returned.
+    """
     known = {finding.sureness for finding in findings if finding.per_call_us is not None}
     return max(known, key=SURENESS.index, default="unknown")
 
@@ -360,7 +367,7 @@ NOTHING, UNCONFIRMED = "may gain nothing", "not confirmed"
 
 
 def _doubt(findings: Sequence[Finding]) -> str:
-    """Return two or three words of doubt about a saving that was measured outside the job, such as ``not confirmed``.
+    """Return a short warning about a saving that was measured outside the job, for example ``not confirmed``.
 
     The text is empty if a test confirmed the saving, or if the saving was not measured in this way.
     """
@@ -412,9 +419,8 @@ def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
 def _at_most(found: Recommendation, saving_us: float) -> Gain | None:
     """Return the time of a step now, and the shortest time that it may take after a saving of kernel time.
 
-    ``saving_us`` is the saving. The step can never be shorter than with kernels that take no time. Returns None if the
-    step's time without the profiler is unknown, because the profiler slows the host, so the shortest time is unknown
-    too.
+    The second time is (time now) − ``saving_us``, but no less than a step with kernels that take no time. Returns None
+    if no time of a step without the profiler is known, because the profiler makes steps longer.
     """
     now = found.now
     if now is None or (found.gpu_time is not None and found.gpu_time.profiled):
@@ -440,10 +446,11 @@ def waits_for_data(found: Recommendation) -> bool:
 
 
 def _of_the_job(found: Recommendation) -> list[Todo]:
-    """Return things to do about losses of the whole job, for example a GPU that waits for the host.
+    """Return entries for the list of things to do about losses of the whole job.
 
-    The saving is at most the wait. It is also at most what the simulated step gains if communication takes no time, the
-    host takes no time, or data arrive in time.
+    An example is a GPU that waits for the host. Two limits bound the saving: the length of the wait, and the time by
+    which the simulated step becomes shorter without the wait. For example, a step without communication may then wait
+    for its host instead.
     """
     time, named = found.gpu_time, {x.action.name for x in found.actions}
     whole = _whole_us(time)
@@ -499,9 +506,10 @@ def _of_unknown_worth(remark: Finding, time: GpuTime) -> Todo:
 
 
 def _gain_without(waits: str | None, found: Recommendation) -> float:
-    """Return how much shorter the simulated step is without a wait for the host or for communication, µs.
+    """Return how much shorter the simulated step is if it need not wait for the host or for communication, µs.
 
-    Returns infinity if the step is not simulated, or if it waits for something else.
+    ``waits`` names the wait: ``host``, which includes waits for data, or ``communication``. Returns infinity (no limit)
+    for other waits, or if the step is not simulated.
     """
     now = found.now
     if now is None or found.gpu_time is None:
@@ -520,9 +528,9 @@ def _gain_without(waits: str | None, found: Recommendation) -> float:
 
 
 def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness, float], ...]:
-    """Return how much can be saved in total: one sum for measured savings, one for estimated ones, and so on.
+    """Return how much time can be saved in total, µs: one sum for measured savings, one for estimated ones, and so on.
 
-    Savings are added only if the changes can be made together, so that no time is saved twice.
+    Only changes that can be made together are included, so that no time is saved twice.
     """
     together = {x.action.name for x in chosen(found.actions, hidden(found), found.in_job)}
     together |= {OVERRIDES.name} if not together else set()
@@ -611,10 +619,10 @@ def _why_unknown(todo: Todo) -> str:
 
 
 def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
-    """Tell whether ``now_us`` was measured and is the time of the whole step or run.
+    """Tell whether ``now_us`` was measured and is the time of a whole step or run.
 
-    Only then do percentages of it make sense. Without a trace, only the calls with two measured times are added up, and
-    the rest of the run is unknown.
+    Percentages are shown only of a whole time. Without a trace, ``now_us`` contains only the calls with two measured
+    times, and the rest of the run is unknown.
     """
     if todo.sureness not in SURENESS[:2]:
         return False
@@ -624,9 +632,9 @@ def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
 
 
 def _limited(found: Recommendation) -> str:
-    """Return what limits the step if it is not the kernels, for example "the host is the limit; ". Empty otherwise.
+    """Return what limits the step if it is not its kernels, for example "the host is the limit; ". Else it is empty.
 
-    The limit comes from the simulation, else from the fraction of time in which the GPU is busy.
+    The simulation of the step decides. Without a simulation, the fraction of time in which the GPU is busy decides.
     """
     time, now = found.gpu_time, found.now
     if now is not None:

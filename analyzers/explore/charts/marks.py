@@ -19,8 +19,8 @@ HOVER = (
 )
 """Template of the text that appears when the mouse is on a point.
 
-It contains no text of a log. Such texts are inserted through ``text`` and ``customdata``, where they were already made
-safe.
+It contains no text of a log. Texts of logs come through ``text`` and ``customdata``, in which they were already made
+safe to show as HTML.
 """
 
 
@@ -149,9 +149,9 @@ def log_axis(values: pd.Series) -> dict[str, Any]:
 
 
 def log_axis_over(ratio: float, most: float = 300) -> dict[str, Any]:
-    """Return plotly's settings for a logarithmic axis whose largest value is ``ratio`` times the smallest.
+    """Return plotly's settings for a logarithmic axis on which the largest value is ``ratio`` times the smallest.
 
-    There are ticks between powers of ten if ``ratio`` is at most ``most``.
+    If ``ratio`` is at most ``most``, there are also ticks between the powers of ten.
     """
     steps = {"dtick": 1} if ratio > most else {"dtick": "D2"} if ratio > 10 else {"nticks": 8}
     return {"type": "log", **steps, "tickformat": ",~r"}

@@ -51,7 +51,7 @@ def verdict_of(
 
 
 def cards(recommendation: Recommendation, store: str | None = None) -> list[Card]:
-    """Return a card for the web page for each thing to do, in the order of ``recommend``'s list."""
+    """Return a card for the web page for each proposal of ``recommend``, in the same order."""
     return [_action(x, recommendation, store) for x in verdict(recommendation).todo]
 
 
@@ -77,7 +77,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None) -> Ca
 
 
 def _saves(todo: Todo) -> str:
-    """Return what a thing to do saves, as text.
+    """Return how much time a proposal of ``recommend`` saves, as text.
 
     For example ``110 ms``, ``≈ 6 ms`` if it is estimated, or ``up to 8.5 ms`` if only a bound is known.
     """
@@ -91,9 +91,9 @@ _FOLDER = "overrides"
 
 
 def _lines(todo: Todo, result: ActionResult | None, run: str, store: str | None) -> tuple[str, ...]:
-    """Return the command lines with which the user can do a thing to do.
+    """Return the command lines with which the user can carry out one proposal of ``recommend``.
 
-    If no command line does it, return the command that explains it.
+    If no command line can do it, the command that explains the proposal is returned.
     """
     write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
     if isinstance(todo.remedy, UseRows):

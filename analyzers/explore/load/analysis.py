@@ -85,7 +85,7 @@ def analyse(
 
 
 def _nearby(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Return how long similar GEMMs or convolutions take, for each one of which only one kernel was timed.
+    """Return how long similar GEMMs or convolutions take, for each one that was timed with only one kernel.
 
     The times are converted to the size of the GEMM or convolution.
     """
@@ -107,10 +107,10 @@ def traced(store: Store, run: str) -> GpuTime | None:
 
 
 def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
-    """Add two columns about things to do to the table of findings: the title of the first, and the names of all.
+    """Add two columns to the table of findings: the first proposal about each GEMM or convolution, and all proposals.
 
-    The table has a row for each GEMM or convolution with a finding. If a thing to do concerns one without a finding, a
-    row is added.
+    The table has a row for each GEMM or convolution with a finding. If a proposal concerns one without a finding, a row
+    is added for it.
     """
     parts = {x.action.name: x.parts for x in result.actions}
     named: dict[str, dict[str, str]] = {}

@@ -178,7 +178,7 @@ def _write_points(
 
 
 _LIMITS = ("threads = 2", "memory_limit = '400MB'")
-"""Settings of DuckDB during the choice of the run with which the web page opens."""
+"""Settings of DuckDB while the program chooses the run with which the web page opens."""
 _RUNS = 4
 """Number of latest runs among which the web page chooses the one with which it opens."""
 

@@ -121,11 +121,12 @@ def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[A
 def _window(
     works: dict[str, npt.NDArray[Any]], asked: Floats, units: dict[str, npt.NDArray[Any]]
 ) -> tuple[npt.NDArray[np.bool_], str]:
-    """Choose one step of a trace. Returns which kernels and copies belong to it (a mask), and the title of the step.
+    """Choose one step of a trace. Returns a mask of the kernels and copies that belong to it, and the step's title.
 
-    A step on the device begins with the first work that the host launched in it, and ends where the next step begins.
-    The device may still do work of the step before, which is shown, too. Work whose launch is unknown may have been
-    launched before the trace, so it is used to find the beginning of a step only if no launch is known.
+    A step begins on the device with the first work that the host launched in it. It ends where the next step begins.
+    Until then the device may still do work of the step before, which is shown, too. If the launch of a kernel or copy
+    is unknown, it may have been launched before the trace. So it marks the beginning of a step only if no launch is
+    known at all.
     """
     start = works["start"]
     at = start if np.isnan(asked).all() else asked

@@ -55,7 +55,7 @@ It is at least twice the root mean square error over pairs of runs before and af
 STARTS = 0.02
 """How much the host's time differs from one start of a program to the next: a relative standard deviation.
 
-It is the median over the jobs in the records that wait for the host (``steps.py``, ``starts``).
+It is the median over the measured jobs that wait for the host (``benchmarks/steps.py``, ``starts``).
 """
 BESIDE_LOGS = "units were timed while libraries wrote logs, which slows the host (`logparse tune` times them without)"
 _NOT_KEPT = "an older logparse wrote the store and did not keep the step's events"
@@ -68,10 +68,10 @@ ROUGH = 1.5
 _SAME = 1e-3
 _HOST_LEAST, _HOST_MOST, _HOST_EXACT = 0.1, 4.0, 1e-4
 _DEPENDS = 0.5
-"""Limit from which the step's time is assumed to depend on the speed of the host.
+"""Smallest dependence of the step's time on the host's speed that is not ignored.
 
-It is (relative change of the step's time) / (relative change of the host's time). Below the limit, a slower host does
-not explain why a step takes longer without the profiler than in the simulation.
+The dependence is (relative change of the step's time) / (relative change of the host's time). If it is smaller, a
+slower host does not explain why a step takes longer without the profiler than in the simulation.
 """
 _WAITS_MOST = 8.0
 """Largest factor by which the simulation lengthens waits for data-loader workers and for ranks without a trace."""
@@ -179,8 +179,8 @@ class Step:
     def us(self, each: Callable[[Graph], Floats], host_factor: float) -> float:
         """Simulate the steps, and return their mean time, µs.
 
-        ``each`` is a function that returns the times of the kernels and transfers of a graph. ``host_factor``
-        multiplies the times of the host.
+        * ``each``: a function that returns the times of the kernels and transfers of a graph.
+        * ``host_factor``: the factor by which the host's times are multiplied.
         """
         return self.mean_us([times(graph, each(graph), host_factor) for graph in self.graphs])
 
@@ -225,10 +225,10 @@ class Step:
     def _by_kind(
         self, at: Sequence[Sequence[float]], took: Callable[[Sequence[float], Bounds, bool], float]
     ) -> dict[str, list[float]]:
-        """Return the times of the traced steps, grouped by the kind of step.
+        """Return one number for each traced step, for example its time (µs), grouped by the kind of step.
 
-        The first step of a trace is used only if there is no other of its kind, because host and device have not yet
-        reached their usual distance.
+        ``took`` computes the number. The first step of a trace is used only if there is no other of its kind, because
+        the host is then not yet as far ahead of the device as usual.
         """
         found: dict[str, list[float]] = defaultdict(list)
         first: dict[str, list[float]] = defaultdict(list)
@@ -252,7 +252,7 @@ class Step:
 class _Unit(NamedTuple):
     """Two simulated mean times of a step, µs.
 
-    ``us`` is the time of the whole step. ``issued_us`` is the time until its host has launched all work.
+    ``us`` is the time of the whole step. ``issued_us`` is the time until the host has launched all its work.
     """
 
     us: float
@@ -261,9 +261,10 @@ class _Unit(NamedTuple):
 
 @cached_per_run
 def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit:
-    """Simulate the step with its traced kernel times, but with a host whose times are multiplied by ``host_factor``.
+    """Simulate the step with the kernel times of the trace, but with a faster or slower host.
 
-    If ``without`` is a kind of work (kernels or communication), all work of this kind takes no time.
+    The host's times are multiplied by ``host_factor``. If ``without`` names a kind of work (kernels or communication),
+    this work takes no time.
     """
     us = [graph.us if without is None else graph.without(without) for graph in step.graphs]
     at = [times(graph, each, host_factor) for graph, each in zip(step.graphs, us, strict=True)]
@@ -271,9 +272,9 @@ def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit
 
 
 def _waiting(step: Step, factor: float) -> Step:
-    """Return the step with its waits for things outside the traces multiplied by ``factor``.
+    """Return the step with longer or shorter waits for things outside the traces.
 
-    Such waits are for data-loader workers, or for ranks that left no trace.
+    Such waits are for data-loader workers, or for ranks that left no trace. They are multiplied by ``factor``.
     """
     return replace(step, graphs=[graph.waiting(factor) for graph in step.graphs])
 
@@ -305,7 +306,7 @@ def fit_waits(step: Step) -> Step:
 
 @cached_per_run
 def _by_itself(step: Step) -> float:
-    """Return the factor on the host's times with which the simulated host takes the time that was measured for it.
+    """Return the factor for the host's traced times with which the simulated host is as fast as the measured one.
 
     Waits for things outside the traces are left out of the simulation. The measured time is a lower quartile, so it
     contains hardly any of them.
@@ -405,10 +406,10 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     least, most = step.host_range if witnessed else (1.0 / ROUGH, 1.0)
 
     def under(given: Mapping[str, Factor], left: float, which: int, host_factor: float = host) -> float:
-        """Return the simulated time of the step with the changes ``given`` of its kernel times, µs.
+        """Return the simulated time of the step, µs, if kernel times change as ``given`` states.
 
-        ``host_factor`` applies to the step before and after the change. ``left`` is the fraction of the host's work
-        that remains after the change.
+        * ``host_factor``: the factor on the host's times, with and without the change.
+        * ``left``: the fraction of the host's work that remains after the change.
         """
         us = step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor * left)
         return now * us / _traced(step, host_factor).us
@@ -464,10 +465,11 @@ def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
 
 
 def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
-    """Return the part of the host's work that remains after a change. 1 means all of it.
+    """Return the fraction of the host's work that remains after a change. 1 means all of it.
 
-    If the change removes kernels, the time to launch them is subtracted. If it makes calls take longer on the host,
-    that time is added. ``host`` is the factor on the host's work.
+    * If the change removes kernels, the host no longer spends time on launching them.
+    * If calls take longer on the host, this time is added.
+    * ``host`` is the factor by which the host's traced times are multiplied.
     """
     spared = whole = units = 0.0
     for graph, weight in zip(step.graphs, step.weights, strict=True):
@@ -519,7 +521,8 @@ def step_of(
 
 
 def beside_logs(tables: Tables) -> bool:
-    """Tell whether the job's steps were timed only while its libraries wrote logs, which slows the host."""
+    """Tell whether the steps were timed only in runs that wrote logs. Logs slow the host, so these times are too long.
+    """
     found, logged = units(tables), ~tables.calls["category"].isin(["profiler", "untuned"])
     return not (found and found.alone) and bool(logged.any())
 

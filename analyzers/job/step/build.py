@@ -89,9 +89,9 @@ class _Stream:
         self.tail = node
 
     def given(self, by: float) -> int:
-        """Return the node of the last kernel or copy that had been launched at the time ``by``.
+        """Return the last kernel or copy (its node) that had been launched on this stream at the time ``by``.
 
-        Returns 0 if there is no such node.
+        Returns 0 if nothing had been launched.
         """
         count = bisect.bisect_right(self.launched, by)
         return self.nodes[count - 1] if count else 0
@@ -137,8 +137,9 @@ def build(traces: Sequence[RankTrace]) -> Graph:
 def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
     """Find the communication calls (collectives) that belong together on different ranks, and give them the same key.
 
-    Returns a dictionary (number of the kernel → key) for each trace. Collectives launched before the trace began are
-    left out, and so are all calls of a group whose ranks made different numbers of calls.
+    Call number n of one rank belongs to call number n of the other ranks in its group. Two kinds of calls are left out:
+    calls launched before the trace began, and calls of a group whose ranks made different numbers of calls. Returns for
+    each trace a dictionary from the kernel's number to the key.
     """
     made: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number, trace in enumerate(traces):
@@ -254,7 +255,7 @@ class _Rank:
     def bounds(self) -> list[Bounds]:
         """Return for each step the nodes of the graph at which the step begins and ends.
 
-        They are moments at which both host and device are done with the step before.
+        At these moments both the host and the device have finished the step before.
         """
         units = self._units()
         nodes: list[int] = []
@@ -356,10 +357,11 @@ class _Rank:
         return self._done.get(call.correlation) if call.kind == "copied" else None
 
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
-        """Return the kernel or copy (a node) for which a wait for an event waits. 0 means that it waits for nothing.
+        """Return the kernel or copy (a node) that must end before a wait for an event is over.
 
-        If the trace names it, it is returned. Otherwise the answer is a guess: among the work that was launched before
-        the call and had ended at the time ``by``, the work that ended last is returned.
+        Returns 0 if nothing must end. If the trace names the kernel or copy, it is returned. Otherwise the answer is a
+        guess: of all work that was launched before the call and had ended at the time ``by``, the work that ended last
+        is returned.
         """
         if wait is not None and wait.record in self._records:
             stated = self._streams.get(wait.on) if wait.on else None
@@ -406,9 +408,10 @@ class _Rank:
             self._in_graph(work, node)
 
     def _lags(self, start: float, tail: int, launch: tuple[int, float] | None, within: bool) -> tuple[float, float]:
-        """Return two delays of a kernel: after the work before it in its stream, and after its launch.
+        """Return two delays of a kernel (µs): after the earlier work of its stream, and after its launch.
 
-        The later of the two events gets the observed delay. The other gets the usual delay.
+        The kernel really waited for the later of the two events, so that one gets the observed delay. The other gets
+        the delay that is usual on this machine.
         """
         gap = start - self._nodes.at[tail]
         if launch is None:
@@ -421,10 +424,11 @@ class _Rank:
         return min(self._usual.gap, gap), lag
 
     def _within_graph(self, work: Work) -> list[int]:
-        """Return the node after which the first kernel of a stream in a CUDA or HIP graph begins, in a list.
+        """Return the node after which a kernel in a CUDA or HIP graph begins, as a list of at most one node.
 
-        The list is empty for other kernels. Traces do not contain the graph's edges. So the node is the kernel of
-        another stream that was the last to end before this kernel began.
+        A graph has several streams, and traces do not show which kernel waits for which. So for the first kernel of a
+        stream, it is assumed that it waited for the kernel of another stream that had ended last. The list is empty for
+        all other kernels.
         """
         seen = self._graphs.setdefault(work.correlation, {})
         if work.stream in seen:

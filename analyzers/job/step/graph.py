@@ -38,8 +38,8 @@ _PASSES = 64
 class Bounds(NamedTuple):
     """The nodes of the graph at which a step of one rank begins and ends, and the kind of step.
 
-    ``first`` and ``last`` are the moments at which host and device together begin and end. ``begun`` and ``issued`` are
-    the moments of the host alone.
+    * ``first``, ``last``: where host and device together begin and end.
+    * ``begun``, ``issued``: where the host alone begins and ends.
     """
 
     rank: int
@@ -93,7 +93,8 @@ class Nodes:
         return len(self.at) - 1
 
     def join(self, nodes: Sequence[int], kind: int) -> int:
-        """Return a node that waits for all of ``nodes``. If there is only one, that node itself is returned."""
+        """Return a node that waits for all of ``nodes``. If ``nodes`` has only one node, that node itself is returned.
+        """
         if len(nodes) == 1:
             return nodes[0]
         first, *rest = dict.fromkeys(nodes)
