@@ -24,9 +24,9 @@ from logparse.libraries.torch_profiler.operands import WITHOUT_KERNELS
 from logparse.libraries.torch_profiler.operators import OPERATORS
 
 BY_HAND = ".by_hand"
-"""Suffix of a file beside a trace that lists changes to the model which ``apply.py`` cannot make.
+"""End of the name of a file beside a trace. It lists changes to the model that only a person can make.
 
-A person must make them.
+``apply.py`` cannot make these changes.
 """
 WARM_UP = 3
 """The number of steps before the first timed step.
@@ -67,9 +67,9 @@ def train(run: Run, failed: str) -> None:
 
 
 def prepared(run: Run) -> tuple[Callable[[], None], Any]:
-    """Return a function that does one training step, and the imported ``apply.py`` that changed the model.
+    """Return a function that does one training step of the model, and the imported ``apply.py`` that changed the model.
 
-    For the unchanged model, None is returned in place of the module.
+    For the unchanged model, None takes the place of the module.
     """
     device, chosen = torch.device(run.device), model_of(run.model)
     torch.manual_seed(0)
@@ -128,8 +128,8 @@ def _step_us(step: Callable[[], None], device: torch.device) -> float:
 def _profiled(step: Callable[[], None], device: torch.device, count: int, untraced_us: float) -> torch.profiler.profile:
     """Profile ``count`` training steps and return the profile.
 
-    Its metadata contain the time of a step without the profiler (``untraced_us``), because the traces of ``capture``
-    also contain it.
+    The time of a step without the profiler (``untraced_us``) is added to its metadata, because traces of ``capture``
+    have it, too.
     """
     kinds = [torch.profiler.ProfilerActivity.CPU]
     kinds += [torch.profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
@@ -156,10 +156,10 @@ def imported(path: str) -> Any:
 
 
 def as_device(trace: dict[str, Any]) -> dict[str, Any]:
-    """Make the trace of a CPU look like the trace of a GPU: each operator gets a kernel.
+    """Make the trace of a CPU look like the trace of a GPU, by adding a kernel for each operator.
 
-    A convolution or matrix product gets a kernel as long as the whole operator. The kernel of another operator is as
-    long as the operator without the operators that it calls.
+    * The kernel of a convolution or matrix product takes as long as the whole operator.
+    * The kernel of another operator takes as long as the operator without the operators that it calls.
     """
     events = [x for x in trace["traceEvents"] if x.get("cat") == "cpu_op" and x["name"].startswith("aten::")]
     kernels = []

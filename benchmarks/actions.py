@@ -61,7 +61,10 @@ WITHIN, SIGN, BEST = 0.05, 0.02, 0.01
 _MOST_S = 600
 """A run of a model is ended after this many seconds."""
 _IMPORTS = ("torch", "torch.profiler", "analyzers.replay.worker")
-"""Modules that every run of a model and the replay's worker need. One process imports them in advance for all."""
+"""Modules that every run of a model and every worker process of a replay needs.
+
+One process imports them in advance for all.
+"""
 _ENVIRONMENT = ("device", "pytorch", "cudnn", "small")
 """Names of the facts that must be equal in all records that are merged."""
 
@@ -140,7 +143,10 @@ def _row(name: str, x: Any, now: float, folder: Path, store: Store, run: Future[
 
 
 def _groups(x: Any, store: Store, action: str, per: float) -> dict[str, list[float]]:
-    """Return three times for each kind of operator, µs per step: without the change, predicted, and measured."""
+    """Return three times for each kind of operator, µs per step.
+
+    They are the time without the change, the predicted time, and the measured time with the change.
+    """
     before, after = (_by_group(store, run) for run in ("as_is", action))
     change: dict[str, float] = {}
     for part in x.parts:

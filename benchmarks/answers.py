@@ -62,7 +62,7 @@ NAME = "gfx90a68.HIP.fdb.txt"
 USER_NAME = "gfx90a68.HIP.3_5_1_5ea1b2b.ufdb.txt"
 """A valid file name of a user find-db (the file in which MIOpen stores what it measured), as ``merge`` needs it."""
 DEVICES = (104, 108, 110, 112, 116, 120, 228)
-"""Numbers of compute units in the names of the copied find-dbs. The original file has the first one, 104 (0x68)."""
+"""Numbers of compute units for the names of the copied find-dbs. The original file has the first one, 104 (0x68)."""
 BATCHES = (1, 3, 5)
 SMALL_FILES = 20_000
 SIZES = ("one", "many", "small", "start")
@@ -196,7 +196,7 @@ print(took)"""
 
 
 def again(way: str, question: Question, work: Path) -> float:
-    """Return the seconds that a question takes when the same process asks it for the second time."""
+    """Return the seconds that a question takes in a process that has already answered it once."""
     programs = {"logparse": "from logparse.cli import main; main()", "DuckDB": question.sql, "pandas": question.pandas}
     code = AGAIN.format(words=question.words, program=programs[way])
     os.chdir(work)
@@ -270,7 +270,7 @@ def of_start(folder: Path, find_db: str) -> Iterator[Question]:
 
 
 def first(folder: Path, find_db: str) -> Path:
-    """Unpack the original find-db into ``folder`` and return its path."""
+    """Unpack the find-db that ROCm ships into ``folder``, and return the path of the unpacked file."""
     target = folder / "inputs" / NAME
     if not target.exists():
         if not Path(find_db).exists():
@@ -283,7 +283,7 @@ def first(folder: Path, find_db: str) -> Path:
 
 
 def copy_of(file: Path, number: int) -> Path:
-    """Write a copy of the find-db that seems to be from another device.
+    """Write a copy of the find-db under the name of another device.
 
     Two of three copies also have another batch size.
     """
@@ -301,7 +301,7 @@ def _rebatched(key: str, batch: int) -> str:
 
 
 def changed(file: Path) -> Path:
-    """Write a copy of the find-db with other times for a third of its keys, like after an upgrade of the library."""
+    """Write a copy of the find-db in which a third of the keys have other times, as after an upgrade of the library."""
     draw = random.Random(1)
 
     def other(key: str, items: str) -> tuple[str, str]:
@@ -328,7 +328,10 @@ def _written(target: Path, file: Path, change: Callable[[str, str], tuple[str, s
 
 
 def one_device(files: Sequence[Path]) -> list[Path]:
-    """Make the files look like user find-dbs of one device, by links in a folder for each, and return their paths."""
+    """Make find-dbs of several devices look like user find-dbs of one device. Return the paths of the links to them.
+
+    A library finds such a file by its name, which states the device. So each link has a folder of its own.
+    """
     out = []
     for file in files:
         target = file.parent / f"as-{file.name.split('.')[0]}" / USER_NAME

@@ -68,10 +68,10 @@ FAMILIES = (
 MEASURED = 12_000
 """Number of matrix products in ``--cost`` whose times are assumed to be measured."""
 GAINS, WORTH = 1.2, 1.1
-"""Two factors that define when the library's default kernel is slow.
+"""Two limits for the ratio (time of the library's default kernel) / (best time).
 
-* ``GAINS``: a default that takes more than this many times the best time should be found.
-* ``WORTH``: reporting a default is right if it takes at least this many times the best time.
+* ``GAINS``: if the ratio is larger, the default kernel is slow and should be found.
+* ``WORTH``: if the ratio is at least this, it is right to report the default kernel as slow.
 """
 FIRST = (0.05, 0.10, 0.20)
 TILES = ((16, 32, 64, 96, 128, 160, 192, 224, 256), (16, 32, 64, 96, 128, 160, 192, 224, 256), (16, 32, 64, 128))
@@ -79,7 +79,8 @@ TILES = ((16, 32, 64, 96, 128, 160, 192, 224, 256), (16, 32, 64, 96, 128, 160, 1
 ORIGAMI_DEVICE = (65_536, 4 << 20, 2_100_000)
 """Local memory of a CU (bytes), L2 cache (bytes) and clock (kHz) of an MI300X."""
 FEW = (1000, 300, 100)
-"""Numbers of measured operators in those table rows that show what fewer measurements would give."""
+"""Numbers of measured operators with which the estimates are also tested, to show what fewer measurements would give.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +145,12 @@ def main() -> int:
 
 
 def read(inputs: Sequence[str], device: str, part_of: Callable[[str], str]) -> Iterator[Known]:
-    """Yield the problems of the input files, in sets that are judged separately.
+    """Yield the operators of the input files with their times, in sets that are judged separately.
 
-    Each table of defaults and bests, and each shipped table, is a set of its own. All other inputs are read together
-    and become one set for each device and part. ``part_of`` names the part to which a family belongs.
+    * Each table of defaults and bests, and each shipped table, is a set of its own.
+    * All other inputs are read together. They become one set for each device and part.
+    * ``part_of`` is a function that returns the part of a family (operators that differ only in sizes), for example
+      products.
     """
     tables = [x for x in inputs if Path(x).is_file() and x.endswith(".csv") and columns(x) >= COLUMNS]
     for path in tables:
@@ -200,7 +203,7 @@ def product(row: Mapping[str, str]) -> GemmProblem:
 def of_texts(
     name: str, device: str, part_of: Callable[[str], str], texts: list[str], best_us: Floats, default_us: Floats
 ) -> Iterator[Known]:
-    """Yield the problems of a device, in one set for each part."""
+    """Yield the operators of one device with their times, in one set for each part, such as products."""
     for kind in sized(texts):
         base_us, parts = kind.base_us(device), dict[str, list[tuple[str, Ints]]]()
         for family, places in kind.by_family():
@@ -214,7 +217,10 @@ def of_texts(
 
 
 def part_of(family: str) -> str:
-    """Return the part of a family: products, or convolutions of a direction.  Grouped convolutions are apart."""
+    """Return the part to which a family of operators belongs: products, or convolutions of one direction.
+
+    Grouped convolutions are parts of their own.
+    """
     words = family.split()
     if words[0] not in ("F", "B", "W"):
         return "products"
@@ -267,7 +273,8 @@ def random_products(count: int, seed: int) -> list[str]:
 
 
 def table(known: Known, folds: int, leave: str, origami: bool) -> Iterator[dict[str, object]]:
-    """Yield the rows of the printed table for one set of problems. Each row judges one way of estimating."""
+    """Yield the rows of the printed table for one set of operators. Each row judges one way of estimating their times.
+    """
     sets = groups_of(known.at) if leave == "groups" else lines_of(known)
     log_ratio = np.log(known.best_us / known.base_us)
     roofline = known.base_us * np.exp(np.median(log_ratio))
@@ -289,11 +296,11 @@ def table(known: Known, folds: int, leave: str, origami: bool) -> Iterator[dict[
 
 
 def by_origami(known: Known) -> Floats:
-    """Return the times that AMD's analytical model predicts for products of a gfx942, µs: the best of its tiles.
+    """Return the times that AMD's analytical model Origami predicts for products on a gfx942, µs.
 
-    rocm-origami 0.0.3 (MIT, github.com/ROCm/rocm-libraries, shared/origami) predicts the cycles of a product for each
-    tile. Its building script asks for HIP. But the model runs without a device, and then needs no more of HIP than the
-    declarations of its device queries.
+    Origami predicts the cycles of a product for each tile, and the tile with the shortest time is used. Source:
+    rocm-origami 0.0.3 (MIT, github.com/ROCm/rocm-libraries, shared/origami). Its building script asks for HIP. But the
+    model runs without a device, and then needs no more of HIP than the declarations of its device queries.
     """
     import origami
 
@@ -318,7 +325,7 @@ def by_origami(known: Known) -> Floats:
 
 @cache
 def tiles(name: str, hardware: Any, dtype: Any) -> list[Any]:
-    """Return Origami's configurations of ``TILES`` for a type."""
+    """Return Origami's configurations (one for each tile size in ``TILES``) for a data type."""
     import origami
 
     out = []
@@ -331,7 +338,11 @@ def tiles(name: str, hardware: Any, dtype: Any) -> list[Any]:
 
 
 def from_shipped(known: Known) -> Guesses:
-    """Estimate from the shipped times alone.  The defaults decide their factor, as in a log of defaults."""
+    """Estimate times only from the best times that are shipped with logparse.
+
+    They come from other machines. The times of the library's default kernels here determine the factor that corrects
+    them.
+    """
     none = pd.DataFrame({x: pd.Series(dtype="object") for x in ("device", "problem", "time_us", "source")})
     alone = pd.DataFrame({"problem": known.texts, "time_us": known.default_us})
     found = BestTimes(known.device, none, shipped(known.device)).beside(alone).expect(known.texts)
@@ -339,7 +350,10 @@ def from_shipped(known: Known) -> Guesses:
 
 
 def lines_of(known: Known) -> Ints:
-    """Return the line of each problem. Lines of different families differ."""
+    """Return the number of the line to which each operator belongs.
+
+    Operators of a line are of one family and differ in one size only.
+    """
     out = np.empty(len(known.at), dtype=np.intp)
     for family in np.unique(known.family):
         mine = np.flatnonzero(known.family == family)
@@ -349,11 +363,13 @@ def lines_of(known: Known) -> Ints:
 
 
 def estimated(known: Known, folds: int, sets: Ints, count: int | None = None, shuffled: bool = False) -> Guesses:
-    """Estimate the time of each problem from other problems, so that no problem is estimated from itself.
+    """Estimate the time of each operator from the times of others, so that none is estimated from itself.
 
-    The problems are split into ``folds`` parts, with all problems of a set in one part. Each part is estimated from the
-    others. ``count`` limits the measured problems to a random sample of this size. ``shuffled`` permutes the measured
-    times, which shows how good the estimates are by chance.
+    The operators are divided into ``folds`` parts, and each part is estimated from the others. Similar operators (one
+    set) are in the same part.
+
+    * ``count`` limits the measured operators to a random sample of this size.
+    * ``shuffled`` exchanges the measured times at random, which shows how good the estimates are by chance.
     """
     random = np.random.default_rng(7)
     expected, high, guess = (np.full(len(known.best_us), np.nan) for _ in range(3))

@@ -240,7 +240,10 @@ def _record(
 
 
 def _said_slow(slow: Sequence[Problem], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Count the convolutions that the find-db shows as slow, and list which of them are confirmed as slow here."""
+    """Count the convolutions that the find-db shows as slow, and list which of them are slow here, too.
+
+    A convolution is slow here if a faster kernel than PyTorch's default was confirmed.
+    """
     measured = {row["problem"]: row for row in record["results"] if row["pick"]}
     tried = {row["problem"]: row for row in record["confirmations"]}
     confirmed: list[dict[str, Any]] = []

@@ -53,7 +53,10 @@ def predict(data: bytes, running: Mapping[str, str]) -> tuple[bool, list[Any]]:
 
 
 def predicted_call(rows: Sequence[Any], torch: tuple[int, int]) -> str:
-    """Predict what a call of the matrix product ``KEY`` does in a process that knows only the kernel ``Default``."""
+    """Predict what a matrix product (with the key ``KEY``) does after PyTorch has read these rows of a TunableOp file.
+
+    The process knows only the kernel ``Default``. Returns "hit", "miss", "default" or "raises".
+    """
     names = [row.name for row in rows if row.key == KEY]
     unknown = "default" if torch >= (2, 14) else "raises"
     return "miss" if not names else "hit" if names == ["Default"] else unknown

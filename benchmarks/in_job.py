@@ -62,10 +62,10 @@ from logparse.store import Store, open_store
 IN_JOB = 0.056
 """How much a call's gain in a job differs from its gain in a replay: standard deviation of log(ratio).
 
-A call behaves differently in a job, because other kernels have used the caches, the clock and the instruction cache
-before, and other kernels run at the same time. The value is the root mean square over 129 calls of five models on an
-H200, of any length (``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``). Fitted without one of the models, it
-covers 95 % of that model's calls.
+In a job, other kernels have used the caches, the clock and the instruction cache before the call, and other kernels run
+at the same time. The value is the root mean square over 129 calls of five models on an H200, of any length
+(``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``). Fitted without one of the models, it covers 95 % of that
+model's calls.
 """
 _NORMAL_975 = 1.959963984540054
 
@@ -169,7 +169,7 @@ def in_any_layout(text: str) -> str:
 class Calls:
     """The times and kernels of a model's calls in the job, by setting and operator (with sizes).
 
-    Times are µs per call, one per trace.
+    Times are µs per call. There is one time for each trace.
     """
 
     times: dict[str, dict[str, list[float]]] = field(default_factory=dict)
@@ -195,9 +195,9 @@ class Calls:
 
 @dataclass(frozen=True)
 class Pair:
-    """A call of a model with two kernels, and the times of both in the job.
+    """A call of a model, with its times in the job with each of two kernels.
 
-    Times are µs per call, one per trace.
+    Times are µs per call. There is one time for each trace.
     """
 
     model: str
@@ -250,9 +250,9 @@ def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
 
 
 def in_turns(pairs: Sequence[Pair]) -> list[Key]:
-    """Return the calls to replay, each with a kernel, so that the models alternate.
+    """Return the calls to replay, each with a kernel, in an order in which the models alternate.
 
-    Then some calls of every model are left if the list is cut off.
+    If the time ends before the list does, some calls of every model have been measured.
     """
     seen: dict[str, int] = {}
     places = [(seen.setdefault(pair.model, 0), seen.update({pair.model: seen[pair.model] + 1}))[0] for pair in pairs]
@@ -334,8 +334,8 @@ def one_process(
 def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -> dict[str, list[Measured]]:
     """Time both kernels of every call in several processes with cold operands, then in one with hot operands.
 
-    They should end at the time ``until`` (monotonic clock, s). The first process measures as many calls as its time
-    allows. The others measure the same calls.
+    The first process measures as many calls as its time allows. The others measure the same calls. All should end at
+    the time ``until`` (monotonic clock, s). Operands are hot if they are in the GPU's caches before each execution.
     """
     replays = [COLD] * options.processes + ([] if options.device == "cpu" else [HOT])
     left, out = list(keys), dict[str, list[Measured]]()
@@ -384,8 +384,8 @@ def in_job(confirmation: Confirmation) -> Interval:
 def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
     """Compare the measured gain of each call in the job with the gain that the replay predicts.
 
-    Returns one row per call, with the ratio of the call's two times (with two kernels), and the predicted interval for
-    this ratio.
+    A gain is the ratio of the call's times with two kernels. Returns one row per call, with the measured ratio and the
+    predicted interval.
     """
     cold = joined(replays[COLD.name])
     judged = judge_all(cold)[0]

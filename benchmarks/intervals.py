@@ -242,7 +242,8 @@ def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, A
 def prediction(confirmation: Confirmation) -> Interval:
     """Predict the ratio that one more process would measure, as an interval with 95 % probability.
 
-    The variance of the prediction is the variance of the mean × (n + 1), with n processes in the confirmation.
+    The confirmation has the interval of the mean of n processes. The variance of a further process's value around this
+    mean is (n + 1) times as large.
     """
     value = confirmation.speedup.value
     half = math.log(confirmation.speedup.high / value) * math.sqrt(confirmation.processes + 1)
@@ -259,9 +260,9 @@ def _share(values: Any) -> float:
 
 
 def _deviation(pairs: Sequence[Pair], processes: Sequence[Measured]) -> float:
-    """Return how much the measured log ratio of a pair of kernels differs from process to process.
+    """Return by how much the measured log ratio of the same pair of kernels differs between processes.
 
-    It is a standard deviation over all pairs.
+    It is a standard deviation, computed from all pairs.
     """
     squares = degrees = 0.0
     for pair in pairs:

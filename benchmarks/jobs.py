@@ -88,8 +88,8 @@ PROGRAMS = ROOT / "benchmarks" / "job_programs"
 FLOOR, MOST_SAME = 0.01, 0.04
 """Limits for saying that a job's step time did not change, as fractions of the time.
 
-A change below ``FLOOR`` is no change, because two machines of one kind differ by as much. An interval that contains 0
-means "same" if none of its ends is beyond ``MOST_SAME``.
+* ``FLOOR``: a smaller change is no change, because two machines of one kind differ by as much.
+* ``MOST_SAME``: if the interval of the change contains 0, and no end is beyond this, the time is called the same.
 """
 _RUN_S, _JOB_S, _LEAST_S = 90.0, 540.0, 120.0
 """Limits in seconds.
@@ -250,9 +250,9 @@ class _Stages:
         yield from self._truths()
 
     def _kept(self) -> None:
-        """Simulate the step of a job again, from the files that an earlier run of this benchmark left.
+        """Simulate the step of a job again, from the files that an earlier call of this benchmark left.
 
-        If the unchanged job was also timed in turns with the changed ones, the step is simulated from that time, too.
+        If the unchanged job was also timed in turns with the changed ones, a second simulation begins with that time.
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise
@@ -265,13 +265,14 @@ class _Stages:
             self._named = self._applying(*row["actions"])
 
     def _applying(self, *names: str) -> dict[str, str]:
-        """Return environment variables for the program, by which it makes the named changes to itself."""
+        """Return environment variables that make the program apply the named changes to itself."""
         return {"JOB_APPLY": str(self._folder / "applied" / "apply.py"), "JOB_APPLY_NAMES": ",".join(names)}
 
     def _foretold(self) -> None:
         """Measure all that is needed to simulate the job's step, and simulate it.
 
-        The job is traced, run once more without the profiler, and its calls are replayed. ``tune`` does the same.
+        The job is traced, then run once more without the profiler. Its calls are replayed (timed alone). ``tune`` does
+        the same.
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise, write
@@ -296,10 +297,12 @@ class _Stages:
         row["applied_by"], row["actions"], row["others"] = "nothing", [], _others(found.step, found.actions, [])
 
     def _simulated(self, found: Any, run: str) -> Any:
-        """Return the simulated time of a step in µs, now and with each change.
+        """Return the simulated time of a step (µs), now and with each change.
 
-        If the time is unknown, the reason is returned as a string. ``traced_us`` is the time of the unchanged step
-        under the profiler. In ``scaled_us``, the host's time and waits are scaled to a run without profiler.
+        If it cannot be simulated, the reason is returned as a string. Two simulations of the unchanged step are added:
+
+        * ``traced_us``: with all times as under the profiler.
+        * ``scaled_us``: with the host's time and waits scaled to a run without profiler.
         """
         from analyzers.actions.totals import factors_of
         from analyzers.evidence.runs import tables_of
@@ -449,10 +452,10 @@ class _Stages:
         return {"unit": found.sort, "tracing": found.tracing, "mean_us": found.mean_us, "kinds": kinds}
 
     def _truths(self) -> Iterator[str]:
-        """Let the program time its own steps, so that the verdict can be compared with times that do not depend on us.
+        """Let the program time its own steps, which shows whether the verdict of logparse is right.
 
-        The unchanged program, the program with the change, and the program with other changes take turns. If no change
-        is made, only the unchanged program and other changes are timed.
+        These times do not depend on logparse. The unchanged program, the program with the change, and the program with
+        other changes take turns. If no change is made, only the unchanged program and other changes are timed.
         """
         from logparse.capture import with_overrides
 
@@ -494,9 +497,9 @@ class _Stages:
         yield "truth"
 
     def _beside(self) -> dict[str, Any]:
-        """Return the simulated step with each change.
+        """Simulate the step with each change once more, and return the results.
 
-        The simulation begins with the time of the unchanged step that was measured in turns with the changed jobs.
+        This simulation begins with the time of the unchanged step that was measured in turns with the changed jobs.
         """
         from analyzers.job.step.answer import Step, answer, traced_step
 
@@ -527,9 +530,10 @@ def _proof(proof: Any) -> dict[str, Any]:
 
 
 def _best(actions: Sequence[Any]) -> Any:
-    """Return the best change that ``apply.py`` can make: the one with the largest saving among those worth making.
+    """Return the best change: the one with the largest saving of those that are worth making.
 
-    If none is worth making, it is the change with the largest saving. Returns None if there is no change.
+    Only changes that ``apply.py`` can make are considered. If none is worth making, it is the one with the largest
+    saving. Returns None if there is no change.
     """
     from analyzers.recommend.apply_module import has_lines
 
@@ -551,7 +555,10 @@ def _verdict(said: Sequence[str]) -> str | None:
 
 
 def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[str]:
-    """Return the changes with the largest simulated effect on the step, without a change that was made alone."""
+    """Return the changes with the largest simulated effect on the step, as further changes to time.
+
+    If only one change was made in the second run, it is left out, because it is timed anyway.
+    """
     if step is None or isinstance(step, str):
         return []
     from analyzers.recommend.apply_module import has_lines
@@ -608,8 +615,8 @@ def _by_turns(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Start all runs at once, and let them take turns on the device for ``seconds`` seconds.
 
-    Yields the number of a run and its report after each turn. In every other turn the runs have the opposite order. The
-    first turn is a warm-up and is left out.
+    Yields the number of a run and its report after each turn. The order of the runs is reversed each time, so that no
+    run is always first. The first turn is a warm-up and is left out.
     """
     held: list[_Run] = []
     with tempfile.TemporaryDirectory(dir=folder, prefix="truth-") as place:
@@ -667,7 +674,10 @@ def _below(pid: int) -> Iterator[int]:
 
 
 class _Devices:
-    """The GPUs of the machine. A job waits until it gets as many as it needs. Jobs that asked earlier come first."""
+    """The GPUs of the machine, which jobs share. A job waits until it gets as many as it needs.
+
+    Jobs that asked earlier come first.
+    """
 
     def __init__(self, count: int) -> None:
         shown = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -781,9 +791,9 @@ def _watched(
 def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
     """Return the time of a step in µs without and with a change, measured by the program itself.
 
-    The result also has the relative change with its interval. ``side`` names the runs with the change. Copy i of them
-    and copy i of the unchanged runs make a pair. Turns are compared by the same rules as in ``tune``. Returns None
-    without times.
+    The result also has the relative change with its interval. ``side`` names the runs with the change. The first of
+    them is compared with the first unchanged run, the second with the second, and so on. Turns are compared by the same
+    rules as in ``tune``. Returns None without times.
     """
     found = compared(row.get("truth", {}), side)
     if found is None:
@@ -798,9 +808,9 @@ def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
 
 
 def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
-    """Tell whether the verdict "faster" or "not faster" about a job is right, from the times that the program measured.
+    """Tell whether ``tune``'s verdict on a job ("faster" or "not faster") is right.
 
-    Returns "right", "wrong", "undecided", or "no claim".
+    The times that the program itself measured show the truth. Returns "right", "wrong", "undecided", or "no claim".
     """
     if verdict is None or found is None or verdict not in (*FASTER, *NOT_FASTER):
         return "no claim"

@@ -158,7 +158,7 @@ def repeat(
 
 
 def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Replayed) -> int:
-    """Test how often ``replay`` reports a gain although there is none. Return the exit code.
+    """Test how often ``replay`` reports a gain that does not exist. Return the exit code.
 
     All kernels are copies of PyTorch's default under other names. A copy cannot be faster than the original, so every
     reported gain is false. First a replay searches for the fastest copy. In the rest of the time, copies are compared

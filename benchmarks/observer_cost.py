@@ -119,9 +119,9 @@ class Programs:
 
 
 def _without_inner_calls(network: Any) -> Any:
-    """Change the network so that the observer sees only its outermost call.
+    """Change a network so that the observer, which counts calls of modules, sees only the outermost call.
 
-    Each module within the network runs ``forward`` directly.
+    Each module within the network then runs ``forward`` directly.
     """
     for module in list(network.modules())[1:]:
         kind = type(module)

@@ -58,7 +58,7 @@ class OutOfTimeError(Exception):
 
 
 class TooLongError(Exception):
-    """Raised if timing all kernels for an operator would take too much of the time."""
+    """Raised if timing all kernels for an operator would take too much of the benchmark's time."""
 
 
 class Metered:
@@ -96,7 +96,7 @@ class Metered:
         self._inner.refresh(seed)
 
     def release(self) -> None:
-        """Do nothing. Prepared kernels are kept, because the next strategy needs them."""
+        """Do nothing. Prepared kernels are kept, because the next way of choosing a kernel needs them, too."""
 
     def healthy(self) -> bool:
         return self._inner.healthy()
@@ -143,10 +143,10 @@ class MeteredRunnable:
 
 
 class Simulated:
-    """A backend of ``replay`` that draws random times from the samples of a record, so that no GPU is needed.
+    """A replay backend that draws random times from the samples of a record, so that no GPU is needed.
 
-    A sample is the kernel's median × a relative deviation that was recorded for this operator. The deviations of all
-    kernels are used, because most kernels were dropped after one sample.
+    A drawn time is the kernel's median × a relative deviation. The deviation is taken at random from all samples of the
+    operator's kernels, because most kernels have only one sample.
     """
 
     cache_bytes = 0
@@ -209,7 +209,7 @@ class Drawn:
 
 
 class Bench:
-    """Three strategies to choose the fastest kernel for an operator, on one device whose GPU time is counted."""
+    """Compares three ways of choosing the fastest kernel for an operator, and counts the GPU time that each takes."""
 
     def __init__(self, backend: Metered, method: Method, longest_s: float, place: Place) -> None:
         self.backend, self.method, self._longest_s = backend, method, longest_s
@@ -283,7 +283,10 @@ Strategy: TypeAlias = Callable[[Problem, Mapping[Solution, MeteredRunnable]], So
 
 
 def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[str, Any] | None:
-    """Compare the three strategies on one operator. Returns None if fewer than two kernels can be chosen."""
+    """Choose a kernel for one operator in all three ways, and return their choices and costs.
+
+    Returns None if fewer than two kernels can be chosen.
+    """
     ready = bench.ready(problem)
     if len(ready) < 2:
         return None

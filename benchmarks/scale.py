@@ -162,7 +162,7 @@ _LOOP = "import time; t = time.monotonic(); sum(i & 7 for i in range(75_000_000)
 
 
 def _looped(copies: int) -> float:
-    """Run ``copies`` loops at once, and return the seconds of the slowest loop."""
+    """Run several copies of a plain loop at once, and return the seconds of the slowest copy."""
     loops = [subprocess.Popen([sys.executable, "-c", _LOOP], stdout=subprocess.PIPE) for _ in range(copies)]
     return max(float(loop.communicate()[0]) for loop in loops)
 
@@ -359,10 +359,10 @@ MOST_SECONDS, SLACK = 6.0, 1.5
 
 
 def findings_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time ``recommend`` on tables of different lengths.
+    """Time ``recommend`` on tables of different lengths, and check two limits.
 
-    The target is missed above 6 s for 19,088 rows. It is also missed if 100,000 rows take more than 1.5 times the time
-    that n log n predicts from there.
+    * 19,088 rows may take at most 6 s.
+    * 100,000 rows may take at most 1.5 times as long as expected from that time, if the time grows like n log n.
     """
     from math import log
 

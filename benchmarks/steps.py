@@ -52,7 +52,7 @@ The first job has 50,000 kernels in all, the second 50,000 on each rank.
 """
 NEAR, WIDEST, _KNOWN = 0.05, 0.10, 0.04
 _EVERY = 100
-"""Every this many kernels, a synthetic job has a collective."""
+"""After this many kernels, a synthetic job has a collective."""
 
 
 def synthetic(rank: int, kernels: int) -> RankTrace:
@@ -195,9 +195,10 @@ class Pair:
 
     @property
     def held(self) -> bool:
-        """True if the simulated time is right: the error is within 5 %, or the measured time is in a narrow interval.
+        """True if the simulated time of the changed step is right.
 
-        An interval is narrow if it reaches at most 10 % to either side.
+        It is right if its error is within 5 %, or if the measured time is in the simulated interval and this interval
+        is narrow: it reaches at most 10 % to either side.
         """
         narrow = self.high_us - self.low_us <= 2 * WIDEST * self.then_us
         return abs(self.error) <= NEAR or (narrow and self.low_us <= self.measured_us <= self.high_us)
@@ -227,8 +228,8 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
 def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
     """Compare the step times that the program itself measured without and with a change. Returns None without runs.
 
-    Two runs that ran side by side make a pair, copy by copy and turn by turn. If a record joins several calls of the
-    benchmark, ``call`` is the number of the call in which a copy ran.
+    The first run without the change is compared with the first run with it, and so on, because these ran side by side.
+    If a record joins several calls of the benchmark, ``call`` tells in which call a run was made.
     """
     before, after = truth.get("before", ()), truth.get(side, ())
     runs: list[tuple[Any, Any]] = []
@@ -240,7 +241,7 @@ def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
 
 
 def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the time of a step over several runs of one kind, µs, by the same method as ``compared``."""
+    """Return the time of a step over several runs of one kind, µs. The method is the same as in ``compared``."""
     found = compared({"before": runs}, "before")
     return found.now_us if found is not None else None
 
@@ -248,9 +249,9 @@ def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
 def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
     """Return for each job how much the step time differs from one start of its program to the next.
 
-    It is a relative standard deviation. If ``host`` is True, only jobs that wait for their host are used, else only the
-    others. A pair has two starts, so the gains of two pairs differ by the effect of four starts. Only jobs with several
-    timed pairs are used.
+    It is a relative standard deviation. With ``host``, only jobs that wait for their host are used, otherwise only the
+    others. It is computed from how the measured gain differs between pairs of runs, so only jobs with several pairs are
+    used. The gains of two pairs differ by the effect of four starts.
     """
     out = []
     for row in (row for jobs in records for row in jobs.values() if isinstance(row.get("step"), dict)):
@@ -264,15 +265,18 @@ def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
 
 
 def own_errors(jobs: Mapping[str, Any]) -> list[float]:
-    """Return the relative errors of the simulation itself, without the errors of the measurement.
+    """Return the relative errors of the simulated step times, for changes that were measured precisely.
 
-    So only changes that were measured precisely are used. Jobs whose step is limited by the host are left out.
+    So hardly any of the error is an error of the measurement. Jobs whose step is limited by the host are left out.
     """
     return [x.error for x in pairs(jobs) if x.spread <= _KNOWN and x.limit != "host"]
 
 
 def foretold(jobs: Mapping[str, Any]) -> list[str]:
-    """Return two tables with times in ms: one of the unchanged steps, and one of the steps with changes."""
+    """Return two tables for the output, with times in ms.
+
+    The first compares the simulated unchanged steps with measured ones. The second does so for steps with a change.
+    """
     out = ["| job | untraced | simulated as traced | scaled | limited by |", "|" + "---|" * 5]
     near = []
     for name, row in jobs.items():

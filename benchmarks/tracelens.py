@@ -55,7 +55,7 @@ class Counted:
 
 
 def reports(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield each trace with its report."""
+    """Yield each trace that has a report of TraceLens, with the report."""
     for trace in sorted(folder.rglob("*.json.gz")):
         name = trace.name.removesuffix(".json.gz")
         beside = [f"{name}_perf_report_csvs", f"{name}_recompute_perf_report_csvs", "perf_csvs"]
@@ -65,7 +65,10 @@ def reports(folder: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def of_tracelens(report: Path) -> tuple[float, float]:
-    """Return ``busy_time`` and ``idle_time``. A report on recomputation has a second table, which is left out."""
+    """Return the busy time and the idle time of the GPU from a report of TraceLens.
+
+    A report on recomputation has a second table, which is left out.
+    """
     with report.open() as file:
         rows = [x for x in csv.DictReader(file) if x.get("is_recompute") != "True"]
     ms = {x["type"]: float(x["time ms"]) for x in rows}
@@ -81,7 +84,7 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def counted(trace: Path) -> Counted:
-    """Count the times from the JSON alone."""
+    """Compute the times of a trace from its JSON file, without any code of logparse."""
     with gzip.open(trace, "rt", errors="replace") as file:
         events = [x for x in json.load(file)["traceEvents"] if x.get("ph") == "X"]
     on_gpu = [x for x in events if x.get("cat") in _GPU]
@@ -114,7 +117,7 @@ def _spans(events: Iterable[Event]) -> Sequence[tuple[float, float]]:
 
 
 def of_logparse(trace: Path) -> tuple[float, float, int]:
-    """Return GPU time, idle time and number of kernels."""
+    """Return the GPU time, the idle time and the number of kernels of a trace that logparse has read."""
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(f"{folder}/store", create=True)
         ingest([str(trace)], store, run="run")

@@ -48,9 +48,10 @@ def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] |
 
 
 def narrow_after(trials: Sequence[Record], action: str) -> float | None:
-    """Return the seconds of trials of an action after which its interval was narrow (``NARROW``), or None if never.
+    """Return after how many seconds of trials the interval of a change was narrow (``NARROW``), or None if never.
 
-    The interval is computed after each process that tried the action, because a record has no time of a single pair.
+    The interval is computed after each process that tried the change, because a record has no time of a single pair of
+    blocks.
     """
     seen = [x for trial in trials for x in trial.seen if x.name == action and x.pairs]
     for count in range(1, len(seen) + 1):
@@ -75,9 +76,9 @@ def _compared(said: Mapping[str, Any], truth: Mapping[str, Any] | None) -> dict[
 
 
 def best(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the change that makes the job fastest (least ratio of times), or None if no change was timed.
+    """Return the change for which ``logparse try`` found the largest gain, or None if no change was timed.
 
-    Changes that were also timed in separate starts come first, because a combination of changes was not.
+    Changes that were also timed in separate starts are preferred, because a combination of changes was not.
     """
     return min((x for x in found if x["said"]), key=lambda x: (x["truth"] is None, x["said"][0]), default=None)
 

@@ -140,7 +140,7 @@ def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], bu
 
 
 def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
-    """Make the object that measures in a replay's worker process, but so that every step of it is timed."""
+    """Make the object that measures in a replay's worker process, and let it record the time of each of its steps."""
     with steps.step("opening"):
         backends = {name: backend_named(name).open(place) for name in names}
         context = WorkerContext(backends, place, Method(), lambda what: None)
@@ -177,7 +177,7 @@ def confirmed(names: Sequence[str], place: Place, pairs: Sequence[Pair]) -> Step
 
 
 def side_by_side(problems: Sequence[Problem]) -> dict[str, Any]:
-    """Time how long it takes to build all plans for each convolution, in several processes at once and in threads.
+    """Measure how long it takes to build all plans for each convolution, in several processes at once and in threads.
 
     The results are in seconds.
     """
@@ -203,7 +203,10 @@ def side_by_side(problems: Sequence[Problem]) -> dict[str, Any]:
 
 
 def _built(problems: Sequence[Problem], barrier: Any, queue: Any) -> None:
-    """Build all of cuDNN's plans for the convolutions twice, each time from new graphs, and time it. Nothing is run."""
+    """Build all of cuDNN's plans (kernels) for the convolutions twice, and measure the time. No plan is run.
+
+    Each time begins with new graphs, so that nothing of the first time can be used again.
+    """
     backend: Any = backend_named("cudnn").open(Place(device="cuda:0"))
     backend._device.torch.zeros(1, device=backend._device.device)
     row: dict[str, Any] = {"plans": 0, "milliseconds": {}}
@@ -228,7 +231,7 @@ def _built(problems: Sequence[Problem], barrier: Any, queue: Any) -> None:
 
 
 def _threaded(problem: Problem, count: int) -> dict[str, float]:
-    """Time how long it takes to build the plans for one convolution: one after another, then by several threads.
+    """Measure how long it takes to build the plans for one convolution: one after another, then by several threads.
 
     The results are in seconds.
     """

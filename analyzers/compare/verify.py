@@ -206,7 +206,7 @@ def in_run(before: Tables, after: Tables) -> Gain | None:
 class Ran:
     """The kernels that one run used for each operator (with sizes), and how often it called the operator.
 
-    The number of calls is None if no log counts the calls.
+    If no log counts the calls, None takes the place of their number.
     """
 
     picks: Mapping[str, str]

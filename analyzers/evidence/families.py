@@ -223,8 +223,8 @@ def _doublings(*sizes: Floats) -> Floats:
 class _Word:
     """One word of many texts as a column, for example ``mnk=4096,512,1024``, the second word of each text.
 
-    * ``values``: the distinct words. If ``place`` is None: the words of all texts, in their order.
-    * ``place``: the index of each text's word in ``values``.
+    * ``values``: the distinct words. Without ``place``, the words of all texts, in their order.
+    * ``place``: the index of each text's word in ``values``. None if the words are not made distinct.
     * ``count``: how many values the word lists. 3 for ``mnk``.
     """
 

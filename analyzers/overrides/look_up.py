@@ -20,7 +20,7 @@ class LookUp:
     """The result of looking up a call in an override file: the row that the library would use, or why there is no row.
 
     A library looks up a row by a key, but a log may not state all values of the call's key. If some rows may match, the
-    result is ``unknown``, and ``maybe`` has the lines of these rows. If no row can match, the result is ``miss``.
+    result is ``unknown``, and ``maybe`` has their line numbers. If no row can match, the result is ``miss``.
     """
 
     key: str | None

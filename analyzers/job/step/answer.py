@@ -521,7 +521,9 @@ def step_of(
 
 
 def beside_logs(tables: Tables) -> bool:
-    """Tell whether the steps were timed only in runs that wrote logs. Logs slow the host, so these times are too long.
+    """Tell whether the job's steps were timed only in runs that wrote logs.
+
+    Logs slow the host, so these times are too long.
     """
     found, logged = units(tables), ~tables.calls["category"].isin(["profiler", "untuned"])
     return not (found and found.alone) and bool(logged.any())

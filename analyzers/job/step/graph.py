@@ -93,7 +93,9 @@ class Nodes:
         return len(self.at) - 1
 
     def join(self, nodes: Sequence[int], kind: int) -> int:
-        """Return a node that waits for all of ``nodes``. If ``nodes`` has only one node, that node itself is returned.
+        """Return a node that waits for all of ``nodes``.
+
+        If ``nodes`` has only one node, that node itself is returned.
         """
         if len(nodes) == 1:
             return nodes[0]
