@@ -273,7 +273,9 @@ def random_products(count: int, seed: int) -> list[str]:
 
 
 def table(known: Known, folds: int, leave: str, origami: bool) -> Iterator[dict[str, object]]:
-    """Yield the rows of the printed table for one set of operators. Each row judges one way of estimating their times.
+    """Yield the rows of the printed table for one set of operators.
+
+    Each row judges one way of estimating the times.
     """
     sets = groups_of(known.at) if leave == "groups" else lines_of(known)
     log_ratio = np.log(known.best_us / known.base_us)

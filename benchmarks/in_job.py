@@ -423,7 +423,7 @@ def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) ->
 
 
 def _blocks(pairs: Pairs) -> list[int]:
-    """Return the logarithm of the ratio of the two times in each block of samples, in millionths."""
+    """Return for each block of samples the logarithm of the ratio of the two kernels' times, in millionths."""
     return [round(1e6 * math.log(a / b)) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True)]
 
 

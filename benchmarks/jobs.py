@@ -530,10 +530,9 @@ def _proof(proof: Any) -> dict[str, Any]:
 
 
 def _best(actions: Sequence[Any]) -> Any:
-    """Return the best change: the one with the largest saving of those that are worth making.
+    """Return the change with the largest saving. Changes that are worth making are preferred to others.
 
-    Only changes that ``apply.py`` can make are considered. If none is worth making, it is the one with the largest
-    saving. Returns None if there is no change.
+    Only changes that ``apply.py`` can make are considered. Returns None if there is no change.
     """
     from analyzers.recommend.apply_module import has_lines
 

@@ -95,7 +95,7 @@ def autoregressive(correlation: float, deviation: float = 0.05) -> Draw:
 
 
 def shaped(shape: Callable[[int], Times]) -> Draw:
-    """Make a function that draws times with noise of ``NOISE`` around the times of ``shape``."""
+    """Make a function that draws times along a curve (``shape``), with random noise of ``NOISE``."""
     return lambda random, series, count: white(NOISE)(random, series, count) * shape(count)
 
 

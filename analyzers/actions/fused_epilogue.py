@@ -33,17 +33,18 @@ _ONE_GELU = Application(
 
 
 def exact(tail: Epilogue, job: Job) -> bool:
-    """Tell whether the matrix product's own kernel can compute the bias and activation after it, with the same result.
+    """Tell whether the matrix product's own kernel can also compute the bias and activation, with the same result.
 
-    In training it cannot do so for GELU, because the gradient of GELU needs GELU's input.
+    In training this is impossible for GELU, because the gradient of GELU needs GELU's input, which such a kernel does
+    not write.
     """
     return not tail.exact and (tail.asked.activation != "gelu" or not job.trains)
 
 
 def _tanh(tail: Epilogue, job: Job) -> bool:
-    """Tell whether the matrix product's own kernel can compute the GELU after it, if tanh approximates this GELU.
+    """Tell whether the matrix product's own kernel can compute the GELU after it, but with the tanh approximation.
 
-    It can if the model computes the exact GELU (by erf) now. In training the replacement is not possible.
+    That is possible if the model now computes the exact GELU (by erf) and is not trained.
     """
     return tail.exact and not job.trains
 
@@ -51,11 +52,12 @@ def _tanh(tail: Epilogue, job: Job) -> bool:
 def _to(
     suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
 ) -> Callable[[Work, Job], Change | None]:
-    """Make the function that a change needs: it tells for each call of the job what becomes of the call.
+    """Make the function that tells for each call of the job what becomes of it if kernels are fused.
 
-    A matrix product and the kernels after it are replaced by one kernel, if ``suits`` returns True for them.
-    ``solution`` returns the name of that kernel. For all other calls the function returns None, because they stay as
-    they are.
+    * ``suits``: tells whether a matrix product and the kernels after it can be replaced by one kernel.
+    * ``solution``: returns the name of this kernel.
+
+    For calls that stay as they are, the function returns None.
     """
 
     def change(work: Work, job: Job) -> Change | None:

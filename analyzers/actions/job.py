@@ -26,14 +26,15 @@ Image = tuple[int, int, int, int]
 class Work:
     """All calls of one operator with one set of sizes in a job.
 
-    * ``us``: GPU time of the calls in the run's traces, µs. None if no trace contains them. If it is known, ``calls``
-      is also the number in the traces.
+    * ``us``: GPU time of the calls in the run's traces, µs. None if no trace contains them. If the time is known,
+      ``calls`` is also the number in the traces.
     * ``solution``: the kernel that computes the calls now, as a replay names it.
-    * ``tail``: the kernels after a matrix product, if ``problem`` is a product together with them. ``us`` then contains
-      time that other entries contain, too: the entry of the product alone and the entries of the kernels' operators.
+    * ``tail``: the kernels after a matrix product, if ``problem`` is a product together with these kernels. Their time
+      is in ``us``. Other entries contain it, too: the entry of the product alone, and the entries of the kernels'
+      operators.
     * ``of``: the text of the operator in the run's files, if ``problem`` is another description of the same calls.
-    * ``replaced``: True if the kernels that run now are not the kernels of ``problem``. No replay runs them, so only
-      the trace has their time.
+    * ``replaced``: True if the kernels that run now are not the kernels of ``problem``. A replay cannot run them, so
+      only the trace has their time.
     """
 
     problem: Problem
@@ -154,9 +155,9 @@ def job_of(tables: Tables, settings: Settings) -> Job:
 
 
 def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
-    """Return the matrix products that are followed by kernels for a bias or an activation, together with these kernels.
+    """Return the matrix products after which kernels for a bias or an activation run, together with these kernels.
 
-    The time of an entry is the product's time in the calls that have such kernels, plus the time of the kernels.
+    The time of an entry has two parts: the product's time in the calls with such kernels, and the time of the kernels.
     """
     found = epilogues(tables)
     traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
@@ -206,9 +207,9 @@ def channels_last(job: Job, operand: Operand) -> Operand:
 
 
 def typed(job: Job, problem: OperatorProblem) -> OperatorProblem:
-    """Fill in unknown types of an operator's tensors: the type of the job's images is used.
+    """Fill in unknown types of an operator's tensors with the type of the job's images.
 
-    Types are unknown because a trace does not record the type of tensors in a list.
+    Types may be unknown because a trace does not record them for tensors in a list.
     """
     if job.image_type is None or all(x.dtype != "?" for x in problem.tensors):
         return problem

@@ -52,7 +52,7 @@ def odd_output(job: Job) -> int | None:
 
 
 def _classes(job: Job) -> frozenset[int]:
-    """Return the sizes of layers whose outputs go into a log-softmax, as in the loss of a classifier."""
+    """Return the numbers of outputs of layers whose outputs go into a log-softmax, as in the loss of a classifier."""
     outputs = {p.m for p in job.gemms if _is_layer(p)}
     operators = [x.problem for x in job.work if isinstance(x.problem, OperatorProblem)]
     tensors = [x for p in operators if p.name == "aten::_log_softmax" for x in p.tensors[:1]]
@@ -81,9 +81,9 @@ def _change(work: Work, job: Job) -> Change | None:
 
 
 def _reads(problem: OperatorProblem, job: Job, size: int) -> Operand | None:
-    """Return the layer's outputs (a tensor) if the operator converts their type or computes their softmax.
+    """Return the tensor with the layer's outputs if the operator converts their type or computes their softmax.
 
-    Returns None for all other operators. The layer has ``size`` outputs.
+    The layer has ``size`` outputs. Returns None for all other operators.
     """
     read = {"aten::copy_": slice(1, 2), "aten::_log_softmax": slice(0, 1), "aten::_softmax": slice(0, 1)}
     types = {OPERAND_TYPES.get(x.d_type or "") for x in job.gemms if _is_layer(x) and x.m == size}
@@ -103,7 +103,8 @@ def _view(operand: Operand) -> Operand:
 def _padded_change(problem: Problem, size: int) -> Change | None:
     """Return the operator with ``size`` replaced by the padded size wherever it occurs. None if it does not occur.
 
-    In operators other than a matrix product, only tensors whose first dimension has this size are padded.
+    ``size`` is the layer's number of outputs. In operators other than a matrix product, only the first dimension of a
+    tensor is replaced.
     """
     if isinstance(problem, GemmProblem):
         if problem.members or size not in (problem.m, problem.n, problem.k):

@@ -198,10 +198,12 @@ class ActionProof:
 
     @property
     def of_the_host(self) -> bool:
-        """True if the wall times of the two runs differ by more than the kernels' times can explain.
+        """True if the wall times of the two runs differ for another reason than the kernels' times.
 
-        There are two cases. Either the step is faster although the kernels' times do not matter for it (``limit``). Or
-        the runs took place one after the other, and their times differ by more than the simulation predicts.
+        There are two cases:
+
+        * The step is faster although faster kernels cannot make it shorter (``limit``).
+        * The runs took place one after the other, and their times differ by more than the simulation predicts.
         """
         wall, step = self.wall, self.step
         if wall is None or (self.limit and wall.faster):
@@ -270,7 +272,7 @@ class ActionProof:
 
     @property
     def refuted(self) -> bool:
-        """True if the two runs show that the changes make nothing faster."""
+        """True if the comparison of the two runs shows that the changes make nothing faster."""
         return self.verdict in ("took effect, not faster", "had no effect")
 
 
@@ -402,7 +404,7 @@ class _Both:
     def wall(self, times: Times | SideBySide) -> UnitTime | None:
         """Return the wall time of a step or request before and after the change.
 
-        Returns None if most of the kernels' time is in kinds of steps without a known wall time.
+        Returns None if no wall time is known for the kinds of steps in which the kernels spend most of their time.
         """
         if isinstance(times, SideBySide):
             found = times.unit_time(self.counts)
@@ -415,7 +417,7 @@ class _Both:
 
     @property
     def alike(self) -> Tables:
-        """The tables of the first run, but only with those kinds of steps that the second run also did."""
+        """The tables of the first run, with only those kinds of steps that the second run also did."""
         facts = self.runs[0].facts
         others = facts["name"].str.startswith(KIND) & ~facts["name"].str[len(KIND) :].isin(list(self.counts))
         return replace(self.runs[0], facts=facts[~others]) if self.share < 1 and others.any() else self.runs[0]
@@ -526,7 +528,10 @@ class _Both:
 
 
 def _values(tables: Tables, name: str) -> Mapping[str, str]:
-    """Return what each file of the run states for the fact ``name``. The keys are the ids of the files."""
+    """Return the value of the fact ``name`` (for example the rank) in each file of the run.
+
+    The keys are the ids of the files.
+    """
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == name)]
     return {str(source): str(value) for source, value in zip(rows["source_id"], rows["value"], strict=True)}
 
@@ -550,7 +555,7 @@ def _ranks(tables: Tables) -> Mapping[str, set[str]]:
 
 
 def _unlike_ranks(tables: Tables) -> Iterator[str]:
-    """Yield a sentence if the ranks of one run do different work. Their average then means nothing."""
+    """Yield a sentence if the ranks of one run do different work, because an average over them then means nothing."""
     of = _values(tables, "rank")
     found = units_by_source(tables.facts[tables.facts["run"] == tables.run])
     ranks = [x for source, x in found.items() if source in of and not x.alone]
@@ -652,9 +657,9 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
-    """Yield sentences for the user about the wall time of a step.
+    """Yield sentences for the user about the wall time of a step: the gain that the simulation predicts.
 
-    They state the simulated gain. If the measured times prove nothing, or cannot become shorter, they explain why.
+    If the measured times prove nothing, or if the step cannot become shorter, further sentences explain the reason.
     """
     step = found.step
     if step is not None:

@@ -100,11 +100,9 @@ class SideBySide:
 
         * ``counts``: the weight of each kind of step.
         * Only kinds that occur in at least ``LEAST_TURNS`` turns of every run are compared. Returns None if these kinds
-          take
-          less than half of the time.
+          take less than half of the time.
         * With a single pair of runs, the interval comes from thirds of its turns. It is then too narrow, because it
-          does not
-          contain the difference between two starts of the program.
+          does not contain the difference between two starts of the program.
         """
         turns = [{x: _turns(pair, x) for x in counts} for pair in self.pairs]
         kinds = [x for x in counts if all(np.isfinite(pair[x]).sum(axis=0).min() >= LEAST_TURNS for pair in turns)]

@@ -102,8 +102,8 @@ class Neighbour(NamedTuple):
 class Family:
     """Measured GEMMs or convolutions of one GPU that differ only in their sizes.
 
-    Entry i of ``problems``, ``sources`` and ``unscaled`` belongs to row i of ``measured``. ``unscaled`` is True for a
-    shipped time without a factor.
+    Entry i of ``problems`` and ``sources`` is the text and the file of row i in ``measured``. Entry i of ``unscaled``
+    is True for a time that is shipped with logparse and was not corrected for this machine.
     """
 
     measured: Comparable
@@ -134,9 +134,10 @@ class Expected:
     rows: Ints
     """For each GEMM or convolution, the row numbers of the 8 measured ones that are most similar to it."""
     family: Ints
-    """For each GEMM or convolution, an index into ``families``: the measured ones that differ only in their sizes.
+    """For each GEMM or convolution, the index of its family in ``families``.
 
-    −1 means that nothing similar was measured.
+    A family is a set of measured GEMMs or convolutions that differ only in their sizes. −1 means that nothing similar
+    was measured.
     """
     families: Sequence[Family]
 
@@ -247,7 +248,7 @@ class BestTimes:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Measured times of GEMMs or convolutions that differ only in their sizes, sorted by their texts."""
+    """Measured times of GEMMs or convolutions that differ only in their sizes, in the order of their texts."""
 
     at: Floats
     base_us: Floats
@@ -397,8 +398,8 @@ def own_rows(tables: Tables) -> pd.DataFrame:
 def lone_times(tables: Tables) -> pd.DataFrame:
     """Return the times of GEMMs and convolutions for which a file tried only one solution (kernel).
 
-    Such a time may not be the best one, because no other kernel was tried. Columns ``source_id, origin, problem,
-    time_us``. Rows of a tuner's file are left out, because their kernels already won against others.
+    Such a time may not be the best one, because no other kernel was tried. The columns are ``source_id, origin,
+    problem, time_us``. Rows of a tuner's file are left out, because their kernels already won against others.
     """
     rows = tables.measurements
     chosen = (is_evidence(rows) | (rows["origin"] == RACE)) & ~is_winner(rows)

@@ -100,8 +100,8 @@ def judge_all(
 ) -> tuple[dict[K, Confirmation], set[K]]:
     """Judge many pairs of kernels at once: return each result, and the keys whose gain is still confirmed.
 
-    If many pairs are tested, some look faster by chance. So the second result is corrected: among its keys, only a
-    small fraction (``RATE``) is expected to be wrong (false-discovery control).
+    If many pairs are tested, some look faster by chance. So the second result is corrected for the number of tests: at
+    most a small fraction (``RATE``) of its keys is expected to be wrong (false-discovery control).
 
     ``device`` names the GPU of each key. None means that all pairs are of one GPU. The variances between processes are
     estimated together for all pairs of a GPU (``intervals.moderated``). Otherwise three processes would give a variance

@@ -278,9 +278,10 @@ class Comparable:
     def _nearest_among(
         self, candidates: Ints, cell: Ints, at: Floats, count: int, own: Ints | None = None
     ) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """Yield rows of the points, with the ``count`` measured problems nearest to them and their squared distances.
+        """Yield for each point the ``count`` nearest measured GEMMs or convolutions, and their squared distances.
 
-        To save time, only a few candidates are searched, which belong to the grid cell in which the point lies.
+        Each yielded item begins with the row numbers of the points. To save time, only a few candidates are searched:
+        the ones that belong to the grid cell in which the point lies.
 
         * ``candidates``: row numbers of the candidates of each cell, ascending.
         * ``cell``: the number of the cell in which each point lies.

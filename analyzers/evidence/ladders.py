@@ -27,7 +27,7 @@ from logparse.text import counted
 
 LIBRARY = "hipblaslt"
 MOST = 0.03
-"""Largest loss of time (0.03 = 3 %, against the best kernel) with which rows for unmeasured sizes are written."""
+"""Largest loss of time (0.03 = 3 %, compared with the best kernel) for which rows for unmeasured sizes are written."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,10 @@ class Rung:
 
     @property
     def timed(self) -> tuple[GemmProblem, GemmProblem, GemmProblem]:
-        """The matrix products that a replay times to decide whether rows are written: both ends and the middle."""
+        """The three matrix products that a replay times: the two ends and the middle of the range of sizes.
+
+        Their times decide whether rows are written for the sizes between the ends.
+        """
         return self.low, self.middle, self.high
 
     @property
@@ -95,9 +98,9 @@ def called(tables: Tables) -> list[Problem]:
 
 
 def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
-    """Find pairs of matrix products that differ only in n, so that rows for sizes between them can be added.
+    """Find pairs of matrix products that differ only in n, so that rows for the sizes n between them can be added.
 
-    At least one multiple of ``step`` must lie between the two n, and no n of another called product.
+    At least one multiple of ``step`` must lie between the two n. No other called product may have an n between them.
     """
     families: dict[GemmProblem, dict[int, GemmProblem]] = {}
     for problem in problems:

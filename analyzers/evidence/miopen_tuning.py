@@ -41,7 +41,10 @@ def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, F
 
 
 def of_build(measurements: pd.DataFrame, facts: Mapping[str, Facts], target: Facts) -> pd.DataFrame:
-    """Keep only measurements by the same MIOpen build as on the user's machine, because it has all of their kernels."""
+    """Keep only measurements by the MIOpen build of the user's machine.
+
+    This build has all of their kernels, but it may lack kernels of other builds.
+    """
     sources = [source for source, mine in facts.items() if _is_build(mine, target)]
     return measurements[(measurements["library"] == "miopen") & measurements["source_id"].isin(sources)]
 
@@ -71,7 +74,7 @@ UNTIMED_ZEROS = (
 Seen with MIOpen 3.5.1: the times of GemmWrwUniversal and GemmWrw1x1_stride1 lack the kernel that sets dW to zero.
 """
 _FIND = frozenset({"find-db", "miopen-log"})
-"""Kinds of files that contain times that MIOpen measured itself, in its search for the fastest kernel ("Find")."""
+"""Kinds of files with times that MIOpen measured itself when it searched for the fastest kernel ("Find")."""
 
 
 def _of_miopen(finding: Finding) -> bool:
@@ -125,7 +128,10 @@ class _Known:
         return self._builds[place]
 
     def _second(self, override: Override, evidence: Evidence) -> Override | None:
-        """Return an override to the next fastest kernel of the same find-db record, or None without another kernel."""
+        """Return an override to the next fastest kernel in the same find-db record.
+
+        Returns None if there is no other kernel.
+        """
         rows = self._measurements
         same = (rows["problem"] == evidence.measured) & (rows["library"] == "miopen")
         same &= (rows["source_id"] == evidence.source_id) & (rows["origin"] == evidence.origin)

@@ -25,11 +25,11 @@ RACE, CONFIRM, ACTION, HOST = "replay", "replay-confirm", "replay-action", "repl
   time, because they do not show how long the call runs.
 """
 CHOSEN = "miopen-chosen"
-"""Value of ``origin`` for a line in which a MIOpen log names the kernel that was used."""
+"""Value of the column ``origin`` for a line of a MIOpen log that names the kernel in use."""
 PICKED = (CHOSEN, "flashinfer", "transformer-engine-cache")
-"""Values of ``origin`` for rows without a time. Such a row only names the kernel in use.
+"""Values of the column ``origin`` for rows without a time, which only name the kernel in use.
 
-The rows come from logs and from files that a library reads.
+Such rows come from logs and from files that a library reads.
 """
 TRACE = "trace"
 """Value of ``origin`` for kernel times from traces of the job itself."""

@@ -58,7 +58,7 @@ def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
 
     Adds two columns to a table of ``read_passes``:
 
-    * ``sibling_us``: the time of the slower of F and B of the same layer, or of the only one that is known.
+    * ``sibling_us``: the time of the slower of F and B of the same layer. If only one of the two is known, its time.
     * ``slow``: True if W takes more than ``Settings.slow_factor`` times ``sibling_us`` and more than
       ``Settings.slow_floor_ms``.
     """

@@ -26,10 +26,10 @@ from logparse.store.rules import LOGGED, counted_as_sql, picks_sql
 from logparse.target import Facts, device_of_file, different_devices, same_device
 
 SILENT, UNCALLED = "", "-"
-"""Values of the column ``log`` if no log names the kernel that the library chose.
+"""Values of the column ``log`` for rows in which no log names the kernel that the library chose.
 
 * ``SILENT``: the job calls the GEMM or convolution, but no log names its kernel.
-* ``UNCALLED``: the job never called the GEMM or convolution.
+* ``UNCALLED``: no log of the job calls the GEMM or convolution.
 """
 COLUMNS = (
     *("problem", "pick", "calls", "basis", "pick_us", "noise_us", "best", "best_raw", "best_us", "algorithm"),
@@ -40,7 +40,7 @@ COLUMNS = (
 
 @cached_per_run
 def picks(tables: Tables) -> pd.DataFrame:
-    """Return which kernel the library chose for each GEMM and convolution, as the job's logs name it.
+    """Return the kernel that the library chose for each GEMM and convolution, according to the job's logs.
 
     ``picks_sql`` lists the columns.
     """
@@ -168,9 +168,9 @@ def _processes(tables: Tables) -> dict[str, int]:
 
 
 def _ages(tables: Tables) -> dict[str, int]:
-    """Number the files by the time at which they were read. The latest has the smallest number.
+    """Number the files by their age: 1 for the file that was read last, 2 for the one before, and so on.
 
-    Files that were read at the same time have the same number, and so have all files without a time.
+    Files that were read at the same time have the same number. Files for which no time is known have 0.
     """
     ages = tables.sources["ingested_at"].rank(method="dense", ascending=False).fillna(0).astype(int)
     return dict(zip(tables.sources["source_id"].astype(str), ages, strict=True))
@@ -191,11 +191,11 @@ def counted_as(tables: Tables) -> pd.Series:
 
 
 def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
-    """Add the number of calls to each row with a kernel that the library chose.
+    """Add to each chosen kernel the number of calls that used it.
 
     Columns ``log, problem, pick, calls``. If no log names the kernel of a called GEMM or convolution, its kernel is
-    ``Default``. A log may name the kernel under one text and count the calls under another (for example MIOpen's key
-    and MIOpen's command). So calls are moved between texts that mean the same GEMM or convolution.
+    ``Default``. One log may name the kernel under one text, and another may count the calls under another text (for
+    example MIOpen's key and MIOpen's command). So calls are moved between texts that mean the same GEMM or convolution.
     """
     calls = joins.calls_by_problem(tables.workload).astype("float64")
     without, passed = calls[~calls.index.isin(made["problem"])], counted_as(tables)
@@ -257,7 +257,10 @@ def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
 
 
 def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
-    """Tell for each row whether its time may be from the same device as the calls of the row."""
+    """Tell for each row whether its time may be used for the calls of the row.
+
+    It may not if it is unknown on which device the calls ran, and the time may be from another device.
+    """
     logs = [None if log == SILENT else str(log) for log in rows["log"]]
     keys = zip(rows["problem"], rows["source_id"], logs, strict=True)
     known = [log == UNCALLED or not unknown(problem, source, log) for problem, source, log in keys]

@@ -144,10 +144,10 @@ def _copies(sources: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Split each file whose rows are from several GPUs, so that it looks like one file per GPU.
+    """Split each file whose rows are from several GPUs, so that there seems to be one file per GPU.
 
-    aiter's tables are such files. Times are compared only within a file, so after the split times of two GPUs are never
-    compared. Facts that the file states are copied to each part.
+    aiter's tables are such files. Times are compared only within a file, so the times of two GPUs are never compared
+    after the split. Facts that the file states are copied to each part.
     """
     import pandas as pd
 
@@ -185,9 +185,9 @@ def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFram
 _OF_RUN = ("calls", "workload", "process_messages")
 _WHOLE = ("sources", "gemm_problems", "solutions", "kernels", "collectives", "facts")
 _READ = " ".join((*_OF_RUN, *_WHOLE, "measurements", "gemm_rows", "conv_rows", "open_links"))
-"""Names of the SQL views that this module's functions read.
+"""Names of the SQL views that are needed to load a run.
 
-Only these views are created, because creating all views would take a quarter longer.
+Other views are not created, because creating all of them would take a quarter longer.
 """
 _CALLED = full_links_sql("""
     select problem from gemm_rows where problem in (from called)
@@ -223,10 +223,11 @@ _MEASURED = f"""
 _MEASUREMENTS = f"""
     {_MEASURED} origin <> 'find-db' or kind <> 'conv'
     union all {_MEASURED} origin = 'find-db' and kind = 'conv' and problem in (from close)"""
-"""SQL for the measurements that the analyzers need.
+"""SQL for the measurements that the analyzers need. Two kinds of data are not loaded, to save memory:
 
-A convolution that only MIOpen's own find-dbs contain is left out, because only ``passes`` reads it. The single times
-(``samples_us``) are kept only for ``CONFIRM``, ``ACTION`` and ``HOST``.
+* convolutions that only MIOpen's own find-dbs contain, because only the table ``passes`` needs them, and it is made
+  separately
+* the single times (``samples_us``), except for measurements of the kinds ``CONFIRM``, ``ACTION`` and ``HOST``
 """
 
 
@@ -271,11 +272,11 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
 
 
 def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
-    """Return notes for a user who compares two runs, if what he typed is probably a mistake.
+    """Return notes for a user who compares two runs, if he seems to have mistyped them.
 
-    * One note tells that a run is compared with itself.
-    * One note tells that a file is already in ``store`` as part of a run. The file is then read again, without the rest
-      of that run.
+    * A run is compared with itself.
+    * He names a file that is already in ``store`` as part of a run. The file is then read again, without the rest of
+      that run.
     """
     if len(set(words)) < len(words):
         return [f"note: {words[0]} is compared with itself"]

@@ -36,7 +36,8 @@ ADVICE = (
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Return one finding per matrix product or convolution that takes far longer than the GPU should need.
 
-    It is left out if several kernels were timed for it, because measured times are then better than this estimate.
+    A product or convolution is left out if several kernels were timed for it. Measured times are then better than the
+    estimate from which this finding is made.
     """
     rows = efficiencies(tables.kernels, tables.calls, tables.facts)
     rows = rows[rows["far"]]

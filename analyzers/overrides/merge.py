@@ -215,7 +215,8 @@ class _Winners:
 def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple[str, str]]) -> None:
     """Check that the files to merge are for the same device and build. Raises InputError if they are not.
 
-    A file's header states the device and the build. ``agreed`` remembers for each value which file stated it first.
+    A file's header states the device and the build. ``agreed`` holds the values found so far, each with the first file
+    that states it. This file is named in the error.
     """
     for name, value in header:
         first, where = agreed.setdefault(name, (value, path))

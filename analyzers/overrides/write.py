@@ -152,7 +152,7 @@ def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> lis
 
 
 def placed(files: Iterable[Emission], folder: Path) -> list[Emission]:
-    """Return the files with their future paths in a folder. Nothing is written yet."""
+    """Return the files with the paths that they will have in a folder. Nothing is written yet."""
     return [replace(file, path=folder / file.name) for file in files]
 
 

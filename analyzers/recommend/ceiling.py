@@ -133,8 +133,7 @@ def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tu
     """Add up the measured savings of findings, for operators in ``known`` and for all others.
 
     * The first result is the saving (µs) of each operator in ``known``. It also contains savings of texts that may
-      describe
-      the same operator.
+      describe the same operator.
     * The second result is a list with one finding for each other operator: the finding with the largest saving.
 
     Estimated savings are ignored.

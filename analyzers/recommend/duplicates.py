@@ -21,13 +21,11 @@ def deduplicated(findings: Sequence[Finding], links: pd.DataFrame) -> list[Findi
     """Remove or join findings that propose the same thing, so that each better kernel is proposed once.
 
     * The same kernel may be proposed by ``suboptimal_pick`` and by another analyzer. Then only the other analyzer's
-      finding
-      is kept. It gets the override.
+      finding is kept. It gets the override.
     * If an operator (with sizes) has an estimated saving and another saving, the estimate becomes a reason in the other
       finding.
     * Two texts may mean the same operator, for example a key of TunableOp and the log line of the same call. If an
-      analyzer
-      has a finding for both, and no log counts the calls of one text, the finding about this text is left out.
+      analyzer has a finding for both, and no log counts the calls of one text, the finding about this text is left out.
     """
     return _with_reasons(_without_uncounted(_explained(findings), links))
 

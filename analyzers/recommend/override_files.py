@@ -143,7 +143,10 @@ UNCONFIRMED = (
 
 
 def _concerns(finding: Finding, target: Facts) -> bool:
-    """Return False if a finding is known to be from another device than the machine's, else True."""
+    """Tell whether a finding may be about this machine.
+
+    Returns False only if the finding is known to be from another device.
+    """
     known = {"arch": finding.evidence.arch, "cu_count": finding.evidence.cu_count}
     place = {name: value for name, value in known.items() if value is not None}
     return same_device(place, target) is not False

@@ -19,9 +19,11 @@ _QUERY = "clocks.sm,utilization.gpu,temperature.gpu,clocks_event_reasons.active"
 _BUSY_PERCENT = 5.0
 _READINGS, _EVERY_S, _STALE_S = 8, 0.1, 1.0
 _LEAST_S, _MOST_S = 0.5, 5.0
-"""How long an idle GPU is at least kept busy, and how long its clock may take to become steady, s.
+"""Two times in seconds for making the clock of a GPU steady.
 
-If the clock keeps changing, a sample is repeated for at most the second number of seconds.
+* ``_LEAST_S``: an idle GPU is kept busy at least this long.
+* ``_MOST_S``: its clock may take this long to become steady. If the clock keeps changing during a measurement, a sample
+  is repeated for at most this time.
 """
 _LEAST_TRIES = 3
 _AGREEING, _MOVED = 0.02, 0.05

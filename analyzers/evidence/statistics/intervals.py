@@ -147,9 +147,10 @@ def moderated(variances: Sequence[Variance]) -> list[Variance]:
 
 
 def greater_p(value: float, variance: Variance) -> float:
-    """Return the one-sided p-value of a t-test that the mean is at most 0.
+    """Return the one-sided p-value of a t-test. The tested hypothesis is that the mean is at most 0.
 
-    ``value`` is an estimate of the mean, with normal errors of this ``variance``.
+    ``value`` is an estimate of the mean, and ``variance`` the variance of this estimate. Its errors are assumed to be
+    normal.
     """
     if variance.value <= 0:
         return 0.0 if value > 0 else 1.0

@@ -394,8 +394,9 @@ def _reaching(target: float, us: Callable[[float], float], low: float, high: flo
 def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
     """Simulate the step with changed kernel times, and return its time and what limits it.
 
-    ``factors`` gives the change of each kernel's time. Its keys are texts of GEMMs or convolutions, operators, or
-    kernel names. ``best`` gives the changes to the best known times.
+    * ``factors``: the change of each kernel's time. The keys are texts of GEMMs or convolutions, operators, or kernel
+      names.
+    * ``best``: the changes that would give each kernel its best known time.
     """
     step = fit_waits(step)
     host = host_factor_of(step)
@@ -501,8 +502,10 @@ def step_of(
 ) -> StepAnswer | StepUnknown:
     """Simulate how long a step of the job would take with other kernel times.
 
-    ``factors`` gives the changes of kernel times, ``best`` the changes to the best known times. Returns the reason if
-    the simulation is impossible.
+    * ``factors``: the changes of kernel times whose effect is asked for.
+    * ``best``: the changes that would give each kernel its best known time. They show how short the step can become.
+
+    If the simulation is impossible, the reason is returned.
     """
     step = traced_step(tables)
     if isinstance(step, StepUnknown):
