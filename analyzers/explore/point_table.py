@@ -72,9 +72,10 @@ NEARBY: Mapping[str, pa.DataType] = {
     **dict.fromkeys(("low_us", "high_us"), pa.float64()),
     "times_us": pa.list_(pa.float64()),
 }
-"""Columns of a table about how long similar GEMMs or convolutions take, converted to the size of each one.
+"""Columns of a table that states how long GEMMs or convolutions similar to a given one take.
 
-``told`` is a sentence, ``low_us`` and ``high_us`` are the range, and ``times_us`` are the single times (µs).
+The times are converted to the size of the given one. ``told`` is a sentence, ``low_us`` and ``high_us`` are the range,
+and ``times_us`` are the single times (µs).
 """
 
 
@@ -149,9 +150,11 @@ def build(
 
 
 def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Create the view ``bases`` with all that the files themselves state about each GEMM or convolution.
+    """Create the view ``bases`` with everything about each GEMM or convolution that is in the files, without any
+    analysis.
 
-    Also create ``places`` (``source_id, file, device, hbm_gbs, own``) and ``peaks`` (``device, dtype, peak_tflops``).
+    Two tables are created, too: ``places`` (``source_id, file, device, hbm_gbs, own``) and ``peaks`` (``device, dtype,
+    peak_tflops``).
     """
     stated = con.execute("select source_id, run, name, value from facts where value is not null").df()
     facts, own = facts_by_source(stated), stated[stated["run"] == run]
@@ -205,10 +208,10 @@ def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: st
 
 
 def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
-    """Add another run to the table ``points``: its times, and the kernels that the library chose in it.
+    """Add the other run, with which the user compares this run, to the table ``points``.
 
-    ``others`` is a Parquet file that ``beside.keep`` wrote. If a GEMM or convolution has several rows, one per file
-    that measured it, only one row gets the times.
+    Its times and the kernels that the library chose in it are added. ``others`` is a Parquet file that ``beside.keep``
+    wrote. If a GEMM or convolution has several rows (one per file that measured it), only one row gets the times.
     """
     con.execute(
         f"""create or replace temp table moved_ as
@@ -270,7 +273,7 @@ _CONVOLUTIONS = """
   from conv_problems"""
 """SQL that gives GEMMs and convolutions the same columns.
 
-``concat`` takes half as long as ``||``, because each ``||`` makes a text of its own. But ``concat`` ignores nulls.
+``concat`` joins texts in half the time of ``||``, which makes a new text at each step. But ``concat`` ignores nulls.
 """
 
 _TRIED_STATUSES = ", ".join(sql_text(x) for x in sorted(TRIED))
@@ -282,10 +285,10 @@ _TRIES = f"""
       and f.run is not distinct from m.run and f.origin is not distinct from m.origin
   join solvers_ s on s.solution is not distinct from m.solution
   left join own_ o on o.file = f.file and o.solver = s.solver"""
-"""SQL for the measurements. To save time, it has numbers in place of long or frequent texts.
+"""SQL for the measurements of kernels. To save time, it has numbers in place of long or frequent texts.
 
-``own`` is the kernel if it is the library's choice. ``rival`` is True if another kernel than the library's choice was
-tried, so that the two can be compared.
+* ``own``: the kernel, if it is the library's choice.
+* ``rival``: True if the kernel is not the library's choice and was tried. The two can then be compared.
 """
 
 _OWN = "run = $run"

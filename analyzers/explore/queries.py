@@ -70,7 +70,10 @@ PRESETS: Mapping[str, Sequence[str]] = {
 }
 """Sets of table columns that the user can choose by name. The label is always shown. The first set is the default."""
 BESIDE = "Two runs"
-"""Name of the set of table columns that compares two runs. Its first columns are empty without another run."""
+"""Name of the set of table columns that shows a comparison of two runs.
+
+Without another run, the first columns of this set are empty.
+"""
 COMPARED = ("here_us", "other_us", "change", "moved", "pick_here", "pick_there")
 """Names of the table columns that compare this run with another one."""
 SPARED = ("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick")
@@ -117,7 +120,7 @@ AMOUNTS: Mapping[str, str] = {
 }
 """The sums that the function ``totals`` returns, each with its SQL.
 
-A saving that an analyzer infers is an estimate, so it is not added to measured savings.
+Only measured savings are added. A saving that an analyzer infers is an estimate, and is left out.
 """
 
 

@@ -150,7 +150,7 @@ def _fitting(store: Store, analysis: Analysis, compare: str | None, folder: Path
 
 
 def _views(con: duckdb.DuckDBPyConnection, known: _Run, style: ChartStyle) -> dict[str, dict[str, object]]:
-    """Return the contents of each view (tab) of the report. The comparison is left out if there is no other run."""
+    """Return what each tab of the report shows. Without another run there is no tab for the comparison."""
     made: dict[str, dict[str, object]] = {}
     shown = [x for x in VIEWS if x != "compare" or known.other]
     for view in shown:
@@ -231,7 +231,8 @@ def _cards(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str,
 
 
 def _recolouring() -> dict[str, str]:
-    """Map each colour of the light theme to its colour in the dark theme."""
+    """Map each colour of the light theme to its colour in the dark theme. The browser uses the map to switch the theme.
+    """
     roles = ("panel", "ink", "faint", "grid", "alarm", "good")
     pairs = {getattr(LIGHT, name): getattr(DARK, name) for name in roles}
     for light, dark in ((LIGHT.categories, DARK.categories), (LIGHT.scale, DARK.scale)):

@@ -38,9 +38,9 @@ _DIRECTIONS = {"F": "forward", "B": "dgrad", "W": "wgrad"}
 
 
 def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
-    """Return a value of a filter column in the form in which the user sees it.
+    """Return a value of a filter column as the text that the user sees.
 
-    For example, ``B`` in the column ``direction`` becomes ``B (dgrad)``. The name of a kernel is shortened unless
+    For example, ``B`` in the column ``direction`` becomes ``B (dgrad)``. The name of a kernel is shortened, except with
     ``whole``.
     """
     if not value.strip("?"):

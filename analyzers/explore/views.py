@@ -25,10 +25,10 @@ BOXES: Mapping[str, tuple[tuple[str, float], tuple[str, float]]] = {
     "weights": (("sibling_us", 1e3), ("best_us", 1e3)),
     "compare": (("here_us", 1.0), ("other_us", 1.0)),
 }
-"""Charts in which the user selects GEMMs and convolutions by drawing a box, with the columns on the two axes.
+"""Charts in which the user can select GEMMs and convolutions by drawing a box, with the columns of the two axes.
 
-Each column has a factor that converts the axis to the column's unit: 1e3 if the axis is in ms and the column in µs.
-These charts are drawn with WebGL.
+Each column has a factor that converts a number on the axis to the column's unit. For example, it is 1e3 if the axis is
+in ms and the column in µs. These charts are drawn with WebGL.
 """
 
 

@@ -90,16 +90,17 @@ def rounded(values: np.ndarray) -> np.ndarray:
 
 
 def repeated(names: pd.Series) -> np.ndarray:
-    """Make a column of texts from a log safe to show as HTML.
-
-    Each distinct text is converted only once, to save time.
+    """Make a column of texts from a log safe to show as HTML. Each distinct text is converted only once, to save time.
     """
     codes, distinct = pd.factorize(names, use_na_sentinel=False)
     return texts(distinct, 60)[codes]
 
 
 def columns(rows: Iterable[Sequence[object]]) -> np.ndarray:
-    """Convert rows to an array of objects for plotly's ``customdata``. Plotly would otherwise convert every row."""
+    """Convert rows to an array of objects for plotly's ``customdata``.
+
+    With a list, plotly would convert every row itself.
+    """
     return np.array([tuple(row) for row in rows], dtype=object)
 
 

@@ -60,8 +60,8 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
 def _least(rows: pd.DataFrame, column: str) -> float:
     """Return the value at which an axis begins, so that a few tiny GEMMs or convolutions do not stretch it.
 
-    The smallest values are skipped if they together take less than a thousandth of the time. Otherwise a single tiny
-    one would stretch a logarithmic axis by decades in which nothing else is drawn.
+    The smallest values are skipped if together they take less than a thousandth of the time. On a logarithmic axis, a
+    single tiny value could add decades in which nothing else is drawn.
     """
     ordered = rows.sort_values(column)
     share = ordered["total_us"].fillna(0.0).cumsum()
@@ -128,7 +128,7 @@ def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) 
 
 
 def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme) -> None:
-    """Draw the GEMMs and convolutions with a known saving. The colour shows the logarithm of the saving."""
+    """Draw the GEMMs and convolutions for which a saving is known. The colour shows the logarithm of the saving."""
     faint, saving = {"color": theme.faint}, np.log10(rows["saving_us"].to_numpy(dtype="float64"))
     high = float(saving.max())
     low = max(float(saving.min()), high - _DECADES) if saving.min() < high else high - 1.0
@@ -164,7 +164,7 @@ def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: The
 
 
 _DECADES = 3.0
-"""Range of savings that the colours of the chart distinguish, in powers of ten below the largest saving."""
+"""How many powers of ten the colours of the chart distinguish, counted down from the largest saving."""
 
 
 def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme, *, only: bool) -> None:

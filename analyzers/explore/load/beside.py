@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def beside(word: str, store: Store) -> tuple[Store, str]:
-    """Find the run that the user named to compare with. Return the folder that contains it (a ``Store``), and its name.
+    """Find the other run that the user wants to compare with. Return the folder that contains it, and its name.
 
-    The text is ``STORE`` (its latest run), ``STORE#RUN`` (also ``STORE:RUN``), or the name of a run of ``store``.
-    Raises StoreError for any other text.
+    The folder is a ``Store``. The user's text is ``STORE`` (its latest run), ``STORE#RUN`` (also ``STORE:RUN``), or the
+    name of a run of ``store``. Raises StoreError for any other text.
     """
     if (whole := existing(word)) is not None:
         return whole, whole.latest_run()
@@ -35,9 +35,9 @@ def beside(word: str, store: Store) -> tuple[Store, str]:
 
 
 def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, str]:
-    """Return the names that the user sees for the two compared runs.
+    """Return the names under which the user sees the two compared runs.
 
-    They are the names of the runs if both are in one Parquet folder, otherwise the URLs of their folders.
+    If both runs are in one Parquet folder, these are the names of the runs. Otherwise they are the URLs of the folders.
     """
     return (run, other_run) if store.url == other.url else (store.url, other.url)
 

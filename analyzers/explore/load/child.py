@@ -70,9 +70,10 @@ def main(job: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _reports() -> Iterator[TextIO]:
-    """Context manager for a file that writes to standard output, where the parent process reads the reports.
+    """Context manager for writing reports to standard output, from which the parent process reads them.
 
-    Text that a library prints to standard output in the meantime goes to standard error.
+    Text that a library prints to standard output in the meantime goes to standard error, so that it cannot be mistaken
+    for a report.
     """
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as reports:
@@ -206,14 +207,14 @@ def _most_to_gain(store: Store, count: int) -> str:
 
 
 _archives: dict[str, Callable[[Path], None]] = {}
-"""Functions that write the files of a recommendation into a zip file. The keys are the folders of the page's data."""
+"""Functions that write the recommendation's files into a zip file. The keys are the folders of the web page's data."""
 
 
 def _archive(job: Job) -> Iterator[tuple[str, str]]:
-    """Write the recommendation's files as a zip file.
+    """Write the recommendation's files as a zip file, which the user can download.
 
-    This is done last, because the page's headline need not wait for them. Like the other steps of the process it is a
-    generator, but it yields nothing.
+    This is done last, because nothing else on the page waits for it. It is a generator like the other steps, but it
+    yields nothing.
     """
     _archives.pop(job.folder)(Path(job.folder) / FILES)
     (Path(job.folder) / FIRST).unlink()  # A process that has the file open can still read it.

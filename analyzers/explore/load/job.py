@@ -24,10 +24,10 @@ FIRST, JUDGED = "first.duckdb", "judged.duckdb"
 
 @dataclass(frozen=True)
 class Job:
-    """An order to a child process: which data to read, and the folder into which it writes them for the web page.
+    """The task of a child process that loads data for the web page: which data to read, and into which folder to write.
 
-    With ``judge``, the process runs the analyzers on data that another process has read. ``other`` names the run to
-    compare with, in a form that ``beside.beside`` understands.
+    With ``judge``, the process runs the analyzers on data that another process has already read. ``other`` names the
+    run to compare with, in a form that ``beside.beside`` understands.
     """
 
     url: str | None
@@ -90,7 +90,7 @@ class PageVerdict:
     beside: tuple[tuple[str, float | None, float | None], ...] = ()
     """Times of a step in this run and in the other run: (name, time here, time there), µs. None means unknown."""
     objects: tuple[str, ...] = ()
-    """The GEMMs that the run called through hipBLASLt's C++ object, as texts."""
+    """Texts of the GEMMs that the run called through hipBLASLt's C++ object instead of its C functions."""
     changed: tuple[tuple[str, int], ...] = ()
     """How many GEMMs and convolutions became faster, slower and so on in the other run (``analyzers/compare/diff.py``).
     """

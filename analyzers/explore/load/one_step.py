@@ -30,7 +30,7 @@ from logparse.libraries.torch_profiler.searches import SEARCH
 from logparse.libraries.torch_profiler.timeline import CALL_KINDS
 
 WHYS = ("queued", "data loading", "synchronisation", "host")
-"""Reasons of idle gaps. If several fit, the first in this order is used."""
+"""Reasons why the GPU may be idle. If several reasons fit, the first in this order is used."""
 COPY = "copy or fill"
 MOST = 20_000
 """Largest number of kernels and copies in the timeline of a trace that marks no steps."""
@@ -94,7 +94,7 @@ def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
 
 
 def _library(problem: str) -> str:
-    """Return the text of a GEMM or convolution unchanged, and an empty text for another operator."""
+    """Return the text if it describes a GEMM or convolution. For another operator, return an empty text."""
     return "" if problem.startswith("operator ") else problem
 
 

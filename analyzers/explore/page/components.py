@@ -53,7 +53,7 @@ def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[
 
 
 AFTER = "-after"
-"""End of the name of a run that ``tune`` made with its changes."""
+"""The last part of the name of a run that ``tune`` made with its changes."""
 _LONGEST = 36
 
 
@@ -154,8 +154,8 @@ def _chip(text: str, without: Selection) -> html.Element:
 def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
     """Return the lists of filters: the most common values of each column, each with a link that switches the value.
 
-    Each value has its percentage of the time. The filters are plain data, which ``assets/explore.js`` shows as text,
-    because three hundred page elements would take the browser as long as drawing a chart.
+    Each value has its percentage of the time. The filters are returned as plain data, and ``assets/explore.js`` draws
+    them as text. Three hundred page elements would take the browser as long as drawing a chart.
     """
     if not len(groups):
         return [{"title": "No filters", "entries": [], "more": "", "open": False}]
@@ -326,9 +326,10 @@ _PARTS = 9
 
 
 def _bar(head: str, parts: Sequence[tuple[str, float, float]]) -> list[object]:
-    """Return a bar that shows how time is divided among kinds of work, with its legend.
+    """Return a bar that shows how time is divided among kinds of work, and its legend.
 
-    ``parts`` are tuples: name of the kind, time (µs), and how much of the time can be saved (µs).
+    Each entry of ``parts`` is a tuple: the name of the kind, its time (µs), and how much of this time can be saved
+    (µs).
     """
     if len(parts) > _PARTS:
         rest = parts[_PARTS - 1 :]

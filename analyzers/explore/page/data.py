@@ -30,9 +30,9 @@ DOING = {
     VERDICT: "Writing the files to download",
 }
 _STORED = tuple(x for x in COLUMNS if x != "problem")
-"""Columns that are read if the measurements of a GEMM or convolution are needed.
+"""Columns of the measurements of one GEMM or convolution, which are read when its details are shown.
 
-The rows are found by the hash of its text.
+Its rows are found by the hash of its text.
 """
 
 
@@ -94,9 +94,10 @@ class PageData:
         return con
 
     def tries(self, row: pd.Series) -> Sequence[Try]:
-        """Return all measurements of the GEMM or convolution in this row, but only from the row's file if it has some.
+        """Return all measurements of the GEMM or convolution in this row of the web page's table.
 
-        If it was not measured itself, the measurements of another one that may mean the same call are returned.
+        If some of them are from the row's own file, only these are returned. If the GEMM or convolution was not
+        measured itself, the measurements of another one that may mean the same call are returned.
         """
         if not self._tries.wait(30.0) or self.error:
             return ()
@@ -181,7 +182,7 @@ class PageData:
         self.judged = True
 
     def _attach(self, name: str) -> None:
-        """Use the tables of this database file from now on, in place of the earlier ones."""
+        """Read all tables from this database file from now on, and no longer from the earlier file."""
         tables = name.partition(".")[0]
         self._con.cursor().execute(f"attach {sql_text(self.reading.folder / name)} as {tables} (read_only)")
         with self._con.cursor() as con:

@@ -45,5 +45,5 @@ td, th, thead, tr, ul = map(_maker, ("td", "th", "thead", "tr", "ul"))
 
 
 def link(children: Any, href: str, **attributes: object) -> Element:
-    """Return a link to the same web page in another state, which is shown without a reload."""
+    """Return a link to another state of the same web page, for example with another filter. A click needs no reload."""
     return a(children, href=href, within="1", **attributes)

@@ -33,10 +33,11 @@ FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away,
 
 
 def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return everything on the web page but the charts, the table, and the details of a GEMM or convolution.
+    """Answer a request of the browser for the filters, the texts and the lists of the web page.
 
-    The keys are the ids of the HTML elements (see ``content``). ``asked`` has ``search``: the query string of the URL,
-    without parameters that change no filter.
+    The charts, the table and the details of a GEMM or convolution are other requests. The keys of the result are the
+    ids of the HTML elements (see ``content``). ``asked`` has ``search``: the query string of the URL, which contains
+    the filters.
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
@@ -63,9 +64,7 @@ _FRAME: Mapping[str, object] = {
 
 
 class Known(Protocol):
-    """The data about the shown run that the parts of the web page need, besides its tables.
-
-    ``PageData`` describes each attribute.
+    """The data about the shown run that the web page needs, besides its tables. ``PageData`` describes each attribute.
     """
 
     verdict: PageVerdict
@@ -84,10 +83,14 @@ class Known(Protocol):
 
 
 def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> dict[str, object]:
-    """Return everything on the web page but the charts, the table, and the details of a GEMM or convolution.
+    """Return the filters, the texts and the lists of the web page.
 
-    The keys are the ids of the HTML elements. The entry ``filters`` is plain data, ``content`` has class names,
-    ``empty`` the columns without values, and ``names`` the names of the two runs.
+    The keys are the ids of the HTML elements. Four entries have other content:
+
+    * ``filters``: the filters as plain data.
+    * ``content``: names of CSS classes.
+    * ``empty``: the columns without any value.
+    * ``names``: the names of the two compared runs.
     """
     total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
     return {
@@ -226,8 +229,8 @@ LAUNCHED = 8
 def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """Return the new query string (``search``) after the user clicked in a chart or drew a box in it.
 
-    ``search`` is null if the click or box selects nothing. ``asked`` has the old ``search``, the ``data`` of plotly's
-    event, and ``boxed``.
+    The query string contains the filters. ``search`` is null if the click or box selects nothing. ``asked`` has the old
+    ``search``, the ``data`` of plotly's event, and ``boxed``.
     """
     chosen, data = _chosen(asked), asked.get("data")
     if not isinstance(data, dict):

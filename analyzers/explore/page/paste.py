@@ -82,10 +82,10 @@ def _sentence(row: Row) -> str:
 
 
 def _in_the_run(row: Row) -> str:
-    """Return a sentence about how long a call of this run would take with the best kernel.
+    """Return a sentence that says how long a call of this run would take with the best kernel.
 
-    The best kernel was timed elsewhere. Its gain there, as a ratio, is applied to the time of a call in this run. The
-    text is empty if the times were measured in this run, or if no saving is known.
+    The best kernel was timed elsewhere. Its ratio (best time) / (time of the library's choice) is applied to the time
+    of a call in this run. The text is empty if the times were measured in this run, or if no saving is known.
     """
     same = math.isclose(row["time_us"], row["pick_us"], rel_tol=1e-6)
     if pd.isna(row["pick_us"]) or not row["then_us"] < row["time_us"] or same:
@@ -120,7 +120,7 @@ def _override(row: Row, verdict: PageVerdict | None) -> Paste:
 def _none_proposed(row: Row) -> str:
     """Return the reason why ``recommend`` proposes no override for a GEMM or convolution.
 
-    It is found from the row of the web page's table, which shows only some reasons.
+    The reason is found from one row of the web page's table, so it is less precise than ``recommend``'s own reason.
     """
     if pd.isna(row["best_us"]):
         return "nothing is measured"
