@@ -75,11 +75,13 @@ GAINS, WORTH = 1.2, 1.1
 """
 FIRST = (0.05, 0.10, 0.20)
 TILES = ((16, 32, 64, 96, 128, 160, 192, 224, 256), (16, 32, 64, 96, 128, 160, 192, 224, 256), (16, 32, 64, 128))
-"""Sizes m, n and k of the tiles of ``--origami``."""
+"""Sizes m, n and k of the tiles for which the analytical model Origami predicts times (``--origami``)."""
 ORIGAMI_DEVICE = (65_536, 4 << 20, 2_100_000)
 """Local memory of a CU (bytes), L2 cache (bytes) and clock (kHz) of an MI300X."""
 FEW = (1000, 300, 100)
-"""Numbers of measured operators with which the estimates are also tested, to show what fewer measurements would give.
+"""Numbers of measured operators with which the estimates are tested, in addition to all of them.
+
+They show how good the estimates would be with fewer measurements.
 """
 
 

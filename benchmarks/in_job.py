@@ -213,7 +213,8 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """The gain of the call in the job: its default time divided by its time with the other kernel (medians)."""
+        """The gain of the call in the job: (median time with the default kernel) / (median time with the other kernel).
+        """
         return statistics.median(self.before_us) / statistics.median(self.after_us)
 
     @property

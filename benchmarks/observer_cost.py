@@ -197,7 +197,7 @@ def pair(device: str, folder: str, turns: int) -> tuple[dict[str, float], dict[s
 
 
 def cost(more: Mapping[str, float], modules: int) -> dict[str, float]:
-    """Return the costs that the module's docstring lists, from one pair of processes.
+    """Return the costs that the module's docstring lists, computed from one pair of processes.
 
     ``more`` is the additional time of the observed process (µs), and ``modules`` the number of inner calls.
     """

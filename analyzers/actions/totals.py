@@ -32,10 +32,10 @@ _SMALL = 2e-4
 
 
 def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[tuple[Problem, tuple[str, ...]]]:
-    """Return what must be timed to judge changes to a job, the costliest first.
+    """Return which operators and kernels must be timed to judge changes to a job, the costliest first.
 
-    The result lists operators with their sizes, each with the kernels to time. The first kernel is the library's own
-    choice. A replay (a run that times calls alone) takes the times.
+    The result lists operators with their sizes, each with its kernels. The first kernel is the library's own choice. A
+    replay (a run that times calls alone) takes the times.
     """
     job = job_of(tables, settings)
     least = _SMALL * (job.total_us or 0.0)

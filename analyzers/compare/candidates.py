@@ -75,9 +75,9 @@ def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | Non
 
 
 def _served(texts: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Candidate]:
-    """Map each operator (with sizes) in a trace to the row of the override files that the library uses for it.
+    """Return for each operator (with sizes) in a trace the row of the override files that the library uses for it.
 
-    Logs and traces may name the same operator by different texts.
+    A trace may name an operator by another text than the logs, so texts that mean the same operator are compared, too.
     """
     of: dict[str, Candidate] = {
         x.problem: {"file": x.file, "line": x.line, "solution": x.intended, "engaged": _ENGAGED.get(x.effect)}

@@ -42,8 +42,8 @@ def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samp
 def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """Keep only measurements that were made in one environment (a machine with one set of library versions).
 
-    Among several environments, one that uses TF32 for matrix products if and only if the job does is preferred. Then
-    the one with the most rows is used.
+    If the job computes matrix products in TF32, environments that do so are preferred. Otherwise environments without
+    TF32 are preferred. Of these environments, the one with the most rows is used.
     """
     if not len(rows):
         return rows

@@ -172,7 +172,7 @@ def _without(tables: Tables, dropped: Mapping[str, str]) -> Tables:
 
 
 def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
-    """Subtract the calls of traces that are left out (``gone``) from the numbers of calls in ``workload``."""
+    """Reduce the numbers of calls in ``workload`` by the calls in traces that are left out (``gone``)."""
     if not len(gone):
         return workload
     keys = ["pid", "problem"]

@@ -187,7 +187,7 @@ def tried(tables: Tables) -> tuple[Tried, ...]:
 
 
 def gathered(names: Iterable[str], starts: Sequence[Record], floor: float = FLOOR) -> list[Tried]:
-    """Combine what several starts of the job measured into one result for each change.
+    """Combine what several starts of the job measured, so that there is one result for each change.
 
     The changes that save most come first.
     """

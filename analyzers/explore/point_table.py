@@ -150,8 +150,7 @@ def build(
 
 
 def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Create the view ``bases`` with everything about each GEMM or convolution that is in the files, without any
-    analysis.
+    """Create the view ``bases`` with everything that the files state about each GEMM or convolution, without analysis.
 
     Two tables are created, too: ``places`` (``source_id, file, device, hbm_gbs, own``) and ``peaks`` (``device, dtype,
     peak_tflops``).

@@ -231,7 +231,9 @@ def _cards(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str,
 
 
 def _recolouring() -> dict[str, str]:
-    """Map each colour of the light theme to its colour in the dark theme. The browser uses the map to switch the theme.
+    """Map each colour of the light theme to its colour in the dark theme.
+
+    The browser uses the map when the user switches the theme.
     """
     roles = ("panel", "ink", "faint", "grid", "alarm", "good")
     pairs = {getattr(LIGHT, name): getattr(DARK, name) for name in roles}

@@ -82,9 +82,9 @@ def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
 def remarks_in(
     con: duckdb.DuckDBPyConnection, run: str, convolutions: Collection[bool] = (False, True)
 ) -> Iterator[str]:
-    """Yield warnings about calls that may be counted twice or are missing. ``con`` is the database with the calls.
+    """Yield warnings about calls that may be counted twice or are missing.
 
-    There are three kinds:
+    ``con`` is the database with the calls. There are three kinds of warnings:
 
     | warning | when |
     |---|---|

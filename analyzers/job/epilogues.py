@@ -37,11 +37,11 @@ Form: TypeAlias = Literal["", "erf", "written"]
 class Epilogue:
     """A matrix product and the kernels after it whose work the library could do in the product's own kernel.
 
-    * ``problem``, ``asked``: the product without that work and with it.
+    * ``problem``: the product without this work. ``asked``: the product with it.
     * ``steps``: the operations of the kernels, in the words of the trace.
     * ``calls``: the number of calls of the product.
     * ``us``: total time of the kernels, µs. ``bias_us``: the time of the kernels that add a bias, µs.
-    * ``form``: how GELU is computed in the trace.
+    * ``form``: how the program computes GELU (see ``Form``).
     """
 
     problem: GemmProblem

@@ -31,12 +31,13 @@ from logparse.model import problem_from_text
 class Kernels:
     """Facts about which calls each kernel can run, collected from logged calls and measurements.
 
-    All fields are empty if the file's format does not distinguish kinds of kernels.
+    All fields are empty if the file's format does not distinguish kinds of kernels. A key is the text by which the
+    library looks up a call.
 
-    * ``seen``: the kinds of kernels (``OverrideFormat.kernels``) of the calls that ran a kernel, by key and kernel.
-    * ``needs``: the largest workspace (bytes) with which a kernel was measured, by key and kernel.
-    * ``given``: the workspace that calls provide, by operator with sizes.
-    * ``ran``: pairs of operator and kernel that logs name.
+    * ``seen``: for each key and kernel, the kinds of calls that ran the kernel (``OverrideFormat.kernels``).
+    * ``needs``: for each key and kernel, the largest workspace (bytes) with which the kernel was measured.
+    * ``given``: for each operator with its sizes, the workspace that calls provide.
+    * ``ran``: pairs of an operator and a kernel that logs name.
     """
 
     format: OverrideFormat

@@ -291,7 +291,7 @@ def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], 
 
 
 def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
-    """Yield notes about rows of a MIOpen file whose solvers may not exist in the build that will read the file.
+    """Yield notes about rows of a MIOpen file whose solvers (kernels) the user's MIOpen build may lack.
 
     A solver is known to exist if a find-db, log or replay of that build names it.
     """

@@ -40,8 +40,10 @@ def look_up(
 ) -> LookUp:
     """Return the row of an override file that the library would use for a call, or the reason why it uses no row.
 
-    ``reading`` is the file as the library has read it. ``has`` tells whether the library's build contains a kernel.
-    Without it, every kernel is assumed to be available. ``key`` is the call's key, if a log states it.
+    * ``reading``: the file as the library has read it.
+    * ``has``: a function that tells whether the library's build contains a kernel. Without it, every kernel is assumed
+      to exist.
+    * ``key``: the call's key (the text by which the library finds a row), if a log states it.
     """
     key = key or format.key(call, reading.key_facts)
     if key is None:

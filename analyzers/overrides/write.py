@@ -47,8 +47,8 @@ class Made:
 def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
     """Make override files in a library's format from overrides (choices of kernels for calls).
 
-    Only overrides that can be written and that the library will use are in the files. Overrides may be valid alone but
-    not together. Then only the first override for each key is written.
+    Overrides that cannot be written, or that the library would not use, are left out. Two overrides may be valid alone
+    but not together, because they need the same key. Then only the first one is written.
     """
     valid, refused = readable(writer, overrides, target)
     firsts = {id(x) for x in {writer.key(x.problem, target): x for x in reversed(valid)}.values()}
@@ -171,10 +171,11 @@ def write_placed(files: Sequence[Emission], out: Path) -> None:
 
 
 def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = ()) -> Answer:
-    """Write the files into the folder ``out``, and return ``lines`` followed by a list of the files.
+    """Write the files into the folder ``out``, and return what the user is shown: ``lines``, then a list of the files.
 
-    The exit code is 1 if the files are empty. ``read`` are files that must not be replaced. If several copies of a file
-    are written, only one of them is listed with the commands that use it.
+    * The exit code is 1 if there is nothing in the files.
+    * ``read`` are files that must not be replaced.
+    * If several copies of a file are written, only one of them is listed, with the commands that use it.
     """
     alike = {file.data: file.name for file in made.files}
     files = [

@@ -36,7 +36,7 @@ _MEETS = 0.9
 The reason is that the step would then wait for something else.
 """
 _SHOWS = 0.05
-"""If the GPU waits for the host, savings of GPU time below this fraction of the step (0 to 1) are not listed.
+"""If the GPU waits for the host, smaller savings of GPU time than this fraction of the step (0 to 1) are not listed.
 
 They would not make the step shorter.
 """

@@ -46,7 +46,7 @@ class UnhealthyDeviceError(Exception):
 
 
 def executions(time_us: float) -> int:
-    """Return how many executions make one sample, if one execution takes ``time_us``."""
+    """Return how many times a kernel runs for one sample, if it takes ``time_us`` (µs) once."""
     return next((count for below, count in _BANDS if time_us < below), 1)
 
 
@@ -187,7 +187,10 @@ class Sampler:
         return runnable.sample_us(count)
 
     def ready(self, solution: Solution) -> Runnable:
-        """Return a kernel that is ready to run. It is prepared at its first use. Raises the errors of its backend."""
+        """Return a kernel that is ready to run. It is prepared only at its first use.
+
+        Raises the errors of the kernel's backend.
+        """
         if solution.text not in self._prepared:
             backend = self._owners[solution.text]
             self._prepared[solution.text] = backend.prepare(self._problem, solution, self._conditions)

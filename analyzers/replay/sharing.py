@@ -34,9 +34,9 @@ from logparse.target import Facts, arch
 from logparse.text import counted
 
 ONE_IN = 10
-"""A check: one in so many GEMMs and convolutions with times from another machine is measured again."""
+"""As a check, one of this many GEMMs and convolutions is measured again although another machine has timed it."""
 HELD = 0.03
-"""How much slower another machine's best kernel may be here than the best, so that its record is taken as right.
+"""How much slower another machine's best kernel may be here than the best kernel, so that its record is called right.
 
 0.03 means 3 %. The value equals the smallest gain that a confirmation reports.
 """
@@ -96,9 +96,9 @@ class Borrowed:
 
 
 def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
-    """Remove a tenth of the measurements by other machines from the known ones, so that they are measured again.
+    """Choose a tenth of the measurements by other machines, which are measured again as a check.
 
-    The second measurement is a check. Returns the remaining known measurements, and a list of all that are from other
+    Returns two things: the known measurements without the chosen ones, and a list of all measurements by other
     machines.
     """
     rows = store.query(

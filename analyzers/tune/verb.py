@@ -106,12 +106,12 @@ def tune(
 
 @dataclass(frozen=True)
 class _Again:
-    """The second run of the job, with the changes.
+    """The second run of the job, in which the changes are made.
 
-    * ``command``, ``environ``: how the job is run.
+    * ``command``, ``environ``: how the job is started.
     * ``seconds``: time of one run, including the time to read its logs.
     * ``asked``: the changes that the run must make.
-    * ``missing``: sentences about changes that left no sign in the run.
+    * ``missing``: sentences about changes for which nothing shows that the run made them.
     """
 
     command: Sequence[str]

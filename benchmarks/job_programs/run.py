@@ -94,11 +94,13 @@ def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) ->
 
 
 def paced(kinds: int = 1, settle: int = _SETTLE) -> Iterator[int]:
-    """Yield a number when the next step should begin, until the time is over or the turns have ended.
+    """Yield a number each time the next step should begin, until the time is over or the turns have ended.
 
-    The number of steps is the same in all ranks, and a multiple of ``kinds``. In a turn, the first ``settle`` steps are
-    not timed. The other steps are timed as a whole, without waiting for the device in between. A library with a loop of
-    its own takes the next number where a step ends, and ends its loop after the last number.
+    * All ranks do the same number of steps. It is a multiple of ``kinds``, the number of kinds of steps.
+    * In a turn, the first ``settle`` steps are not timed. The other steps are timed as a whole, without waiting for the
+      device in between.
+    * If a library has a loop of its own, the program takes the next number where a step ends, and ends the library's
+      loop after the last number.
     """
 
     def seconds(count: int) -> Generator[int, None, float]:

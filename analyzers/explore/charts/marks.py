@@ -90,7 +90,9 @@ def rounded(values: np.ndarray) -> np.ndarray:
 
 
 def repeated(names: pd.Series) -> np.ndarray:
-    """Make a column of texts from a log safe to show as HTML. Each distinct text is converted only once, to save time.
+    """Make a column of texts from a log safe to show as HTML.
+
+    To save time, each distinct text is converted only once.
     """
     codes, distinct = pd.factorize(names, use_na_sentinel=False)
     return texts(distinct, 60)[codes]

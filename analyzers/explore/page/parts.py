@@ -64,7 +64,9 @@ _FRAME: Mapping[str, object] = {
 
 
 class Known(Protocol):
-    """The data about the shown run that the web page needs, besides its tables. ``PageData`` describes each attribute.
+    """The data about the shown run that the web page needs, besides its tables.
+
+    ``PageData`` describes each attribute.
     """
 
     verdict: PageVerdict

@@ -146,7 +146,10 @@ class Graph:
         return float(self.launch[np.r_[np.array(of, dtype=bool), False][self.kernel]].sum())
 
     def waiting(self, factor: float) -> Graph:
-        """Return the graph with its waits for data-loader workers and for untraced ranks multiplied by ``factor``."""
+        """Return the graph with longer or shorter waits for data-loader workers and for ranks without a trace.
+
+        These waits are multiplied by ``factor``.
+        """
         us, lag_a, nodes = self.us.copy(), self.lag_a.copy(), np.array(self.outside, dtype=np.int64)
         us[nodes] *= factor
         lag_a[nodes[self.kind[nodes] == LOADING]] *= factor
@@ -198,8 +201,8 @@ def make_graph(
 def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> list[float]:
     """Compute at which time each node (moment) of the graph is reached, in µs after the beginning.
 
-    ``us`` are the durations of kernels and transfers. Without it, they are as in the trace. ``host_factor`` multiplies
-    the times of the host.
+    * ``us``: the durations of kernels and transfers, one per node. By default they are as in the trace.
+    * ``host_factor``: the factor by which the host's times are multiplied.
     """
     took = graph.us if us is None else us
     columns = (graph.a, graph.b, graph.lag_a + host_factor * graph.host + took, graph.lag_b + took)
