@@ -28,8 +28,10 @@ Made = tuple[nn.Module, tuple[torch.Tensor, ...] | dict[str, torch.Tensor], Call
 class Model:
     """A model for the benchmark, with the settings of its training step.
 
-    ``make`` is a function of the device and of ``small`` (a size for tests) that returns ``Made``. ``autocast`` is the
-    type for autocast, or None if the step runs in float32. ``trains`` is False if the model is only used for inference.
+    * ``make``: a function that makes the model. It gets the device and ``small`` (a size for tests), and returns
+      ``Made``.
+    * ``autocast``: the type for autocast, or None if the step runs in float32.
+    * ``trains``: False if the model is only used for inference.
     """
 
     make: Callable[[torch.device, bool], Made]

@@ -93,8 +93,8 @@ class Question:
     imports: str = ""
     """A Python program that only imports the libraries that the command needs.
 
-    Its cost is the least that an answer can cost, so the costs of the command and of the other programs are compared
-    with it.
+    No answer can cost less than these imports. So the costs of the command and of the programs by hand are compared
+    with their cost.
     """
 
 

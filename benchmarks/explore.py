@@ -225,7 +225,7 @@ def look(browser: Any, store: str, checkout: Path) -> dict[str, object]:
 
 
 def clicks(browser: Any, store: str, rounds: int) -> dict[str, object]:
-    """Measure the web page when its server has been running for a while: opening it again, and all interactions."""
+    """Measure the web page on a server that has been running for a while: opening it again, and all interactions."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(TIMEOUT_MS)
     out: dict[str, object] = {}

@@ -213,7 +213,9 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """The gain of the call in the job: (median time with the default kernel) / (median time with the other kernel).
+        """The gain of the call in the job, as a ratio of two median times.
+
+        It is (time with the default kernel) / (time with the other kernel).
         """
         return statistics.median(self.before_us) / statistics.median(self.after_us)
 

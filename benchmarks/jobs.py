@@ -99,7 +99,10 @@ _RUN_S, _JOB_S, _LEAST_S = 90.0, 540.0, 120.0
 * ``_LEAST_S``: the time that must be left before another job is begun.
 """
 _TRIED_S = 400
-"""Seconds for which a job runs while changes are tried in it. It is ended as soon as the trial is over."""
+"""Longest time in seconds for which a job runs while changes are tried in it.
+
+It is ended earlier if the trial is over.
+"""
 _OTHERS = 2
 """How many other changes of a job are timed, in addition to the changes that were made."""
 _SMOKE = {
@@ -704,7 +707,7 @@ class _Devices:
 def all_jobs(
     names: Sequence[str], options: argparse.Namespace, folder: Path, record: dict[str, Any], out: Path
 ) -> None:
-    """Run the jobs side by side on the available GPUs, and write the record after each stage of a job."""
+    """Run the jobs side by side on the available GPUs, and write the record each time a stage of a job has ended."""
     deadline = time.monotonic() + options.budget
     devices, lock = _Devices(2 if options.smoke else record["environment"]["gpus"]), threading.Lock()
     rows: dict[str, dict[str, Any]] = record["jobs"]

@@ -256,7 +256,7 @@ def parts_section(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def memory_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure the peak memory of the ingesting process while other processes read its files.
+    """Measure the peak memory of the process that ingests files, while other processes read the files for it.
 
     Each ingest is done twice. In the second call all files are already known.
     """
@@ -468,7 +468,7 @@ class Run:
 
     @property
     def findings(self) -> Mapping[str, float]:
-        """The confirmed speed-ups, by the text of an operator (with sizes)."""
+        """The confirmed speed-ups of this replay. The keys are the texts of operators (with sizes)."""
         judged, kept = judge_all({x.problem.text: x.pairs for x in self.outcomes if isinstance(x, Confirmed)})
         return {text: judged[text].speedup.value for text in kept}
 

@@ -147,9 +147,10 @@ def ran(command: Sequence[str], env: Mapping[str, str]) -> Cost:
 
 
 def medians(trace: Mapping[str, Any], program: str, *verbs: str) -> dict[str, float]:
-    """Return the median wall and CPU seconds of a program, and the median memory (MB) of its largest command.
+    """Return the median wall and CPU seconds of a program, and the median of its largest memory (MB).
 
-    ``verbs`` selects commands. Without it, the seconds of all commands are added up.
+    A program may consist of several commands. Their seconds are added up, and ``verbs`` selects some of them. The
+    memory is the memory of the largest command.
     """
     rounds = [[cost for verb, cost in x[program].items() if verb in verbs or not verbs] for x in trace["rounds"]]
     return {

@@ -17,7 +17,7 @@ from logparse.libraries.kinds.dtypes import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 
 OPERAND_TYPES: Mapping[str, str] = {x.blas: x.operand for x in TORCH_TYPES}
-"""Maps logparse's name of a matrix element type to PyTorch's name."""
+"""Maps the name of a matrix's element type in logparse to its name in PyTorch."""
 Image = tuple[int, int, int, int]
 """The sizes n, c, h, w of a tensor that a convolution reads or writes."""
 

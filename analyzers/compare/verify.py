@@ -55,8 +55,9 @@ SIGNS = tuple(sign for format in OVERRIDE_FORMATS for sign in format.signs)
 class Outcome:
     """The effect of a row of an override file on one operator (with sizes).
 
-    Times are per call and come from one kind of source (``basis``), for example traces. ``gained_us`` and
-    ``promised_us`` are for all calls of the second run. They have no value if a time or the number of calls is unknown.
+    * Times are per call. ``basis`` is the kind of file from which they come, for example traces.
+    * ``gained_us`` and ``promised_us`` are for all calls of the second run. If a time or the number of calls is
+      unknown, each of the two is None.
     """
 
     problem: str

@@ -43,7 +43,7 @@ def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """Keep only measurements that were made in one environment (a machine with one set of library versions).
 
     If the job computes matrix products in TF32, environments that do so are preferred. Otherwise environments without
-    TF32 are preferred. Of these environments, the one with the most rows is used.
+    TF32 are preferred. If several remain, the one with the most rows is used.
     """
     if not len(rows):
         return rows

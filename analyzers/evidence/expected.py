@@ -237,9 +237,12 @@ class Comparable:
     def scaled_us(self, neighbours: Ints, base_us: float) -> Floats:
         """Convert measured times to the size of another GEMM or convolution. Returns µs.
 
-        ``neighbours`` are the rows of the measured times, and ``base_us`` is the base time of the other one, a simple
-        model of its time (``base_time_us``). For example, a measured convolution takes 1.5 times its own base time.
-        Then the converted time is 1.5 · ``base_us``.
+        * ``neighbours``: the rows of the measured times.
+        * ``base_us``: the base time of the other one, a rough time from its work and the GPU's rates
+          (``base_time_us``).
+
+        For example, a measured convolution takes 1.5 times its own base time. Then the converted time is 1.5 ·
+        ``base_us``.
         """
         out: Floats = base_us * np.exp(self.log_ratio[neighbours[neighbours >= 0]])
         return out
@@ -363,13 +366,13 @@ def _quantile(values: Floats) -> float:
 
 
 def _weighted(log_ratio: Floats, found: Ints, squared: Floats) -> tuple[Floats, Floats, Floats]:
-    """Average the values of each row's neighbours, with larger weights for nearer neighbours.
+    """Return for each row a weighted average of its neighbours' values. Nearer neighbours have larger weights.
 
     * ``log_ratio``: the value of each neighbour.
     * ``found``, ``squared``: the neighbours of each row and their squared distances.
 
-    Returns the weighted mean, the spread, and the root mean square of the distances. All three are NaN for a row
-    without neighbours.
+    Two more results are the spread of the values, and the root mean square of the distances. All three are NaN for a
+    row without neighbours.
     """
     there = found >= 0
     weights = np.where(there, 1 / (squared + SOFTENING), 0.0)

@@ -34,7 +34,7 @@ Such rows come from logs and from files that a library reads.
 TRACE = "trace"
 """Value of ``origin`` for kernel times from traces of the job itself."""
 PICK = "pick"
-"""Name of the fact in which a replay records the kernel that the library chose by itself on this machine."""
+"""Name of a fact that a replay stores: the kernel that the library chose by itself on this machine."""
 EVIDENCE_BEFORE = frozenset(
     {"aiter", "bench", "driver", "find-db", "miopen-log", "table", "tunableop", "tunableop-verbose", "tuning-file"}
     | {CONFIRM}

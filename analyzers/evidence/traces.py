@@ -265,10 +265,10 @@ def _of_one_job(one: Facts, other: Facts) -> bool:
 
 
 def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
-    """Tell whether two traces seem to be of one program: the GEMMs and convolutions in both take enough time.
+    """Tell whether two traces seem to be of one program.
 
-    The limit is ``_IN_COMMON``. The answer is also True if one of the traces names no GEMM or convolution, because then
-    nothing shows that the programs differ.
+    They do if the GEMMs and convolutions that both contain take enough of the time (``_IN_COMMON``). They also do if
+    one of the traces names no GEMM or convolution, because then nothing shows that the programs differ.
     """
     if one is None or other is None:
         return True

@@ -50,7 +50,7 @@ class _Rows:
     measured: tuple[tuple[Measurement, str], ...]
     """Each row, with the reason why its library ignores it. An empty reason means that the library uses the row."""
     unread: Mapping[str, int]
-    """The number of rows without a measurement, by reason."""
+    """The number of rows of an override file that give no measurement, for each reason."""
     facts: Facts
     kernels: Mapping[Solution, str]
 
@@ -60,9 +60,10 @@ def convert(
 ) -> Made:
     """Convert override files to the format of another library, or to another PyTorch with the same libraries.
 
-    ``target`` has facts about the machine that will read the new file. Missing facts are taken from ``paths``, which
-    then must be from that machine. With ``same_build`` the user guarantees that a file has that machine's device and
-    build, although the file does not state them.
+    * ``target``: facts about the machine that will read the new file. If facts are missing, they are taken from
+      ``paths``, which then must be from that machine.
+    * ``same_build``: the user guarantees that a file is for that machine's device and build, although the file does not
+      state them.
 
     Raises InputError in these cases:
 

@@ -144,9 +144,9 @@ def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
-    """Return what the job's logs tell about the library's own look-ups in the override file.
+    """Return what the job's logs report about the library's own look-ups in the override file.
 
-    The keys are the texts of operators (with sizes).
+    The keys are the texts of operators (with sizes). For example, a log may state whether the library found a row.
     """
     columns = (tables.messages[name].astype("str") for name in ("function", "text"))
     return by_name(file.format).reported(file.name, file.reading, zip(*columns, strict=True))

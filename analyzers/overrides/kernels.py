@@ -140,7 +140,7 @@ class Kernels:
 
 
 class Short(NamedTuple):
-    """The reason why a call provides too little workspace for a kernel.
+    """The reason why a call provides, or may provide, too little workspace for a kernel.
 
     If ``certain`` is False, the workspace may also be large enough.
     """

@@ -63,7 +63,10 @@ class Conflict:
 
     @property
     def equal_work(self) -> bool:
-        """True if the times of all rows are for the same work, so that the fastest row can be chosen."""
+        """True if the times of all rows for this key are for the same work, so that the fastest row can be chosen.
+
+        Two different calls may have the same key. Then their times cannot be compared.
+        """
         return {x.offer.work for x in self.others} <= {self.taken.offer.work}
 
 

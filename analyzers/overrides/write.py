@@ -69,8 +69,9 @@ def readable(
 ) -> tuple[list[Override], dict[str, list[Override]]]:
     """Return the overrides that the library will use, and the refused overrides by reason.
 
-    An override is a choice of a kernel for a call. Each is written alone and read back, so that a refused override does
-    not spoil the others. If only the fallback of an override is refused, the override is kept without the fallback.
+    An override is a choice of a kernel for a call. It may name a second kernel as a fallback. Each override is written
+    alone and read back, so that a refused one does not spoil the others. If only the fallback is refused, the override
+    is kept without it.
     """
     held: list[Override] = []
     refused: dict[str, list[Override]] = {}

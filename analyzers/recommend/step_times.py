@@ -31,8 +31,9 @@ class StepTimes:
 def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | StepUnknown:
     """Simulate the job's step, now and with each change.
 
-    If that is impossible, the reason is returned: for example, the traces contain no calls of the host. The simulation
-    also needs the best known times of the kernels. They are the fastest times with the changes that are worth making.
+    If that is impossible, the reason is returned. For example, the traces contain no calls of the host. To bound the
+    possible gain, the step is also simulated with the best known time of each kernel. The best known time is the
+    shortest time that any worthwhile change gives.
     """
     best: dict[str, Factor] = {}
     for factors in (factors_of(x) for x in actions if x.pays):

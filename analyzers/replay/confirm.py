@@ -31,9 +31,11 @@ def interleave(
 ) -> Pairs:
     """Time two kernels in turns (ABBA, then BAAB, and so on), and return one pair of times per block.
 
-    A block is one such group of four samples. ``sample(solution, block)`` returns a time, µs, on that block's inputs.
-    ``held`` runs a whole block, and runs it again if the clock changed meanwhile. If the winner gains less than
-    ``floor`` in each of the first ``DOUBTFUL`` blocks, the measurement ends early.
+    A block is one group of four samples, for example ABBA.
+
+    * ``sample(solution, block)`` takes one sample on the inputs of the block, and returns its time, µs.
+    * ``held`` runs a whole block. If the clock changed meanwhile, it runs the block again.
+    * If the winner gains less than ``floor`` in each of the first ``DOUBTFUL`` blocks, the measurement ends early.
     """
     above: list[float] = []
     below: list[float] = []

@@ -267,7 +267,7 @@ class _Recorder:
         """A function that estimates the seconds that are still needed to confirm the fastest kernels found so far."""
         self._started = time.monotonic()
         self._reached = [0.0]
-        """Seconds after which none, one, two … GEMMs or convolutions were done."""
+        """The times (s) at which none, one, two … GEMMs or convolutions had been measured."""
 
     def take(self, outcome: Outcome, device: str) -> None:
         confirmation = None

@@ -43,9 +43,9 @@ _EARLY = 0.99
 _MOST_S = 300.0
 """After this many seconds, two pairs of runs are enough, unless the user asked for more pairs."""
 AT_MOST_S = 120.0
-"""A job that takes longer than this (s) is not run a second time only to time it.
+"""If a run of the job takes longer than this (s), the job is not run a second time only to time it.
 
-It has so many steps that the spread of their times is enough.
+Such a run has so many steps that their times alone show how much they vary.
 """
 
 

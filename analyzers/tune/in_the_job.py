@@ -87,7 +87,8 @@ class Answer:
     * ``starts``: how often the job was started.
     * ``records``: the records that the job's processes wrote.
     * ``notes``: texts for the user.
-    * ``code``: the exit code of a job that ended by itself before anything was known, 130 after Ctrl-C, else 0.
+    * ``code``: the exit code. It is 130 after Ctrl-C. If the job ended by itself before anything was known, it is the
+      job's exit code. Otherwise it is 0.
     """
 
     tried: tuple[Tried, ...]

@@ -22,9 +22,9 @@ from logparse.errors import InputError
 from logparse.text import printable
 
 _FEWER = 0.9
-"""If a run does fewer steps than this part (0 to 1) of the first run's steps, the user is warned.
+"""If a run does fewer steps than this fraction (0 to 1) of the first run's steps, the user is warned.
 
-The run probably did not do the same work.
+Such a run probably did not do the same work.
 """
 
 

@@ -138,7 +138,7 @@ def graph_decode() -> None:
 
 
 def fp8() -> None:
-    """Compute feed-forward layers in FP8 by plain functions, without a module or an optimizer."""
+    """Compute feed-forward layers in FP8 with plain functions. The job has neither a module nor an optimizer."""
     applied(nn.Identity())  # This applies settings only, because there is no module to change.
     rows, width, inner, depth = 4096, 4096, 14336, 8
     kind, most = torch.float8_e4m3fn, torch.finfo(torch.float8_e4m3fn).max

@@ -17,7 +17,7 @@ HEIGHT = 460  # Height in px, with and without data, so that a filter moves noth
 
 
 def rows_for(savings: pd.DataFrame) -> int:
-    """Return how many of the largest savings together give 90 % (``SHARE``) of the sum of all. 0 if there are none."""
+    """Return how many of the largest savings together give 90 % (``SHARE``) of the sum of all. 0 without savings."""
     if not len(savings):
         return 0
     reached = savings["saving_us"].cumsum() >= SHARE * float(savings["total_saving_us"].iloc[0])

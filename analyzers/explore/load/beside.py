@@ -43,7 +43,7 @@ def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, st
 
 
 def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
-    """Compare two runs in the same way as ``logparse diff``. Raises StoreError if a run does not exist."""
+    """Compare two runs by the rules of ``logparse diff``. Raises StoreError if a run does not exist."""
     from analyzers.compare.diff import diff
     from analyzers.compare.timings import times_of_run
 

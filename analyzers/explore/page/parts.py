@@ -146,10 +146,10 @@ def _after(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
 
 
 def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the chart of the selected view (``figure``) and the ``height`` of its box.
+    """Return the chart of the selected view (``figure``) and the ``height`` of its box, for a request of the browser.
 
-    Both are missing if there is no chart. ``asked`` has ``search``, ``theme``, and ``webgl`` (True if the browser has
-    WebGL).
+    Both are missing if there is no chart. ``asked`` has ``search`` (the query string with the filters), ``theme``, and
+    ``webgl`` (True if the browser has WebGL).
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)

@@ -61,7 +61,7 @@ _LAUNCH_US, _GAP_US, _RETURN_US = 6.0, 1.0, 5.0
 kernel to the host that waits for it.
 """
 _ROUND_US = 1.0
-"""Times in old traces are rounded to this many µs."""
+"""Precision of the times in old traces: they are rounded to this many µs."""
 _LATE_US = 50.0
 """If a runtime call takes at least this long (µs), it has waited for something."""
 _Place = tuple[int, int]

@@ -180,5 +180,5 @@ def _value(row: pa.Table, column: str) -> Any:
 
 
 def _columns(row: pa.Table, column: str) -> list[list[Any]]:
-    """Return the fields of a column of records as separate lists, for example all starts and all ends."""
+    """Split a column of records into one list for each field, for example all starts and all ends."""
     return [x.to_pylist() for x in row[column].combine_chunks().flatten().flatten()]
