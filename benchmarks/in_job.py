@@ -376,8 +376,8 @@ def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
 def in_job(confirmation: Confirmation) -> Interval:
     """Predict how much a call gains in a job, from its gain in a replay: an interval with 95 % probability.
 
-    The gain is the ratio of the call's two times. The interval for one more process of the replay is widened by
-    ``IN_JOB`` (the difference between a replay and a job).
+    A gain is the ratio of the call's times with two kernels. The interval in which one more process of the replay would
+    be is widened by ``IN_JOB``, the usual difference between a replay and a job.
     """
     ahead = prediction(confirmation)
     half = math.hypot(math.log(ahead.high / ahead.value), _NORMAL_975 * IN_JOB)
@@ -435,11 +435,11 @@ def _medians(pairs: Pairs | None) -> list[float] | None:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return how many calls were compared, and which fraction is inside the predicted interval.
+    """Return how many calls were compared, and for which fraction the measured gain is inside the predicted interval.
 
-    There are three sets of calls with two kernels:
+    This is done for three sets of calls:
 
-    * ``pairs``: all of them.
+    * ``pairs``: all calls.
     * ``changed``: only calls for which the setting changed the kernels.
     * ``findings``: only changed calls that gain or lose at least 3 %.
     """

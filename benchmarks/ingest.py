@@ -245,7 +245,7 @@ def machine() -> Iterator[str]:
 
 
 class Program:
-    """The command line of logparse, with an environment without developers' packages, as users have it."""
+    """The command line of logparse in the environment of a user, without packages that only developers install."""
 
     def __init__(self, folder: Path) -> None:
         """Make a virtual environment without a developer's packages in the folder.

@@ -89,7 +89,7 @@ def observation(folder: Path) -> dict[str, Any]:
 def late_ms(found: Mapping[str, Any]) -> float | None:
     """Return the median of the last quarter of the program's own step times, ms. None without times.
 
-    In the last quarter the observer records no more.
+    By then the observer, which records some steps, has ended its work.
     """
     times = found.get("ms") or []
     return statistics.median(times[-(len(times) // 4) :]) if times else None

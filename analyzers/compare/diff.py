@@ -278,12 +278,11 @@ def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
     Two texts mean the same in two cases:
 
-    * They agree in all values that both logs state.
-    * Files of one library have both under the same key, because the key does not contain the values in which they
-      differ (for hipBLASLt the scale types).
+    * All values that both of them state are equal.
+    * Files of one library list both under the same key. For example, the key of hipBLASLt does not contain the scale
+      types.
 
-    Only texts that one of the runs lacks are considered. A text of B is mapped only if exactly one text of A is
-    possible.
+    Only texts that one of the runs lacks are considered. A text of B is left out if several texts of A are possible.
     """
     of_one = "from compared where state in ('new', 'vanished')"
     rows = con.execute(f"select state, problem, basis {of_one} limit {_LINKED + 1}").fetchall()

@@ -56,8 +56,8 @@ class Outcome:
     """The effect of a row of an override file on one operator (with sizes).
 
     * Times are per call. ``basis`` is the kind of file from which they come, for example traces.
-    * ``gained_us`` and ``promised_us`` are for all calls of the second run. If a time or the number of calls is
-      unknown, each of the two is None.
+    * ``gained_us`` and ``promised_us`` are for all calls of the second run. They have no value if a time or the number
+      of calls is unknown.
     """
 
     problem: str

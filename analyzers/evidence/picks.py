@@ -312,8 +312,8 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
 class UnknownDevice:
     """Tells whether a measured time may come from another GPU than the job's calls.
 
-    If all files are from one kind of GPU, the answer is always False. A log that does not name its GPU may be from any
-    of them. If its calls were multiplied by the times of one GPU, the result would be a saving that nothing measured.
+    A log that does not name its GPU may be from any GPU. If its calls were multiplied by the times of one GPU, the
+    result would be a saving that nothing measured. If all files are from one kind of GPU, the answer is always False.
     """
 
     def __init__(self, tables: Tables) -> None:

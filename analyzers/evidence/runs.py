@@ -272,11 +272,11 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
 
 
 def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
-    """Return notes for a user who compares two runs, if he seems to have mistyped them.
+    """Return notes for a user who compares two runs, if his words on the command line are probably a mistake.
 
-    * A run is compared with itself.
-    * He names a file that is already in ``store`` as part of a run. The file is then read again, without the rest of
-      that run.
+    * One note says that a run is compared with itself.
+    * One note says that a file is already in ``store`` as part of a run. The file is then read again, without the rest
+      of that run.
     """
     if len(set(words)) < len(words):
         return [f"note: {words[0]} is compared with itself"]

@@ -380,7 +380,8 @@ def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Return a factor for each row of kernels, so that time in which several kernels run is counted only once.
 
     The factor is (time in which any kernel of the trace computed) / (sum of the kernels' times). It is 1 for
-    communication. Overlapping kernels of one operator have already been corrected by ``records.without_overlap``.
+    communication. If kernels of one operator overlap, their times were already corrected by
+    ``records.without_overlap``.
     """
     computes = ~communicates(kernels)
     rows = kernels[computes & ~kernels["op"].isin([BEFORE, SEARCH])].groupby("source_id")

@@ -80,7 +80,7 @@ and ``times_us`` are the single times (µs).
 
 
 def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame | None = None) -> None:
-    """Create a database table about how long GEMMs or convolutions similar to each one take.
+    """Write a database table that states how long GEMMs or convolutions similar to each one take.
 
     ``table`` is its name, and ``rows`` has the columns ``NEARBY``. Without rows the table is empty.
     """

@@ -59,7 +59,7 @@ TOP = 500
 PAPER = ("label", "saving_us", "total_us", "calls", "time_us", "then_us", "action", "tflops", "efficiency")
 """Columns of the table that are printed on paper. All columns would be too wide for a page."""
 _DOWN = ("todos", "intensity", "sibling_us", "best_us")
-"""Columns of ``points`` that the report needs for its filters, in addition to the table's columns."""
+"""Columns of the table ``points`` that the report's filters need, in addition to the columns that it shows."""
 
 
 @dataclass(frozen=True)

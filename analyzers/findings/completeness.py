@@ -48,7 +48,7 @@ BEYOND_LEVEL = ("bench", "profile", "extended_profile")
 If HIPBLASLT_LOG_LEVEL is also set, hipBLASLt ignores the mask, and these lines are missing.
 """
 _IF_KNOWN = ("miopen_warning", "tunableop", "info")
-"""Categories of messages that are reported only if logparse can explain the message."""
+"""Categories of messages of libraries that are reported only if logparse can explain them."""
 _NAMED, _LONGEST = 3, 200
 """How many files of a longer list are named, and how many characters of a library's error are shown."""
 FEW = 0.5

@@ -116,7 +116,7 @@ def _traced(tables: Tables) -> pd.DataFrame:
 
 
 def _logged(tables: Tables) -> pd.DataFrame:
-    """Return the convolutions for which the library mostly chose the naive solver, according to the logs.
+    """Return the convolutions for which the library used the naive solver most often, according to the job's logs.
 
     The time of the naive solver comes from a file of the job with measured times.
     """

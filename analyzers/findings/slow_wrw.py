@@ -147,7 +147,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Add three columns to the slow weight gradients, and drop rows that are from another device than the job's.
+    """Add three columns to a table of weight gradients, and drop rows that are from another device than the job's.
 
     * ``loss``: the time of the weight gradient minus the time of the layer's slower other pass, µs.
     * ``device``: the device of the row's file.

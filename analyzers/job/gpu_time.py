@@ -96,10 +96,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Gap:
-    """One period in which the GPU was idle: how long (µs) and why.
+    """One period in which the GPU was idle: how long (µs) and for which reason.
 
-    ``operator``, ``call`` and ``annotation`` are what the host did in this time, if known.
-    ``logparse/libraries/torch_profiler/gaps.py`` lists the reasons.
+    * ``operator``, ``call``, ``annotation``: what the host did in this time, if known.
+    * The possible reasons are listed in ``logparse/libraries/torch_profiler/gaps.py``.
     """
 
     us: float

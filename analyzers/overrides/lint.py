@@ -176,8 +176,8 @@ def by_name(format: str) -> OverrideFormat:
 def facts_of_run(tables: Tables) -> dict[str, str]:
     """Return the facts about a job's machine on which all of its files agree.
 
-    PyTorch's validators (facts that it compares before it uses a file) are included only if all files that state any
-    state the same set.
+    PyTorch's validators are facts that it compares before it uses a file. They are included only if no two files state
+    different sets of them.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     return machine_of_files(zip(*(facts[x] for x in ("source_id", "name", "value")), strict=True))

@@ -29,7 +29,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Made:
-    """Files that are ready to be written, with counts.
+    """Files that are ready to be written, with some numbers about them.
 
     * ``count``: the number of rows, keys or operators in the files.
     * ``refused``: the number of rows that are left out, by reason.

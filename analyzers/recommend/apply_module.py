@@ -28,10 +28,10 @@ _NAMED = Shell("add to the program (an action is applied only if it is named):  
 def chosen(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:
-    """Return the changes to the job that are made if the user names none.
+    """Return the changes that ``apply.py`` makes to the job if the user names none.
 
     They are the best changes that are worth making and that do not concern the same calls. Changes that were measured
-    in the running job (``in_job``) are considered before others. Two kinds are left out unless the user names them:
+    in the running job (``in_job``) are considered first. Two kinds are left out unless the user names them:
 
     * changes that alter results beyond rounding
     * changes named in ``hidden``, because the time of a step does not show their gain
@@ -60,7 +60,7 @@ def _together(one: ActionResult, other: ActionResult) -> bool:
 def without_a_change(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:
-    """Return the settings that ``logparse run --with`` can make although the user's program stays as it is."""
+    """Return the settings that ``logparse run --with`` can make without any edit of the user's program."""
     return chosen([x for x in results if x.action.kind == "setting" and x.application.settings], hidden, in_job)
 
 

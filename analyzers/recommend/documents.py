@@ -147,10 +147,10 @@ def _plain(value: object) -> Any:
 
 
 def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: str = "") -> str:
-    """Return the text of ``report.md``, the report for people.
+    """Return the text of ``report.md``, which is written for people.
 
-    It has the verdict, the most that can be gained, a table, each finding with its evidence, and how to make the
-    changes.
+    It has the verdict, the largest possible gain, a table of the findings, each finding with its evidence, and how to
+    make the changes.
     """
     seen = verdict(recommendation)
     out = [

@@ -40,11 +40,11 @@ def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
 
 
 def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """If several analyzers state a saving for the same calls, let only the best finding keep it.
+    """If several findings state a saving for the same calls, let only the best one keep its saving.
 
-    Measured savings are preferred to estimated savings, then findings with an override to findings without one, then
-    larger savings. The other findings are alternatives: they lose their saving, and their message tells how much they
-    would save.
+    Otherwise the time would be counted twice. Measured savings are preferred to estimated savings, then findings with
+    an override to findings without one, then larger savings. The messages of the other findings tell how much they
+    would save instead.
     """
     same = _linked(links, {_text(x) for x in findings if x.saving_us}, both=True)
     claims: dict[str, str] = {}
@@ -199,9 +199,9 @@ def _better(finding: Finding) -> tuple[str, str] | None:
 
 
 def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """Remove findings about calls that no log counts, if they repeat a finding about counted calls.
+    """Remove findings about calls that no log counts, if another finding is about the same calls and these are counted.
 
-    They repeat it if both texts may mean the same call and the same analyzer made both findings.
+    The same analyzer must have made both findings, and the texts of their calls may differ.
     """
     counted = {(x.analyzer, _text(x)) for x in findings if x.calls is not None}
     may_be = _linked(links, {_text(x) for x in findings if x.calls is None}, both=False)

@@ -98,9 +98,9 @@ def emissions(
 
 
 def _searches(of: Recommendation, target: Facts, searches: Sequence[SearchScript]) -> tuple[list[Emission], list[str]]:
-    """Return the scripts that search for faster kernels on a machine, and notes.
+    """Return scripts that let the user search for faster kernels on a machine, and notes.
 
-    NVIDIA's libraries have no tool that searches.
+    NVIDIA's libraries have no tool that searches, so no scripts are made for them.
     """
     concerned = [x for x in of.findings if _concerns(x, target)]
     if (arch(target) or "").startswith("sm_") or (of.cuda and arch(target) is None):
@@ -181,7 +181,10 @@ def scripts(
 
 
 def _commands(problems: Sequence[Problem], search: SearchScript) -> tuple[list[Shell], list[str]]:
-    """Return the distinct search commands in order, and the reasons why some operators (with sizes) have none."""
+    """Return the search commands for the findings, each once and in their order.
+
+    The second result is the reasons why there is no command for some operators (with sizes).
+    """
     commands: dict[Shell, None] = {}
     refused: list[str] = []
     for problem in problems:

@@ -30,7 +30,7 @@ def advice(recommendation: Recommendation) -> list[str]:
 
 
 def gpu_time_lines(time: GpuTime | None) -> list[str]:
-    """Return lines for the user about how the GPU time of a step is divided, for example among GEMMs and attention.
+    """Return lines for the user that show how the GPU time of a step is divided, for example among GEMMs and attention.
 
     If the traces mark no steps, it is the GPU time of all traces.
     """

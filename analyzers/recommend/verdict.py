@@ -27,7 +27,10 @@ from logparse.text import counted, duration
 Unit: TypeAlias = Literal["step", "run", "call"]
 DATA = "data loading"
 _LEAST = 0.01
-"""A limit of the step is mentioned only if the step would be shorter by at least this fraction (0 to 1) without it."""
+"""A limit of the step, for example its host, is mentioned only if it matters.
+
+It matters if the step would be shorter by at least this fraction (0 to 1) without it.
+"""
 _NOTHING = 1e-3
 """A thing to do is not listed if its gain is below this fraction of the step (0 to 1)."""
 _MEETS = 0.9

@@ -153,11 +153,12 @@ def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
 
 
 def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return the time of each GEMM or convolution (µs), and which part of the time (0 to 1) is known to be lost.
+    """Return the time of each GEMM or convolution (µs), and the fraction of it that a better kernel would save.
 
-    It is the time of the library's choice, or the fastest kernel's time if the choice has no time. If the GEMM or
-    convolution itself was not measured, the one is used that most closely may mean the same call. Times from other
-    devices than the job's are not used. A file that states no device is assumed to be from the job's device.
+    * The time is the time of the library's choice. If that is unknown, it is the time of the fastest kernel.
+    * If the GEMM or convolution itself was not measured, another one that most probably means the same call is used.
+    * Times from other devices than the job's are not used. A file that states no device is assumed to be from the job's
+      device.
     """
     facts, own = facts_of(tables), run_facts(tables)
     away = [x for x in tables.measurements["source_id"].unique() if same_device(facts.get(x, {}), own) is False]

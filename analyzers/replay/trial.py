@@ -57,7 +57,7 @@ class RaceTask:
 class ConfirmTask:
     """A task for a worker process: measure the fastest kernel against the library's choice once more.
 
-    ``turn`` numbers the processes that do this, from 0.
+    Several processes do this, and ``turn`` is the number of the process, from 0.
     """
 
     problem: Problem
@@ -111,10 +111,11 @@ class WorkerContext:
         return max((backend.cache_bytes for backend in self.backends.values()), default=0)
 
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
-        """Choose how many sets of operands are used: so many that their bytes exceed the last-level cache.
+        """Choose how many copies of the operands a measurement uses: together they are larger than the last-level
+        cache.
 
-        Then no execution finds its data in the cache. If even the largest allowed number of sets fits the cache, the
-        cache is evicted before each sample.
+        Each execution uses another copy, so it does not find its data in the cache. If even the largest allowed number
+        of copies fits the cache, the cache is evicted before each sample.
         """
         held, cache = problem.bytes, self.cache_bytes
         tf32 = self.place.tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32

@@ -127,7 +127,7 @@ class Handle:
 
 
 _BACKENDS = "logparse.libraries.all_backends"
-"""The module that every worker imports.
+"""The module that is imported before worker processes start, so that each of them finds it loaded.
 
 In addition to its own library, a backend's module imports pandas, which takes a third of a second of CPU.
 """

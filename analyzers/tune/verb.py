@@ -126,7 +126,7 @@ class _Again:
 
 
 class _EndedError(Exception):
-    """Raised to end the tuning after a stage, because the following stages would make no sense."""
+    """Raised if a stage ends the whole tuning, because the stages after it would make no sense."""
 
     def __init__(self, code: int = 0) -> None:
         super().__init__(code)
@@ -167,8 +167,8 @@ class _Job:
     def captured(self) -> _Job:
         """Run the job unchanged with logs and a profiler, and store what it wrote.
 
-        If the job is too short for steady step times, it is run once more. Then the tuning of the second run is
-        returned, else this one.
+        If the job is too short for steady step times, it is run a second time. Then an object for the second run is
+        returned, otherwise this object.
         """
         self.say("1/5 capture: run the job unchanged, with its libraries' logs and a profiler over a few steps")
         begun = time.monotonic()
@@ -253,8 +253,8 @@ class _Job:
     def recommended(self) -> tuple[Recommendation, list[str], list[Path]]:
         """Find out which changes to recommend, and write the files for them.
 
-        Returns the recommendation, the changes that need no change of the program, and the files that ``apply.sh``
-        applies.
+        Returns three things: the recommendation, the changes that can be made without editing the user's program, and
+        the files that ``apply.sh`` applies.
         """
         self.say("3/5 recommend")
         settings = Settings()
@@ -410,7 +410,7 @@ def in_job_lines(found: Recommendation) -> list[str]:
 def _output_in(path: Path) -> Iterator[None]:
     """Context manager that redirects the output of this process and its children to a file.
 
-    It is used because libraries print long warnings.
+    It is used while libraries run that print long warnings.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()

@@ -48,10 +48,10 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 
 def kind_of_work(name: str) -> str:
-    """Return the kind of work in ``KINDS`` for a longer name.
+    """Return the short name of a kind of work, one of ``KINDS``, for a longer name.
 
-    For example, ``exposed communication`` is ``communication``, and ``miopen wgrad`` is ``wgrad``. An unknown name is
-    ``other``.
+    For example, ``exposed communication`` becomes ``communication``, and ``miopen wgrad`` becomes ``wgrad``. An unknown
+    name becomes ``other``.
     """
     if name in KINDS:
         return name

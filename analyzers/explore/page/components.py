@@ -34,7 +34,10 @@ def _data(**attributes: str) -> dict[str, Any]:
 
 
 def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[object]:
-    """Return the header's list of runs: the shown run, the run to compare with, and links to the others."""
+    """Return the list of runs for the header of the web page.
+
+    It has the shown run, the run to compare with, and links to the others.
+    """
     what: list[Any] = ["Run ", html.b(_with_end(run))]
     what += [" beside ", html.b(_with_end(other))] if other else []
     latest = list(reversed(known))
