@@ -267,10 +267,10 @@ They are one trace, a find-db of 9,600 convolutions, 193,590 convolutions (``one
 
 
 def owed(out: dict[str, Any], size: str) -> dict[str, object]:
-    """Compare the measured times and memory with their limits, each by its worst case.
+    """Compare the measured times and memory of the web page with their limits.
 
-    The worst cases are the median time to the headline, the longest time to the first view, the median of the slowest
-    interaction, and the largest memory.
+    Four figures are compared: the median time to the headline, the longest time to the first view, the median of the
+    slowest interaction, and the largest memory.
     """
     looks = [value for name, value in out.items() if name.startswith("look")]
     memory = "largest memory of server and readers (MB)"

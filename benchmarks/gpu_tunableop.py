@@ -66,7 +66,7 @@ def predicted_call(rows: Sequence[Any], torch: tuple[int, int]) -> str:
 
 
 def edits(head: str, version: str) -> dict[str, bytes]:
-    """Return variants of a valid TunableOp file with deliberate edits, by the name of the edit.
+    """Return variants of a valid TunableOp file, each with one deliberate edit. The keys are the names of the edits.
 
     ``head`` has the validators (version lines) of this PyTorch.
     """

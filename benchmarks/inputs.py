@@ -53,9 +53,10 @@ def _lines(stream: BinaryIO) -> Iterator[str]:
 
 @dataclass
 class Gemms:
-    """The different GEMMs of a log with their numbers of calls.
+    """The different GEMMs of a log, each with its number of calls.
 
-    ``workspaces`` and ``picks`` (the kernels that the library chose) are dictionaries by the text of the GEMM.
+    Two dictionaries have the text of the GEMM as key: ``workspaces``, and ``picks`` (the kernels that the library
+    chose).
     """
 
     calls: Counter[Problem] = field(default_factory=Counter)

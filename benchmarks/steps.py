@@ -205,9 +205,9 @@ class Pair:
 
 
 def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
-    """Return the measured and simulated times for all jobs and changes of a record.
+    """Return the measured and simulated step times for all jobs and changes of a record.
 
-    ``void`` changes, which turned out not to be made, are left out.
+    Changes that turned out not to be made (``void``) are left out.
     """
     out = []
     for name, row in jobs.items():

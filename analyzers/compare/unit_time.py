@@ -40,7 +40,7 @@ from logparse.model import Gain
 
 _BLOCKS = 10
 _LEAST = 3
-"""If there are fewer times (or runs) than this, no variance is estimated from them."""
+"""If there are fewer step times (or runs) than this, no variance is estimated from them."""
 LEAST_TURNS = 6
 """A kind of step is compared only if both runs of a pair did it in at least this many turns."""
 _QUARTILE, _PARTS = 0.25, 3
@@ -123,9 +123,9 @@ class SideBySide:
 
 
 def _turns(pair: Pair, kind: str) -> Floats:
-    """Return how long a kind of step took in each turn of the two runs, as an array of shape turns × 2, µs.
+    """Return how long a kind of step took in each turn of the two runs, µs, as an array of shape (turns, 2).
 
-    A value is NaN if the run did no such step in the turn.
+    If a run did no such step in a turn, the value is NaN.
     """
     rows = ([x if (x := turn.get(kind, 0.0)) > 0 else math.nan for turn in both] for both in zip(*pair, strict=False))
     return np.array([*rows], dtype=np.float64).reshape(-1, 2)

@@ -283,11 +283,13 @@ class _Split:
     def columns(
         self, kind: str, names: Sequence[tuple[str, tuple[str, ...]]], wanted: Set[str]
     ) -> tuple[Ints, dict[str, _Word]]:
-        """Find the texts that begin with ``kind`` (``gemm`` or ``conv``), and return their ``wanted`` words as columns.
+        """Find the texts that begin with ``kind`` (``gemm`` or ``conv``), and return some of their words as columns.
 
-        Returns the indices of the texts that were found, and one column for each wanted word. ``names`` lists the words
-        that follow the first one, each with the names of its values. A text with more or fewer words is left out. Words
-        in ``_IGNORED`` at the end of a text do not count, because they contain no information.
+        * ``names``: all words that follow the first one, each with the names of its values. A text with more or fewer
+          words is left out. Words in ``_IGNORED`` at the end of a text are ignored.
+        * ``wanted``: the words that are returned.
+
+        Returns the indices of the texts that were found, and one column for each wanted word.
         """
         rows, usual = np.flatnonzero(self.is_kind(kind)), 1 + len(names)
         count = self.count[rows]

@@ -132,9 +132,9 @@ class Race:
 def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Override] | None = None) -> list[Rung]:
     """Choose a kernel for each range of sizes n between two products that the job calls.
 
-    The kernel is the one that the overrides name for one of the two ends. If both ends have a kernel, the kernel with
-    the smaller largest loss of time is chosen. Without ``overrides``, the fastest kernels of the replays are used. A
-    range without a kernel at either end is left out.
+    Each end of the range may have an override, which names a kernel. If both ends have one, the kernel that loses less
+    time is chosen, judged by its largest loss in the range. Without ``overrides``, the fastest kernels of the replays
+    are used. A range without a kernel at either end is left out.
     """
     raced = races(tables, settings)
     if overrides is None:

@@ -156,7 +156,7 @@ def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concate
 
 @dataclass(frozen=True)
 class Settings:
-    """The user's settings: thresholds of the analyzers, and facts about the machine for which results are made."""
+    """The user's settings: limits for what the analyzers report, and facts about the machine that gets the results."""
 
     slow_factor: float = 3.0
     """How many times slower than the other passes a convolution's weight gradient must be to be reported as slow.
@@ -183,7 +183,8 @@ class Settings:
     None means that the steps that the traces mark are counted.
     """
     confirmed_only: bool = False
-    """Write an override to a file only if a replay confirmed its gain. All findings are still reported."""
+    """If True, an override is written to a file only if a replay confirmed its gain. All findings are still reported.
+    """
     max_rows: int | None = None
     """Largest number of rows in an override file. The rows that save most are kept. None: no limit."""
     target: Mapping[str, str] = field(default_factory=dict)

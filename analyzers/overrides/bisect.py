@@ -53,7 +53,7 @@ _GRACE_S, _WIDTH, _SHOWN = 10, 100, 10
 * ``_SHOWN``: lines of the answer that name rows.
 """
 _DRAIN_S = 1.0
-"""How many seconds to wait for the rest of a check's output after the check has ended."""
+"""How many seconds to wait for the rest of the output after the user's check has ended."""
 _KEPT_BYTES = 64 << 10  # Most bytes that are kept of the output of a check.
 _DEVICE = re.compile(r"\d+(?=\.[^.]*\Z)")
 
@@ -80,11 +80,11 @@ def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
 
 
 def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
-    """Find a smaller set of rows that still makes the check fail, by halving the given rows again and again.
+    """Find a smaller set of rows that still makes the user's check fail, by halving the given rows again and again.
 
-    ``ask(rows, suspected, needed)`` runs the check with some rows, and returns "good", "bad" or "skip". Its other two
-    arguments are for the progress line: how many rows are suspected, and how many are already known to be needed. A
-    check that ends with exit code 125 is neither good nor bad ("skip"). After many such checks, the set stays large.
+    ``ask(rows, suspected, needed)`` runs the check with some rows. It returns "good", "bad", or "skip" if the check
+    ended with exit code 125, which means neither. After many such checks, the set stays large. ``suspected`` and
+    ``needed`` are for the progress line: how many rows are suspected, and how many are already known to be needed.
     """
     needed: list[int] = []
     while ask(sorted(needed), len(rows), len(needed)) != "bad":
@@ -145,10 +145,10 @@ class Table:
         return self.cut(lambda line, text: next(place) in wanted)
 
     def placed(self, rows: Rows, folder: Path) -> Emission:
-        """Write a copy of the file with only these rows into a folder, which is emptied first.
+        """Write a copy of the override file that has only these rows into a folder, which is emptied first.
 
-        The other files of the original's folder (``beside``) are copied, too. If one of them has the same content, it
-        gets the same rows. (TunableOp has a file for each device.)
+        The other files of the original's folder (``beside``) are copied, too. TunableOp has a file for each device,
+        with the same content. So a file with the original's content also gets only these rows.
         """
         data, files = self.with_rows(rows), [(path.name, path.read_bytes()) for path in self.beside]
         shutil.rmtree(folder, ignore_errors=True)
@@ -198,8 +198,8 @@ def _beside(path: Path, copy: str) -> Iterator[Path]:
 class Checks:
     """Runs the user's check with some of a file's rows, and remembers the results.
 
-    Each result is written to a journal when the run has ended, so that no run is repeated after an interruption.
-    ``say`` is called with text for the user, before and after each run.
+    Each result is written to a journal as soon as the check has ended, so no check is repeated after an interruption.
+    ``say`` is a function that shows text to the user before and after each check.
     """
 
     table: Table

@@ -76,8 +76,8 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
 def _each_us(tables: Tables) -> pd.Series:
     """Return the time of one call of each operator (with sizes) in the job's traces, µs.
 
-    It is (time of the operator's kernels) / (calls in the traces). Calls that only other logs count are ignored. The
-    web page's column ``traced_us`` shows the same time. If several texts mean the same operator, they have one common
+    It is (time of the operator's kernels) / (calls in the traces). Calls that only other logs count are not used. If
+    several texts mean the same operator, they have one common time. The web page's column ``traced_us`` shows the same
     time.
     """
     kernels, held = kernels_of_run(tables), tables.calls[tables.calls["category"] == "profiler"]

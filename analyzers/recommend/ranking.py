@@ -97,7 +97,7 @@ class Recommendation:
 
     @property
     def now(self) -> StepAnswer | None:
-        """The simulated step as it is now, without any change. None if it is unknown."""
+        """The simulated step of the job as it is, without any change. None if it is unknown."""
         return None if self.step is None or isinstance(self.step, str) else self.step.now
 
     def step_gain(self, action: str) -> Gain | None:
@@ -221,7 +221,7 @@ def _usual(settings: Settings) -> Settings:
 
 
 def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceiling:
-    """Return the most that override files can gain. It does not depend on the thresholds that the user asked for."""
+    """Return the largest possible gain of override files. It does not depend on the thresholds that the user set."""
     judged = judgement(tables, usual.min_gain)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
     return ceiling(picks_vs_best(tables, usual), kept, tables, judged)

@@ -134,7 +134,7 @@ def plan(
 
 
 def _asked(tables: Tables, calls: pd.Series) -> list[str]:
-    """Return the texts of the GEMMs and convolutions that the job calls. They are candidates for a measurement.
+    """Return the texts of the GEMMs and convolutions that the job calls, which may be worth measuring.
 
     If no calls are known, the ones with times in the job's own files are returned.
     """

@@ -135,10 +135,10 @@ def planned(store: Store, options: Options) -> list[Item]:
 
 
 def timed_of(store: Store, options: Options) -> list[RaceTask]:
-    """Return tasks that time the kernels that proposed changes of the job (such as TF32) would use.
+    """Return tasks for the replay: time the kernels that proposed changes of the job (such as TF32) would use.
 
     The list is empty without the backend ``torch``, because the changes are settings of torch. It is also empty if the
-    user asks only for some GEMMs or convolutions, or only for races.
+    user asks only for some GEMMs or convolutions, or only for searches for better kernels.
     """
     if "torch" not in options.backends or options.kind or options.direction or options.top or options.only == "races":
         return []

@@ -38,9 +38,9 @@ class Limits:
     * ``budget_s``: seconds of the whole replay (None: no limit).
     * ``hang_s``: seconds without a message after which a worker process is killed.
     * ``opening_s``: the same limit while the worker starts.
-    * ``losses``: a GEMM or convolution is given up after it crashed this many workers, a device after it lost this many
-      machines.
-    * ``confirmation_s``: assumed seconds to confirm a gain in one process, until one was measured.
+    * ``losses``: a GEMM or convolution is given up after it has crashed this many workers. A device is given up after
+      this many of its machines were lost.
+    * ``confirmation_s``: the seconds that confirming a gain in one process is assumed to take, until one was measured.
     """
 
     budget_s: float | None = None
@@ -65,7 +65,10 @@ class History:
 
 @dataclass
 class _Pair:
-    """Two kernels for a GEMM or convolution that are compared again, with the samples that earlier workers took."""
+    """Two kernels for a GEMM or convolution that are compared again by several worker processes.
+
+    The samples of earlier processes are kept here.
+    """
 
     task: ConfirmTask
     environment: str
@@ -137,10 +140,12 @@ class Scheduler:
     ) -> bool:
         """Run all measurements: time the kernels for each GEMM or convolution, and confirm the gains.
 
-        The tasks ``timed`` are run first. Returns False if the time (budget) was over before everything was measured.
-        ``workspaces`` has the bytes that the job gave a GEMM or convolution, by its text, if a log states them. Raises
-        MeasuringError if a worker ends before it has opened its backends, or if no device is left. KeyboardInterrupt is
-        passed on. By then the sink has every earlier result.
+        * ``timed``: tasks that are run first.
+        * ``workspaces``: the bytes that the job gave a GEMM or convolution, by its text, if a log states them.
+
+        Returns False if the time (budget) was over before everything was measured. Raises MeasuringError if a worker
+        ends before it has opened its backends, or if no device is left. KeyboardInterrupt is passed on. By then all
+        earlier results have been passed to the sink.
         """
         for task in [*timed, *(RaceTask(problem=x) for x in problems)]:
             self._races.append(replace(task, workspace_bytes=(workspaces or {}).get(task.problem.text)))

@@ -111,11 +111,11 @@ class WorkerContext:
         return max((backend.cache_bytes for backend in self.backends.values()), default=0)
 
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
-        """Choose how many copies of the operands a measurement uses: together they are larger than the last-level
-        cache.
+        """Choose how many copies of the operands a measurement uses.
 
-        Each execution uses another copy, so it does not find its data in the cache. If even the largest allowed number
-        of copies fits the cache, the cache is evicted before each sample.
+        All copies together are larger than the last-level cache. Each execution uses another copy, so it does not find
+        its data in the cache. If even the largest allowed number of copies fits the cache, the cache is evicted before
+        each sample.
         """
         held, cache = problem.bytes, self.cache_bytes
         tf32 = self.place.tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32
@@ -130,7 +130,7 @@ class WorkerContext:
         return sample() if self._clock is None else self._clock.held(sample, **limits)
 
     def _prepared_reference(self) -> Runnable | None:
-        """Prepare the matrix product that checks the clock. Returns None if no backend can run it."""
+        """Prepare the matrix product by whose time the clock is checked. Returns None if no backend can run it."""
         for backend in self.backends.values():
             try:
                 picks = backend.solutions(REFERENCE, 1)

@@ -52,9 +52,9 @@ its changes, and otherwise the reason why nothing shows it.
 
 
 def always(marks: Path) -> str:
-    """Return an empty text ("nothing is missing"), whatever the folder contains.
+    """Return an empty text, which means that nothing is missing.
 
-    The function is used for the job without changes, which has nothing to prove.
+    Such a function tells whether a job ran with its changes. This one is used for the job without changes.
     """
     return ""
 

@@ -69,7 +69,7 @@ def _classes(figure: Figure, regrets: pd.DataFrame, theme: Theme) -> None:
 
 
 def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int) -> list[str]:
-    """Draw the curve of the time saved by the first N override rows.
+    """Draw the curve of the time that the first N override rows save together.
 
     Returns a list with a remark: how few rows give most of the saving.
     """

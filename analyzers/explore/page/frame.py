@@ -22,10 +22,10 @@ _TEXT_WIDTH: Mapping[str, int] = {
     "pick_there": 190,
     "device": 76,
 }
-"""Smallest widths (px) of the columns with text in the web page's table.
+"""Smallest widths (px) of the table's columns that contain text.
 
-With these widths, a window of 1,440 pixels has room for all columns of a preset, and a window of 1,024 pixels for five,
-in addition to the first column.
+With these widths, a window of 1,440 pixels has room for all columns of a preset (a set of columns that the user can
+choose). A window of 1,024 pixels has room for five columns after the first.
 """
 
 

@@ -156,7 +156,10 @@ def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
 
 
 def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> list[float]:
-    """Return the time to add to each rank's clock (µs), so that each collective ends at the same time on all ranks."""
+    """Return how much to add to the clock of each rank (µs), so that all ranks have the same time.
+
+    A collective ends at the same moment on all ranks, which shows by how much the clocks differ.
+    """
     ends = [
         {of[work.kernel]: work.end for work in trace.works if work.kernel in of}
         for trace, of in zip(traces, keys, strict=True)
