@@ -134,7 +134,7 @@ def main() -> int:
 
 
 def asked(question: Question, size: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Measure one question: run the command of logparse and the programs by hand in turns.
+    """Measure one question: let the command of logparse and the programs by hand answer it in turns.
 
     Returns medians, ratios, and whether the limits are met.
     """

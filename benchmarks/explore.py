@@ -53,7 +53,10 @@ FILLED = """() => document.querySelector('aside .entry') && document.querySelect
     '#table tbody [data-column=label], #table .ag-row [col-id=label]')?.textContent.trim()"""
 WORDS = "document.querySelector('#verdict strong')?.textContent"
 HEADLINE = f"{WORDS} && !/^Reading|is being analysed/.test({WORDS})"
-"""JavaScript condition: the web page shows the result of the analyzers. It also works in the version before."""
+"""JavaScript condition that is true when the web page shows the result of the analyzers.
+
+It also works for the page of an earlier version, so that the two can be compared.
+"""
 PARTS = "#charts .chart, #table-box, #facets, #chips, #verdict, #tabs, #intro, #detail"
 WATCH = """parts => {
     if (!window.changed_) {

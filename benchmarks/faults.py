@@ -89,7 +89,10 @@ def found(url: str) -> bool:
 
 
 def without(data: bytes, rng: random.Random) -> None:
-    """Return None for a file's content, which means that the file is deleted. It is one of the faults."""
+    """Return None in place of a file's content, which means that the file is deleted.
+
+    Deletion is one of the faults that this benchmark makes.
+    """
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:

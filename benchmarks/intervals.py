@@ -210,9 +210,9 @@ def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pa
 
 
 def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, Any]:
-    """Return the numbers on which the requirements of this benchmark are checked.
+    """Return the numbers with which the requirements of this benchmark are checked.
 
-    They are fractions, for example of intervals that exclude the true ratio, with the counts behind them.
+    They are fractions and the counts behind them, for example the fraction of intervals that exclude the true ratio.
     """
     half = len(processes) // 2
     runs = [processes[:half], processes[half : 2 * half]]

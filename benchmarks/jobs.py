@@ -338,7 +338,7 @@ class _Stages:
             raise RuntimeError(f"tune ended with {code}")
 
     def _tried(self) -> None:
-        """Try changes in the running job, in the same way as ``logparse try``. The raw records of the trials are kept.
+        """Try changes in the running job, in the same way as ``logparse try``, and keep the raw records of the trials.
 
         Raises RuntimeError if nothing was tried.
         """

@@ -48,7 +48,7 @@ LARGEST_REGRET, OF_EXHAUSTIVE, OF_TUNABLEOP = 1.01, 1 / 8, 1 / 2
 NEAR = 3.0
 """A kernel is called near the best if it takes at most this many times the best time.
 
-The output also has the time of exhaustive timing with only such kernels.
+The output also states how long the exhaustive measurement would take with only such kernels.
 """
 JUDGING_SAMPLES = 9
 

@@ -48,7 +48,7 @@ MOST_APART, MOST_OFF = 0.05, 0.01
 
 @dataclass
 class Watched:
-    """The reference computation that keeps all its readings: (seconds since the start, µs)."""
+    """A reference computation that keeps all its readings: pairs of (seconds since the start, time in µs)."""
 
     runnable: Runnable
     started: float = field(default_factory=time.monotonic)

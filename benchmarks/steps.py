@@ -46,7 +46,7 @@ from logparse.ingest.input_file import InputFile
 from logparse.libraries.torch_profiler.timeline import KernelIdentity
 
 JOBS = ((8, 6_250), (8, 50_000), (1, 10_000), (1, 100_000), (1, 1_000_000))
-"""The number of ranks, and of kernels per rank, of each synthetic job.
+"""The synthetic jobs: for each, the number of ranks, and the number of kernels per rank.
 
 The first job has 50,000 kernels in all, the second 50,000 on each rank.
 """

@@ -38,7 +38,10 @@ _STAGE = re.compile(r"([1-5])/5 (\w[\w ]*)")
 def timed_lines(
     command: Sequence[str], environ: Mapping[str, str], folder: Path
 ) -> tuple[int, list[tuple[float, str]]]:
-    """Run a command in a folder.  Return its exit code, and each printed line with its time (s after the start)."""
+    """Run a command in a folder. Return its exit code, and each line that it printed with the time of the line.
+
+    Times are in seconds since the start.
+    """
     begun, lines = time.monotonic(), list[tuple[float, str]]()
     with subprocess.Popen(
         command,

@@ -26,7 +26,7 @@ from logparse.libraries.own.job_trials import Record, record
 WRONG = 0.02
 """A contradiction between two results is counted only if one of them changes the step by more than this fraction."""
 NARROW, QUICK_S = 0.05, 60.0
-"""Aims for ``logparse try``: the width of its interval, and the time that it needs.
+"""Aims for ``logparse try``: how narrow its interval should be, and how quickly.
 
 ``NARROW`` is the largest distance of the interval's ends from the ratio. ``QUICK_S`` are the seconds of trials in the
 job.

@@ -68,9 +68,10 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
 
 
 def _passes(work: Work, job: Job) -> tuple[Work, ...]:
-    """Convert a call of the job to calls that a replay can time. (A replay is a run that times calls alone.)
+    """Convert a call of the job to calls that a replay (a run that times calls alone) can time.
 
-    A convolution whose two gradients are one entry (``B+W``) becomes two calls. Tensors of unknown type get a type.
+    * A trace may have the two gradients of a convolution as one entry (``B+W``). This entry becomes two calls.
+    * Tensors of unknown type get a type.
     """
     problem = work.problem
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":

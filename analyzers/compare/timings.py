@@ -74,9 +74,10 @@ _SOLUTIONS = f"""
             union all select origin, problem, solution from measurements where origin in {(*PICKED, _RAN)})
         group by problem, category)
     group by problem"""
-"""SQL for the number of different kernels with which each operator (with sizes) ran.
+"""SQL for the number of different kernels with which the job ran each operator (with sizes).
 
-It is the number in one log or in a tool's runs. Kernels that only a search tried are not counted.
+The number is counted within one log, or within the runs of one tool. Kernels that were only tried in a search are not
+counted.
 """
 _CALLED = """
     select problem, true as named, cast(round(sum(calls * if(traced, each, 1))) as bigint) as calls from (

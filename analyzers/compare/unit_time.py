@@ -157,8 +157,10 @@ class _Mean:
 def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[str, float]) -> UnitTime | None:
     """Return how long an average step takes in the unchanged and in the changed job, with the interval of the gain.
 
-    Each side has one run or at least three. ``counts`` are the weights of the kinds of steps. Only kinds that were
-    timed often enough in every run are compared. Returns None if these kinds take less than half of the time.
+    * Before and after the change, there is one run or there are at least three.
+    * ``counts`` are the weights of the kinds of steps.
+    * Only kinds that were timed often enough in every run are compared. Returns None if these kinds take less than half
+      of the time.
     """
     kinds = [name for name in counts if all(name in timed(x) for x in (*before, *after))]
     total = math.fsum(counts[name] for name in kinds)

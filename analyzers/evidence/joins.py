@@ -144,11 +144,11 @@ def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Return how much slower or faster kernels are than the library's own choice: a ratio of two times.
+    """Return how much slower or faster kernels are than the library's own choice.
 
-    The keys are pairs of a GEMM or convolution and a solution (kernel). For example, 0.8 means that the kernel takes 20
-    % less time. Both times are from the same file. If several files have both, the largest ratio is returned. Kernel
-    times of traces are not used, because a call takes longer than its kernel.
+    The result maps pairs of a GEMM or convolution and a kernel to a ratio of two times. For example, 0.8 means that the
+    kernel takes 20 % less time. Both times are from the same file. If several files have both, the largest ratio is
+    returned. Kernel times of traces are not used, because a call takes longer than its kernel.
     """
     rows = timed(measurements[(measurements["origin"] != TRACE).to_numpy(dtype=bool)])
     keys = ["source_id", "origin", "problem"]
@@ -197,10 +197,10 @@ def calls_by_problem(workload: pd.DataFrame) -> pd.Series:
 
 
 def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
-    """Return how often the job called each of the given GEMMs or convolutions, which a file measured.
+    """Return how often the job called each of the given GEMMs or convolutions, for which a file has measurements.
 
-    The job's log may describe a call by a text that matches several of them. Then the calls are not added to any of
-    them.
+    The job's log may describe a call by a text that fits several of them. Then it is unknown which was called, and the
+    calls are not added to any.
     """
     if not len(tables.workload) or not len(problems):
         return {}

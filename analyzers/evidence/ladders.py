@@ -68,7 +68,10 @@ class Rung:
 
     @property
     def line(self) -> str:
-        """A line of output for the user: the range of sizes, the lost time, and whether rows are written."""
+        """A line of output for the user about the range of sizes.
+
+        It states the lost time, and whether rows for these sizes are written.
+        """
         sizes = zip(self.timed, self.regrets, strict=True)
         costs = ", ".join(f"{x:.1%} at {problem.n:,}" for problem, x in sizes if x is not None)
         regret = f"regret (time lost against the best solution) {costs}" if costs else "regret unknown"

@@ -83,9 +83,10 @@ def _of_miopen(finding: Finding) -> bool:
 
 
 class _Known:
-    """The measurements and MIOpen's tuning parameters, from which overrides are completed.
+    """The measurements and MIOpen's tuning parameters, with which proposed overrides are completed.
 
-    ``_tuned`` maps (perf-db key, solver) to pairs of a file and the text of the parameters.
+    ``_tuned`` maps (perf-db key, solver) to pairs of a file and the text of the parameters. A perf-db is MIOpen's
+    database of tuned parameters.
     """
 
     def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:

@@ -173,7 +173,7 @@ class Settings:
     min_gain: float = 0.03
     """Smallest gain for which a change is proposed, as a fraction of the call's own time. 0.03 means 3 %."""
     ladder: int | None = None
-    """Distance of additional sizes in hipBLASLt's tuning file. With 16, rows for n = 16, 32, 48 … are added.
+    """Step between additional sizes n in hipBLASLt's tuning file. With 16, rows for n = 16, 32, 48 … are added.
 
     Rows are added only between two measured sizes. None: add no such rows.
     """

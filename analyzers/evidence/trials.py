@@ -48,7 +48,7 @@ Outcome: TypeAlias = Literal[
 * ``not tried``: no process tried the change.
 """
 AGREE = 2
-"""Number of processes in which a change must be faster before its gain is called measured."""
+"""In this many processes a change must be faster before its gain is called measured."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from logparse.libraries.torch_profiler.searches import SEARCH
 from logparse.model import Gain
 
 KINDS = "unit_kinds"
-"""Name of the fact that stores how many steps of each kind a trace contains, as JSON."""
+"""Name of a fact about a trace: how many steps of each kind it contains, as JSON."""
 
 
 WINDOW = "window"
@@ -172,9 +172,10 @@ def unmarked_ranks(facts: pd.DataFrame) -> int:
 def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
     """Return how often the job's processes did each kind of step, from what their files state (``facts``).
 
-    Returns None if nothing counted steps. The times of several processes are interleaved, so that the later half of all
-    times contains the later half of each process. With ``alone``, the times of a run without logs are used if there are
-    any.
+    * Returns None if nothing counted steps.
+    * The times of several processes are mixed in such a way that the later half of all times contains the later half of
+      each process.
+    * With ``alone``, the times of a run without logs are used if there are any.
     """
     found = [*units_by_source(facts).values()]
     logged = [x for x in found if not x.alone]

@@ -277,10 +277,10 @@ def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 
 
 class KernelRow(NamedTuple):
-    """A row of the table of kernels: all launches of a kernel for one operator and its inputs.
+    """A row of the table of kernels: all launches of one kernel by one operator with the same inputs.
 
-    ``calls`` and ``us`` (time, µs) are per step, or of all traces if the traces mark no steps. ``id`` and ``label``
-    name the row of the GEMM or convolution in ``points``, if there is such a row.
+    * ``calls``, ``us``: number of launches and time (µs) per step, or of all traces if the traces mark no steps.
+    * ``id``, ``label``: the row of the GEMM or convolution in ``points``, if there is such a row.
     """
 
     kernel: str

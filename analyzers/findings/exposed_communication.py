@@ -83,7 +83,7 @@ class _Collective:
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Return one finding if the GPU spends much time on communication while nothing computes.
 
-    It must be at least the fraction ``min_gain`` of the traces' time.
+    This time must be at least the fraction ``min_gain`` of the traces' time.
     """
     time = gpu_time(tables)
     if time is None or not time.alone_us or not time.window_us or time.exposed_us is None:

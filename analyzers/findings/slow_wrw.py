@@ -106,12 +106,12 @@ def _sum(values: pd.Series) -> float:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return findings about slow weight gradients of convolutions (W): totals per file, then one per convolution.
+    """Return findings about slow weight gradients of convolutions (W): totals for each file, then one per convolution.
 
     * The totals for a file of another job include only convolutions that this job calls.
-    * If several files of one device have a convolution, one file is used: a file of this job before others, then the
+    * If several files of one device have a convolution, one file is used. Files of this job are preferred, then the
       file with the smallest loss.
-    * The loss of a call is multiplied by the number of calls only if it is known on which device they ran.
+    * The loss of a call is multiplied by the number of calls only if it is known on which device the calls ran.
     * That device is unknown if no target is given and the job's files are of several devices. If the job's files state
       no device, all files are considered.
     * The device is also unknown for a file that states no device, if another file states one.

@@ -35,7 +35,8 @@ EFFECT: Mapping[str, str] = {
     ),
     **dict.fromkeys(MIOPEN, "MIOpen looks for a file named by arch, CU count and version, and does not find it"),
 }
-"""A sentence for each file format: what the library does with a file made for another machine or build."""
+"""For each format of override files, a sentence: what the library does with a file made for another machine or build.
+"""
 NAMES = (
     *("arch", "cu_count", "backend"),
     *(name for build in BUILDS.values() for name in build.facts),

@@ -49,8 +49,8 @@ LEAST_US = 8.0
 def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     """Return for each GEMM and convolution in the traces the time that it takes and the time that seems possible.
 
-    It is left out if its ideal time (roofline) is unknown. If it ran on several devices, the device on which it took
-    the most time is used. Columns:
+    GEMMs and convolutions without a known ideal time (roofline) are left out. If one ran on several devices, the device
+    on which it took the most time is used. Columns:
 
     * ``problem, source_id, device``: the text of the GEMM or convolution, the file, and the device.
     * ``calls``, ``total_us``, ``now_us``: calls in the traces, their time, and the mean time of a call, µs.

@@ -352,11 +352,11 @@ def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
 
 
 def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """Return for each trace and each GEMM or convolution how long its calls take. ``calls`` are the calls of the job.
+    """Return for each trace and each GEMM or convolution how long its calls take.
 
-    Columns ``source_id, problem, total_us, calls, now_us, kernel``. ``now_us`` is the mean time of a call. ``kernel``
-    is the kernel that takes the most time. Helper kernels (transpose, conversion, fill) are named only if there is no
-    other.
+    ``calls`` are the calls of the job. The columns of the result are ``source_id, problem, total_us, calls, now_us,
+    kernel``. ``now_us`` is the mean time of a call. ``kernel`` is the kernel that takes the most time. Helper kernels
+    (transpose, conversion, fill) are named only if there is no other.
     """
     keys = ["source_id", "problem"]
     own = calls[~is_true(calls["by_tool"])]

@@ -106,7 +106,7 @@ def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
 class Run(NamedTuple):
     """The result of running the user's check once with some rows of the file.
 
-    ``rows`` is the hash of the row numbers. ``code`` is the exit code, or None if the check took too long.
+    ``rows`` is a hash of the row numbers. ``code`` is the exit code, or None if the check took too long.
     """
 
     rows: str

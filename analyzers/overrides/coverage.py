@@ -133,7 +133,7 @@ def coverage(file: OverrideFile, tables: Tables) -> Coverage:
 
 
 def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
-    """Add a note to each usable row of an override file that no call of the job uses.
+    """Add a note to each valid row of an override file that no call of the job uses.
 
     ``lint --against`` shows the notes.
     """

@@ -332,10 +332,10 @@ def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool 
 
 
 def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
-    """Return lines for the user about how many rows of several files can be used on this machine's device.
+    """Return lines for the user that say how many rows of several files can be used on this machine's device.
 
-    Files that a library reads as one table are counted together. There are no lines for a single file, or if the device
-    is unknown.
+    If a library reads several files as one table, these files are counted together. There are no lines for a single
+    file, or if the device is unknown.
     """
     families: dict[str, list[int]] = {}
     for file in judged:

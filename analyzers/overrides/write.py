@@ -122,7 +122,7 @@ def _why_not(writer: Writer, override: Override, target: Facts) -> str:
 def _readings(
     writer: Writer, files: Sequence[Emission], target: Facts
 ) -> Iterator[tuple[OverrideFormat, Reading[object]]]:
-    """Yield each written file as the library reads it.
+    """Yield each written file in the form in which the library reads it.
 
     A list of work for a tuner is skipped, because no library reads it.
     """

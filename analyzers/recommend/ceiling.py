@@ -45,8 +45,8 @@ class Ceiling:
 def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, judged: Judgement) -> Ceiling:
     """Compute the most that override files can gain in a job.
 
-    ``rows`` come from ``picks_vs_best``. ``findings`` are the findings that are not left out. Their savings must
-    already be scaled by ``in_the_job``.
+    * ``rows``: the library's choices beside the best kernels, from ``picks_vs_best``.
+    * ``findings``: the findings that are not left out. Their savings must already be scaled by ``in_the_job``.
     """
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")

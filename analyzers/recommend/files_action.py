@@ -74,10 +74,9 @@ def files_action(
 
 
 def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
-    """Return the findings whose override rows will be written to files, in the order of their rank.
+    """Return the findings whose override rows will be written to files, the best first.
 
-    If the settings ask for it, only confirmed findings are kept, and only the ``max_rows`` most valuable for each
-    library.
+    The user's settings may keep only confirmed findings, and only the ``max_rows`` most valuable ones for each library.
     """
     rows, held, kept = [x for x in findings if x.override is not None], Counter[str](), []
     for row in rows:
@@ -90,9 +89,10 @@ def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
 
 
 def _in_traces(tables: Tables) -> Mapping[str, float]:
-    """Map each operator (with sizes) that the job calls to the time that its calls take in the traces, µs.
+    """Return for each operator (with sizes) that the job calls the time that its calls take in the traces, µs.
 
-    If several called texts may mean one traced operator, its time is divided among them in proportion to their calls.
+    A traced operator may be meant by several texts of called operators. Then its time is divided among them in
+    proportion to their calls.
     """
     kernels = kernels_of_run(tables)
     traced = kernels[kernels["problem"].notna()].groupby("problem")["total_us"].sum().astype("float64")

@@ -198,7 +198,7 @@ def _tried(tables: Tables) -> tuple[Tried, ...]:
 
 
 def _steps(tables: Tables, settings: Settings) -> float | None:
-    """Return the number of the job's steps whose calls are counted, or None if it is unknown.
+    """Return the number of steps to which the counted calls of the job belong, or None if it is unknown.
 
     The user states the number, or the traces mark the steps. Without traces, it is the number of steps or requests that
     the job counted.

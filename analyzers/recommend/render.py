@@ -141,7 +141,7 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
 _SHOWS = 0.01
 """A gain below this fraction of the step's time (0 to 1) is treated as no gain."""
 _PART = 0.5
-"""If a step gains less than this fraction of the time that its kernels save, the text explains why."""
+"""If a step becomes shorter by less than this fraction of the time that its kernels save, the text explains why."""
 _TEXT = ("analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")
 _NUMBERS = (
     *("pre_us", "post_us", "per_call_us", "per_call_low_us", "per_call_high_us"),

@@ -144,7 +144,7 @@ class _Host:
         self._changing = threading.Lock()  # This lock guards the worker, because calls arrive on several threads.
 
     def there(self) -> None:
-        """Do nothing. The caller waits for the result, which comes only when Ray has reserved the actor's GPU."""
+        """Do nothing. The caller waits for the result, to learn that Ray has reserved the actor's GPU."""
 
     def open(self, backends: Sequence[str], place: Place, method: Method) -> str:
         """Start a worker process, and return the name of its device with the node's address."""

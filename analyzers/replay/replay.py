@@ -48,10 +48,10 @@ class Options:
     """Options of a replay: what to measure and how.
 
     * ``engine``: ``local``, or Ray (``logparse.executors``).
-    * ``devices``: device names. Empty means all GPUs that torch or Ray sees, else the CPU.
+    * ``devices``: device names. Empty means all GPUs that torch or Ray sees, otherwise the CPU.
     * ``run``: name of the run, None for the latest.
-    * ``ladder``: step of n. Sizes in the middle between two matrix products are measured too
-      (``analyzers/evidence/ladders.py``).
+    * ``ladder``: a step between sizes n, for rows between measured sizes (``analyzers/evidence/ladders.py``). If it is
+      given, sizes in the middle between two matrix products are measured, too.
     * ``only``: ``actions`` times only the kernels that proposed changes of the job would use, without a search.
       ``races`` only searches for better kernels. None does both.
 

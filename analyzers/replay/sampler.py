@@ -25,7 +25,7 @@ from logparse.libraries.kinds.correctness import acceptable
 from logparse.model import Measurement, Problem, Solution, Status
 
 Announce: TypeAlias = Callable[[Solution | str], None]
-"""Type of a function that is called with the kernel that is about to run, or with the name of another step."""
+"""Type of a function that a worker calls with the name of the kernel or of another step that is about to run."""
 
 _BANDS = ((20.0, 64), (100.0, 24), (1_000.0, 6), (10_000.0, 2))
 """How many executions make one sample, for example 64 for a kernel that takes less than 20 µs.
@@ -138,8 +138,8 @@ class Sampler:
     def take_in_block(self, solution: Solution, block: int) -> float:
         """Take one sample of a kernel whose gain is to be confirmed, on the inputs of a block. Return its time, µs.
 
-        All kernels get equally many executions per sample. Otherwise a kernel whose first execution was slower would
-        get fewer executions, and each execution would carry more of the sample's fixed cost. A copy of the library's
+        All kernels run equally often in one sample. Otherwise a kernel whose first execution was slow would run less
+        often, and the fixed cost of a sample would make each of its executions seem longer. A copy of the library's
         choice would then differ from the original by half a percent.
         """
         self._announce(solution)
@@ -162,7 +162,10 @@ class Sampler:
         )
 
     def _first(self, solution: Solution) -> float:
-        """Run a kernel once, or a few times, to see if it is much too slow. If it is not, take a whole sample."""
+        """Take the first sample of a kernel: run it once, or a few times, to see if it is much too slow.
+
+        If it is not, take a whole sample.
+        """
         runnable, hopeless = self.ready(solution), self._method.rules.hopeless * self._fastest
         once = runnable.sample_us(1)
         if 2 * hopeless < once < max(8 * hopeless, _OUTLIER_US):

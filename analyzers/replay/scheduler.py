@@ -79,7 +79,7 @@ class _Pair:
         return self.task.problem.text, self.task.pick.text, self.task.winner.text
 
     def add(self, more: Confirmed) -> Confirmed:
-        """Append the samples of another worker, and return all samples so far."""
+        """Append the samples of another worker process, and return all samples so far."""
         if self.done is None:
             self.done = more
         else:
@@ -266,9 +266,10 @@ class Scheduler:
         self._sink(outcome, slot.device.place.device)
 
     def _advance(self, pair: _Pair, more: Confirmed, device: str) -> None:
-        """Add the samples that one more process took to a pair of kernels.
+        """Add the samples that one more process took of two kernels.
 
-        The pair is queued again, unless all processes have run or the gain turned out to be too small.
+        If more processes must measure the two kernels, they are queued again. That is not so if all processes have run,
+        or if the gain turned out to be too small.
         """
         done = pair.add(more)
         self._confirmation_s = more.seconds or self._confirmation_s
@@ -278,7 +279,7 @@ class Scheduler:
             self._pairs.append(pair)
 
     def _keep_pairs(self) -> None:
-        """Pass on the samples of unfinished pairs of kernels, so that the samples are stored."""
+        """Pass the samples of unfinished comparisons of two kernels to the sink, so that they are stored."""
         for pair in [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]:
             self._keep(pair)
         self._pairs.clear()

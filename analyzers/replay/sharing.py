@@ -45,8 +45,8 @@ HELD = 0.03
 def take(store: Store, place: str, run: str | None) -> None:
     """Read other machines' records from a folder or URL. Records that were already read are skipped.
 
-    The records are added to the run (by default the latest) and add no calls. Raises InputError if there is no record,
-    or if a record cannot be read.
+    The records become part of the run (by default the latest). They add measurements but no calls. Raises InputError if
+    there is no record, or if a record cannot be read.
     """
     inputs = find_inputs([place])
     files = {path: size for path, size in inputs.files.items() if name_of(path).startswith(bundle.RECORD)}

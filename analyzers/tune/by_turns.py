@@ -26,11 +26,10 @@ from logparse.capture.run import Say
 from logparse.libraries.own import job_units
 
 PAIRS, MOST_PAIRS = 3, 4
-"""Usual and largest number of pairs of runs. The two runs of a pair are made at the same time.
+"""Usual and largest number of pairs of runs. A pair is a run without the changes and a run with them, at the same time.
 
-One run of a pair is without the changes, the other with them. A fourth pair is run only if three pairs do not show
-whether the job got faster. Two pairs are usually too few, because their confidence interval is 3.6 times as wide as
-that from three pairs.
+A fourth pair is run only if three pairs do not show whether the job got faster. Two pairs are usually too few, because
+their confidence interval is 3.6 times as wide as the interval from three pairs.
 """
 RUNS = 3
 """How often the job is run without and with the changes, if both cannot run at the same time.

@@ -306,7 +306,7 @@ def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[s
     """Yield lines for the user about the change that is being tried, with its effect so far.
 
     Each line comes with a key: the name of the change and the number of timed pairs of blocks. The caller shows only
-    one line for each key, because control pairs (without a change) still alter the numbers in the line.
+    one line for each key. Otherwise a line would appear again after each control pair, in which nothing is changed.
     """
     for first in records[:1]:
         for seen in first.seen:

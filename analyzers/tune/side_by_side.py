@@ -37,7 +37,7 @@ the timed steps. It is not timed, because the device was idle before it.
 """
 _MOST_TURNS = 120
 _READY_S, _SLOW_S = 120.0, 60.0
-"""How long to wait until a job has done its first steps, and how long one turn may take, s."""
+"""Two limits in seconds: how long a job may take until its first steps are done, and how long one turn may take."""
 _MEMORY = 0.45
 """Largest part of the device's memory (0 to 1) that a job may use if it is to run twice at the same time."""
 _PORT = re.compile(r"--?(master[-_]port|rdzv[-_]endpoint|port|p)(=|$)")
@@ -46,8 +46,8 @@ _PORT = re.compile(r"--?(master[-_]port|rdzv[-_]endpoint|port|p)(=|$)")
 Proves: TypeAlias = Callable[[Path], str]
 """Type of a function that tells whether a job really ran with its changes.
 
-The function gets the folder in which each change that is made leaves a file. It returns an empty text if the job made
-its changes, and otherwise the reason why nothing shows it.
+Each change that is made leaves a file in a folder, and the function gets this folder. If the job made its changes, the
+function returns an empty text. Otherwise it returns the reason why nothing shows it.
 """
 
 

@@ -192,9 +192,10 @@ class _Job:
         return job
 
     def captured_again(self, first: Units, read: list[Ingested]) -> tuple[_Job, list[Ingested]]:
-        """Run a short job once more, and trace the middle of its steps, because its step times never became steady.
+        """Run a short job once more and trace the middle of its steps.
 
-        The second run and its files replace the first. The first run stays if the second run fails or does fewer steps.
+        This is done because the step times of the first run never became steady. The second run and its files replace
+        the first. If the second run fails or does fewer steps, the first run is kept.
         """
         if self.tuning.trace is None or first.count < 2 * self.tuning.trace.units:
             return self, read
@@ -432,8 +433,8 @@ def _output_in(path: Path) -> Iterator[None]:
 def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
     """Yield a line that names changes that may save time, but were not timed together with the kept changes.
 
-    They concern the same calls as a kept change (``there``). If a change in ``gone`` and a kept change exclude each
-    other, the former is left out.
+    These changes (``gone``) concern the same calls as a kept change (``there``). A change that cannot be combined with
+    a kept change is not named.
     """
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:

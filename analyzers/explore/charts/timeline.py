@@ -100,10 +100,10 @@ def _idle(figure: Figure, gaps: pd.DataFrame, whole: float, theme: Theme) -> Non
 
 
 def _joined(works: pd.DataFrame, whole: float) -> pd.DataFrame:
-    """Join neighbouring bars that are too close to be distinguished, if they are of one stream and one kind.
+    """Join neighbouring bars of the timeline that are too close to be distinguished.
 
-    They must also belong to the same GEMM or convolution. The result has the columns of ``works`` and ``count``, the
-    number of bars that were joined.
+    They must be of one stream, one kind, and the same GEMM or convolution. The result has the columns of ``works`` and
+    ``count``, the number of bars that were joined.
     """
     rows = works.sort_values(["stream", "start"], kind="stable").reset_index(drop=True)
     if len(rows) <= DRAWN:

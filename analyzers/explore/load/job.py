@@ -19,7 +19,7 @@ READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "do
 FILES = "overrides.zip"
 """Name of the zip file with the recommendation's files, which the user can download."""
 FIRST, JUDGED = "first.duckdb", "judged.duckdb"
-"""Names of the web page's database files: ``FIRST`` without, ``JUDGED`` with the results of the analyzers."""
+"""Names of the web page's database files. ``JUDGED`` has the results of the analyzers, ``FIRST`` has not."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ _LONGEST = 36
 def _with_end(name: str) -> str:
     """Return the name of a run, shortened in its middle if it is long.
 
-    Both ends are kept, because names of runs of one job often differ only in the last letters.
+    The end is kept, because names of runs of one job often differ only in the last letters.
     """
     shown = printable(name)
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2 - 1]}…{shown[-_LONGEST // 2 :]}"
@@ -394,7 +394,7 @@ def _card(action: Card, number: int, download: str, chosen: Selection) -> html.E
 
 
 _SURE = {"unknown": "a bound: how much of it is unknown"}
-"""Explanations for words about how certain a saving is, if users may not understand the word."""
+"""Explanations of the words that say how certain a saving is, for words that users may not understand."""
 KERNELS = 200
 """Largest number of rows in the web page's table of kernels."""
 

@@ -151,7 +151,7 @@ class StepAnswer(Gain):
 
 @dataclass(frozen=True)
 class StepUnknown:
-    """The reason why it cannot be simulated how a change alters the time of a step."""
+    """The reason why a step cannot be simulated, so that the effect of a change on its time is unknown."""
 
     reason: str
 
@@ -187,9 +187,9 @@ class Step:
     def mean_us(self, at: Sequence[Sequence[float]]) -> float:
         """Return how long a step takes on average (µs), from the simulated times ``at`` of the graphs' nodes.
 
-        Two times are computed for each step: from its first to its last node, and the time of its host. The longer one
-        is used. In a short trace, the device may catch up with a host that was several steps ahead, so that the first
-        time is too short. In the long run neither is faster than the other.
+        Two times are computed for each step, and the longer one is used: the time from its first to its last node, and
+        the time of its host. The first time may be too short in a short trace, in which the device catches up with a
+        host that was several steps ahead. In a long run, neither can be faster than the other.
         """
 
         def took(moments: Sequence[float], unit: Bounds, in_step: bool) -> float:
@@ -362,11 +362,13 @@ def _of_step(step: Step) -> float:
 
 
 def _reaching(target: float, us: Callable[[float], float], low: float, high: float) -> float:
-    """Find the factor between ``low`` and ``high`` at which the simulated time ``us(factor)`` reaches ``target``.
+    """Find the factor between ``low`` and ``high`` with which the simulated time ``us(factor)`` is ``target``.
 
-    If no factor reaches it, the nearer end is returned. ``us`` must cache its values. The simulated time is a maximum
-    of straight lines in the factor. So the line through two points above the target leads to the factor. The mean of
-    several steps is no such maximum. So if an iteration does not reduce the interval enough, the next one bisects it.
+    If no factor reaches the target, the nearer end is returned. ``us`` must cache its values.
+
+    The simulated time is a maximum of straight lines in the factor. So the line through two points above the target
+    leads to the factor. But the mean of several steps is no such maximum. So if an iteration does not reduce the
+    interval enough, the next one bisects it.
     """
 
     def crossing(one: float, other: float) -> float:

@@ -97,7 +97,7 @@ class Load(NamedTuple):
 
 @dataclass
 class RankTrace:
-    """The trace of one process over one recorded period."""
+    """The trace of one process (rank) in one period in which the profiler recorded."""
 
     rank: int = 0
     window: str = ""
@@ -127,9 +127,9 @@ def uncollected() -> Iterator[None]:
 
 
 def read_trace(source: Source) -> RankTrace:
-    """Read a trace from a file, without damaged events.
+    """Read a trace from a file, without damaged events and without events that lack necessary values.
 
-    Events that lack values that their kind needs are also left out. ``ingest`` counts them.
+    ``ingest`` counts the events that are left out.
     """
     # Imported here because it imports all code that reads traces.
     from logparse.libraries.torch_profiler.events import read_events
