@@ -78,10 +78,10 @@ WATCH = """parts => {
     window.changed_.clear();
     window.clicked_ = 0; }"""
 QUIET_MS, UNCHANGED_MS = 1000, 2500
-"""How long nothing may change on the web page before an interaction is taken to be over, ms.
+"""How long the web page must stay unchanged before an interaction is taken to be over, ms.
 
-``QUIET_MS`` is the time after the last change, if the page also waits for nothing. ``UNCHANGED_MS`` is the time after
-which an interaction that changes nothing is over.
+* ``QUIET_MS``: the time after the last change, if the page is not waiting for an answer either.
+* ``UNCHANGED_MS``: the time for an interaction that changes nothing at all.
 """
 SETTLED = f"""() => new Promise((resolve) => {{
     const asked = performance.now();
@@ -146,8 +146,9 @@ def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[
 def interactions(page: Any, rounds: int, watch: Watch) -> dict[str, list[tuple[float, float, float]]]:
     """Do all interactions with the web page, and return their times by kind and tab.
 
-    In each tab, filters are switched on and off, another filter each time. Then all tabs are opened, with other filters
-    each time, and opened again. At last there are searches, and rows are opened.
+    1. In each tab, filters are switched on and off, another filter each time.
+    2. All tabs are opened with other filters each time, and are opened again with the same filters.
+    3. Texts are searched, and rows of the table are opened.
     """
     times: dict[str, list[tuple[float, float, float]]] = {}
 

@@ -263,7 +263,7 @@ def in_turns(pairs: Sequence[Pair]) -> list[Key]:
 
 
 def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair]:
-    """Return the calls of a model whose times are known with the default and with another setting.
+    """Return those calls of a model whose times are known both with the default setting and with another setting.
 
     The longest call is first.
     """

@@ -187,9 +187,9 @@ def _ingested(logs: Path, target: Path, engine: str, jobs: int) -> tuple[float, 
 
 
 def cores_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time the ingest of one log with 1, 2, 4 … of this machine's cores, in turns.
+    """Measure how long the ingest of one log takes with 1, 2, 4 … of this machine's cores. The measurements take turns.
 
-    The ingest is one process, with at most a thread per core.
+    The ingest is one process, with at most one thread per core.
     """
     from ingest import write_log
 

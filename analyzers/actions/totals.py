@@ -85,9 +85,9 @@ def results(
 ) -> list[ActionResult]:
     """Return the measured effects of several changes on a job, the best change first.
 
-    A change is left out if none of its calls was timed. ``kept`` are changes that the job already has, so its calls use
-    their kernels now. A change is then also left out if it cannot be combined with them, or if its calls were timed
-    without them.
+    A change is left out if none of its calls was timed. ``kept`` are changes that the job already has, so its calls
+    already use their kernels. Then two kinds of changes are also left out: changes that cannot be combined with the
+    kept ones, and changes whose calls were timed without the kept ones.
     """
     samples, host = samples_of(tables, settings), samples_of(tables, settings, HOST)
     if not samples:

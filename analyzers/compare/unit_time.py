@@ -179,8 +179,8 @@ def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[s
 def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, float]) -> bool:
     """Tell whether the given kinds of steps take at least half of the time of all steps.
 
-    ``counts`` is the number of steps of each kind, and ``us`` their times. If the time of a kind is unknown, the mean
-    time of the others is used.
+    * ``counts``: the number of steps of each kind.
+    * ``us``: the time of a step of each kind, µs. If it is unknown, the mean time of the other kinds is used.
     """
     usual = statistics.fmean(us.values()) if us else 1.0
     each = {x: n * us.get(x, usual) for x, n in counts.items()}

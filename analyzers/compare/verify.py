@@ -268,8 +268,8 @@ def _effect(intended: Solution, texts: Sequence[str], evidence: Evidence) -> Eff
 def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
     """Tell whether two names of kernels mean the same kernel.
 
-    They do if they are equal. There is one more case: in rocBLAS 5 and later, an index of rocBLAS may stand for a
-    kernel of hipBLASLt, because rocBLAS calls it.
+    They do if they are equal. There is one more case: in rocBLAS 5 and later, an index of rocBLAS may mean a kernel of
+    hipBLASLt, which rocBLAS calls.
     """
     if one.text == other.text:
         return True

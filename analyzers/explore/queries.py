@@ -326,7 +326,7 @@ def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, s
 
 @dataclass(frozen=True)
 class Nearby:
-    """How long GEMMs or convolutions similar to a given one take, converted to its size.
+    """How long GEMMs or convolutions similar to a given one take. The times are converted to its size.
 
     ``told`` is a sentence, ``times_us`` are the single times (µs).
     """

@@ -50,7 +50,7 @@ If HIPBLASLT_LOG_LEVEL is also set, hipBLASLt ignores the mask, and these lines 
 _IF_KNOWN = ("miopen_warning", "tunableop", "info")
 """Categories of messages of libraries that are reported only if logparse can explain them."""
 _NAMED, _LONGEST = 3, 200
-"""How many files of a longer list are named, and how many characters of a library's error are shown."""
+"""Limits for the text of a finding: how many files it names, and how many characters of a library's error it quotes."""
 FEW = 0.5
 """A process is reported if it has far fewer calls than the others: less than this fraction (0 to 1) of the median.
 

@@ -35,7 +35,9 @@ EFFECT: Mapping[str, str] = {
     ),
     **dict.fromkeys(MIOPEN, "MIOpen looks for a file named by arch, CU count and version, and does not find it"),
 }
-"""For each format of override files, a sentence: what the library does with a file made for another machine or build.
+"""A sentence for each format of override files about files that were made for another machine or build.
+
+It says what the library does with such a file.
 """
 NAMES = (
     *("arch", "cu_count", "backend"),

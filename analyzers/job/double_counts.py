@@ -73,7 +73,8 @@ def remarks_of(store: Store, run: str) -> list[str]:
 def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
     """Return warnings about calls that may be counted twice or are missing, for GEMMs, convolutions or both.
 
-    ``convolutions`` contains True to get the warnings about convolutions, and False to get those about matrix products.
+    ``convolutions`` is a collection of bools. With True in it, there are warnings about convolutions. With False in it,
+    there are warnings about matrix products.
     """
     with reading({view: getattr(tables, view) for view in _READ}, _READ) as con:
         return list(remarks_in(con, tables.run, convolutions))

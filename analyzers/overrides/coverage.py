@@ -32,9 +32,9 @@ from logparse.text import counted
 
 _SHOWN = 8
 _NEAR_ROWS = 20_000
-"""If a file has more rows than this, logparse does not look for rows that nearly match a call.
+"""Limit for the search for rows that nearly match a call.
 
-Databases that come with a library are so large.
+It is not done for a file with more rows than this, for example a database that comes with a library.
 """
 
 
@@ -63,7 +63,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Idle:
-    """Line numbers of rows that no call uses, all for the same reason.
+    """Rows of an override file that no call uses, all for the same reason. They are given by their line numbers.
 
     ``never`` is True if no call of any job can use the rows.
     """

@@ -187,10 +187,10 @@ def facts_of_run(tables: Tables) -> dict[str, str]:
 
 
 def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Group texts that may describe the same call. Texts in different groups are certainly different calls.
+    """Divide texts of calls into groups, so that texts in different groups are certainly different calls.
 
-    Two logs of one job may describe a call in more or less detail. The text with the fewest unknown values is the key
-    of its group.
+    Two logs of one job may describe a call in more or less detail. So a group may contain several texts of one call.
+    Its key is the text with the fewest unknown values.
     """
     out: dict[str, list[str]] = {}
     by_shape: dict[str | None, list[Problem]] = {}
@@ -238,7 +238,7 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]:
-    """Yield a note about rows that may fail in a job that captures graphs.
+    """Yield a note about rows that may fail in a job that captures CUDA or HIP graphs.
 
     These rows make a library allocate memory at the first call of a shape. Such an allocation fails while a stream is
     captured into a graph.

@@ -26,11 +26,11 @@ from logparse.model import Finding
 class Ceiling:
     """How much time would be saved if every operator (with sizes) ran with its best known kernel.
 
-    All fractions are 0 to 1, None if unknown.
+    All fractions are from 0 to 1. None means unknown.
 
-    * ``share``: the saving as a fraction of ``default_us``, the time (µs) of the operators whose present kernel was
-      measured.
-    * ``calls_share``: the calls of such operators, as a fraction of all calls.
+    * ``default_us``: the time (µs) of the operators whose present kernel was measured.
+    * ``share``: the saving as a fraction of ``default_us``.
+    * ``calls_share``: the calls of the measured operators, as a fraction of all calls.
     * ``untimed_share``: the fraction of all calls whose operator has no time in any file.
     """
 

@@ -165,8 +165,8 @@ def scripts(
 ) -> tuple[list[Emission], list[str]]:
     """Return shell scripts that search for faster kernels (``tune_miopen.sh`` …), and notes about calls left out.
 
-    The scripts search for the calls in findings without a measured better kernel, in the order of the findings. The
-    script with the first such call comes first.
+    The scripts search for the calls of findings without a measured better kernel, in the order of the findings. The
+    script that contains the first such call comes first.
     """
     problems = list(dict.fromkeys(x.problem for x in to_search(findings)))
     concerned = [(search, [x for x in problems if isinstance(x, search.problems)]) for search in searches]

@@ -555,7 +555,10 @@ def gain_text(sureness: Sureness, us: float) -> str:
 
 
 def change_text(todo: Todo) -> str:
-    """Return the text about what changes. It begins with "less precise" if results become less precise."""
+    """Return the text that tells the user what changes.
+
+    It begins with "less precise" if results become less precise.
+    """
     return todo.changes if todo.exact else f"less precise: {todo.changes}"
 
 

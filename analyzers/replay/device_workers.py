@@ -137,7 +137,7 @@ Device: TypeAlias = LocalDevice | RayDevice
 
 
 class _Host:
-    """A Ray actor that reserves a GPU and runs one worker at a time on it."""
+    """A Ray actor that reserves a GPU of a cluster, and runs one worker process at a time on it."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None

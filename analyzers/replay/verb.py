@@ -63,8 +63,8 @@ def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answ
 def refuse_what_cannot_run(options: Options) -> None:
     """Raise InputError if a package is missing, or if there is no GPU and the user did not ask for the CPU.
 
-    Times of this machine's CPU show nothing about calls of a GPU. If the user wrote the backend, nothing is checked for
-    it, because it may need neither. On a Ray cluster nothing is checked either.
+    The CPU must be asked for, because its times show nothing about calls of a GPU. Nothing is checked in two cases: for
+    a backend that the user wrote, which may need neither, and on a Ray cluster.
     """
     if options.engine != "local":
         return

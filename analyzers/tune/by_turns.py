@@ -38,7 +38,7 @@ At least three runs are needed to estimate how much runs differ. If more than ``
 runs per pair are made.
 """
 _EARLY = 0.99
-"""Confidence (0 to 1) with which the result must be clear before the measurement ends early."""
+"""If the result is clear with this confidence (0 to 1), the measurement ends early."""
 _MOST_S = 300.0
 """After this many seconds, two pairs of runs are enough, unless the user asked for more pairs."""
 AT_MOST_S = 120.0

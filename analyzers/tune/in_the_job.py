@@ -119,7 +119,7 @@ def trial(actions: Sequence[str], **more: object) -> Trial:
 def try_in_the_job(
     command: Sequence[str], environ: Mapping[str, str], asked: Trial, starts: Starts, say: Say
 ) -> Answer:
-    """Try changes in a running job, which is started as often as needed, and return what was found out.
+    """Try changes in a running job, and return what was found out. The job is started as often as necessary.
 
     Raises InputError if the user's command before a start fails (``Starts``).
     """

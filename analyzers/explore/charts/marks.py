@@ -119,7 +119,7 @@ def texts(values: Iterable[object], longest: int = 120) -> np.ndarray:
 def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> np.ndarray:
     """Return the diameters (px) of markers whose areas are proportional to ``weights``.
 
-    All diameters are the smallest if no weight is known.
+    If no weight is known, all markers have the smallest diameter.
     """
     known = weights.to_numpy(dtype="float64", na_value=0.0)
     top = known.max(initial=0.0)

@@ -450,10 +450,10 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
 
 
 def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
-    """Return the factor by which each kernel's time changes, as three rows: values, low ends and high ends.
+    """Return the factor by which the time of each kernel changes, in three rows: values, low ends and high ends.
 
-    ``given`` has the changes by the text of a GEMM or convolution, by operator, and by kernel name. The first of them
-    that a kernel has is used.
+    ``given`` has the changes. A key is the text of a GEMM or convolution, the name of an operator, or the name of a
+    kernel. They are looked up in this order, and the first that fits a kernel is used.
     """
     return np.array([x[:3] for x in _each(graph, given)], dtype=np.float64).reshape(-1, 3).T
 
