@@ -66,7 +66,10 @@ FAMILIES = (
 )
 """Transposes and data type of the random matrix products for ``--cost``."""
 MEASURED = 12_000
-"""Number of matrix products in ``--cost`` whose times are assumed to be measured."""
+"""How many of the random matrix products for ``--cost`` are treated as measured.
+
+The times of the others are estimated.
+"""
 GAINS, WORTH = 1.2, 1.1
 """Two limits for the ratio (time of the library's default kernel) / (best time).
 
@@ -182,7 +185,10 @@ def columns(path: str) -> set[str]:
 
 
 def of_table(path: str) -> tuple[list[str], Floats, Floats]:
-    """Read a table of defaults and bests. Return the texts of its products, their best times and default times."""
+    """Read a table of default and best times.
+
+    Return the texts of its matrix products, their best and their default times.
+    """
     with open(path, encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["type"] in TYPES]
     texts = [product(row).text for row in rows]

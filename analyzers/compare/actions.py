@@ -151,12 +151,13 @@ class ActionProof:
 
     @property
     def _host_saves_us(self) -> float:
-        """The time that the host may save in a step or request, µs.
+        """The time that the host may save in a step or request, µs. The larger one of two estimates is returned:
 
-        There are two estimates, and the larger one is returned. One is the host's saving that a replay measured. The
-        other is the number of kernels that are no longer launched, times the cost of a launch. The cost comes from the
-        simulation. Without a simulation, a launch is assumed to take twice the step's time per kernel, because fills of
-        memory are launched together with kernels and are not counted.
+        * the host's saving that a replay measured
+        * (the number of kernels that are no longer launched) · (the time of a launch)
+
+        The time of a launch comes from the simulation. Without a simulation, it is assumed to be twice the step's time
+        per kernel, because fills of memory are launched together with kernels and are not counted.
         """
         before, after = self.launched
         each = self.step.launch_us if self.step else 2 * self._unit_us / before if before else 0.0

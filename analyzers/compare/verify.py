@@ -85,7 +85,8 @@ class Outcome:
 class Verification:
     """The result of checking what override files changed between two runs.
 
-    * ``outcomes``: the result for each operator with a row. ``idle``: the rows that no call used.
+    * ``outcomes``: the result for each operator for which a file has a row.
+    * ``idle``: the rows that no call used.
     * ``signs``: what the logs report about ignored overrides.
     * ``failures``: the reasons why the verification failed. Empty if it did not fail.
     * ``in_run``: all GPU time of the traces of the two runs. None if the runs did not do the same work.

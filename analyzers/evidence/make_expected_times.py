@@ -78,7 +78,7 @@ def best_of_files(files: list[str], source: str) -> pd.DataFrame:
 
 
 def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Reduce a table of times so that at most ``most`` GEMMs or convolutions remain that differ only in sizes.
+    """Reduce a table of times: of GEMMs or convolutions that differ only in sizes, at most ``most`` are kept.
 
     They are taken in turn from every group of similar sizes, so that all sizes stay covered.
     """

@@ -114,7 +114,7 @@ def tables_to_check(store: Store, run: str | None = None) -> Tables:
 
 
 def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, Any]:
-    """Read the tables of a run, but only those measurements that concern the GEMMs and convolutions that it calls.
+    """Read the tables of a run. Leave out measurements of GEMMs and convolutions that it does not call.
 
     All measurements of replays are kept. ``links`` is SQL for the pairs of GEMMs or convolutions that may mean the same
     call.

@@ -27,7 +27,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Traces that are not added to the job's times, for example copies of another trace, with the reason.
+    """Traces that are not added to the job's times, for example copies of another trace.
 
     * ``why``: the reason.
     * ``sources``, ``names``: ids and names of the files.
@@ -99,9 +99,9 @@ class Tables:
 def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a DuckDB connection in which pandas DataFrames can be queried by SQL, each under the name of a view.
 
-    ``columns`` lists the columns of each view, for example ``source_id text, count int``. The types are ``text``,
-    ``int`` (a fraction is rounded), ``float``, ``bool`` and ``floats`` (a list). If a frame lacks a column, the column
-    is null in all rows.
+    * ``columns``: the columns of each view, for example ``source_id text, count int``.
+    * The types are ``text``, ``int`` (a fraction is rounded), ``float``, ``bool`` and ``floats`` (a list).
+    * If a frame lacks a column, the column is null in all rows.
     """
     with shared_database().cursor() as con:
         for view, wanted in columns.items():

@@ -286,7 +286,7 @@ def _rest(seen: Verdict, written: Written, room: int) -> str:
 
 
 def _folded(line: str) -> Iterator[str]:
-    """Break a long shell command into lines that fit the terminal and that a shell joins again.
+    """Break a long shell command into several lines that fit the terminal, in such a way that a shell still runs it.
 
     A command with quotes is not broken, because a shell joins no lines inside quotes.
     """

@@ -32,10 +32,10 @@ class Method:
     It is small, because processes differ by more than blocks. See ``docs/measurement.md``.
     """
     processes: int = 4
-    """Number of fresh processes that confirm that a kernel is faster, with ``blocks`` blocks each.
+    """Number of fresh processes that confirm that a kernel is faster. Each process measures ``blocks`` blocks.
 
-    With 0 nothing is confirmed. In simulations, findings of 3 to 5 % are found again in 90 % of cases with 3 processes
-    and in 94 % with 4 (``tests/analyzers/evidence/test_confirmations.py``).
+    With 0 nothing is confirmed. In simulations, gains of 3 to 5 % are found again in 90 % of cases with 3 processes and
+    in 94 % with 4 (``tests/analyzers/evidence/test_confirmations.py``).
     """
     floor: float = 0.03
     turns: int = 6
@@ -45,7 +45,7 @@ class Method:
     """
     seed: int = 0
     rotate: float = 2.0
-    """Total size of all copies of the operands, divided by the size of the last-level cache.
+    """How large all copies of the operands are together, as a multiple of the last-level cache.
 
     Each execution uses another copy, so that its data are not in the cache.
     """

@@ -32,10 +32,10 @@ A fourth pair is run only if three pairs do not show whether the job got faster.
 their confidence interval is 3.6 times as wide as the interval from three pairs.
 """
 RUNS = 3
-"""How often the job is run without and with the changes, if both cannot run at the same time.
+"""How often the job is run without and with the changes, if the two cannot run at the same time.
 
-At least three runs are needed to estimate how much runs differ. If more than ``PAIRS`` pairs are allowed, at most two
-runs per pair are made.
+At least three runs are needed to estimate how much runs differ. If the user allows more than ``PAIRS`` pairs, there are
+at most two runs for each pair.
 """
 _EARLY = 0.99
 """If the result is clear with this confidence (0 to 1), the measurement ends early."""
