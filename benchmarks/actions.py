@@ -277,7 +277,7 @@ def main() -> None:
 def _measured(options: argparse.Namespace, results: Path) -> tuple[dict[str, Any], Path]:
     """Measure the chosen models, and return the record with the path of its file.
 
-    The file is written after each change that was measured. Models that it contained before are kept.
+    The file is written each time a change has been measured. Models that the file contained before are kept.
     """
     options.devices = ("cuda:0",) if options.device == "cuda" else ("cpu",)
     if options.device == "cpu":

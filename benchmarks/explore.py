@@ -266,7 +266,8 @@ OWED: Mapping[str, Mapping[str, float]] = {
 }
 """Largest allowed times and memory of the web page, for four sizes of data.
 
-They are one trace, a find-db of 9,600 convolutions, 193,590 convolutions (``one``) and at least 570,000 (``many``).
+The sizes are one trace, a find-db of 9,600 convolutions, a find-db of 193,590 convolutions (``one``), and at least
+570,000 convolutions (``many``).
 """
 
 

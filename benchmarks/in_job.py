@@ -155,9 +155,10 @@ class Running:
 
 
 def in_any_layout(text: str) -> str:
-    """Return an operator's text without memory layouts.
+    """Return an operator's text without its memory layouts.
 
-    So a call has the same text with and without ``channels_last``, which changes the layouts.
+    The setting ``channels_last`` changes the layouts. Without them, a call has the same text with and without the
+    setting.
     """
     problem = problem_from_text(text)
     if not isinstance(problem, ConvProblem):

@@ -178,9 +178,9 @@ JOBS: Mapping[str, Job] = {
 
 
 def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
-    """Run all stages of a job in this process: tune it, judge the result, and time it. ``row.json`` keeps the results.
+    """Run all stages of a job in this process: tune the job, judge the result, and time it.
 
-    The file is written after each stage.
+    The results are written to ``row.json`` after each stage.
     """
     row: dict[str, Any] = {"job": name, "about": JOBS[name].about, "seconds": {}}
     if options.again:
@@ -199,7 +199,7 @@ def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
 
 
 class _Stages:
-    """The stages in which this benchmark tests a job. Each stage adds its results to ``row``."""
+    """The stages in which this benchmark tests one job. Each stage adds its results to ``row``."""
 
     def __init__(self, options: argparse.Namespace, folder: Path, row: dict[str, Any]) -> None:
         from logparse.store import open_store

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from logparse.capture.in_job.logparse_in_job.settling import settled
 
 Times: TypeAlias = NDArray[np.float64]
-"""Times of steps: a row per series, a column per step."""
+"""Simulated times of steps, as an array with a row for each series and a column for each step."""
 Shares: TypeAlias = Mapping[int, tuple[float, float]]
 """Two fractions (0 to 1) of simulated series of step times, for each number of steps n.
 

@@ -173,7 +173,7 @@ def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Ta
 def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: Worth | None = None) -> Answer:
     """Return the output of ``diff``: the changes between two runs, and what to do with each row of old override files.
 
-    A terminal shows ``n`` changes, or a few without ``n``. Other outputs contain ``n`` changes, or all.
+    ``n`` is the number of changes that are shown. Without it, a terminal shows a few, and other outputs contain all.
     """
     lines = diff_lines(found, worth)
     of_both = _brief(diff_table(found, n or ROWS, _BOTH), worth)

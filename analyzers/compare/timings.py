@@ -30,7 +30,7 @@ from logparse.target import machine_of_files
 
 NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
 RANK = f"coalesce(list_position({list(NEAREST)}, basis), {len(NEAREST) + 1})"
-"""SQL that ranks the source of a time, such as a trace or a tuning file, by how near it is to the real job.
+"""SQL for a number that says how near the source of a time is to the real job. Sources are, for example, traces.
 
 1 is nearest. Sources that are not listed come last.
 """

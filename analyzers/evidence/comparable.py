@@ -158,8 +158,8 @@ class Expected:
     def calibration(self, i: int) -> Calibration | None:
         """Return how large the errors of estimates usually are for GEMMs or convolutions similar to number ``i``.
 
-        None means unknown. The errors were measured by estimating times that are known. All those GEMMs or convolutions
-        differ from number ``i`` only in their sizes.
+        The errors were measured by estimating known times of GEMMs or convolutions that differ from number ``i`` only
+        in their sizes. None means unknown.
         """
         return self.families[self.family[i]].measured.calibration if self.family[i] >= 0 else None
 

@@ -217,10 +217,8 @@ class Comparable:
     def estimates(self, at: Floats, base_us: Floats, own: Ints | None = None) -> Estimates:
         """Estimate the times of GEMMs or convolutions with the given sizes (``at``) and base times (``base_us``).
 
-        ``own`` is the row number of a measurement of the same GEMM or convolution, or −1. It is left out, so that a
-        time is never predicted from itself.
-
-        Each estimate is independent of the others in the call.
+        ``own`` is the row number of a measurement of the same GEMM or convolution, or −1. This measurement is left out,
+        so that a time is never predicted from itself. Each estimate is independent of the others in the call.
         """
         mean, spread, distance = (np.empty(len(at)) for _ in range(3))
         found = np.empty((len(at), NEIGHBOURS), dtype=np.intp)

@@ -104,8 +104,9 @@ def _timeline(store: Store, source_id: str) -> pa.Table | None:
 def tables_to_check(store: Store, run: str | None = None) -> Tables:
     """Return the tables of a run (default: the latest) that are needed to check override files.
 
-    ``coverage`` and ``lint --against`` use them. The measurements are the same as for the analyzers. The table
-    ``solvers`` lists all solvers that MIOpen's measurements name. Raises StoreError if the tables cannot be read.
+    The measurements are the same as for the analyzers. An additional table ``solvers`` lists all solvers (kernels) that
+    MIOpen's measurements name. ``coverage`` and ``lint --against`` use this function. Raises StoreError if the tables
+    cannot be read.
     """
     run = store.latest_run(run)
     with store.reading(_READ) as con:
@@ -114,10 +115,10 @@ def tables_to_check(store: Store, run: str | None = None) -> Tables:
 
 
 def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, Any]:
-    """Read the tables of a run. Leave out measurements of GEMMs and convolutions that it does not call.
+    """Read the tables of a run, without measurements of GEMMs and convolutions that the run does not call.
 
-    All measurements of replays are kept. ``links`` is SQL for the pairs of GEMMs or convolutions that may mean the same
-    call.
+    Measurements of replays are all kept. ``links`` is SQL for the pairs of GEMMs or convolutions that may mean the same
+    call. Measurements of such partners of a call are kept, too.
     """
     con.execute("create temp table called as select distinct problem from workload where run = ?", [run])
     con.execute(f"create temp table linked as {links}")

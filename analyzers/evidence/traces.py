@@ -44,9 +44,9 @@ _OF_TIME = r"gpu_|profiler_steps|graph_(?!capture)|untraced_step_us|unit_kinds|e
 If a trace is left out of the job's time, these facts about it are dropped, too.
 """
 _IN_COMMON = 0.05
-"""Smallest part of each trace's time (0 to 1) in GEMMs and convolutions that both have.
+"""Two traces are taken to be of one program if they have enough GEMMs and convolutions in common.
 
-With less in common, two traces are taken to be of different programs.
+This is the smallest fraction (0 to 1) of each trace's time that the common ones must take.
 """
 
 
@@ -246,7 +246,7 @@ def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Series]:
-    """Return for each trace what fraction (0 to 1) of its GEMM and convolution time each GEMM or convolution takes."""
+    """Return for each trace how its GEMM and convolution time is divided among them, as fractions (0 to 1)."""
     mine = kernels[kernels["source_id"].isin(list(sources)) & kernels["problem"].notna()]
     sums = mine.groupby(["source_id", "problem"])["total_us"].sum()
     return {str(x): each.droplevel(0) / each.sum() for x, each in sums.groupby(level=0) if each.sum() > 0}

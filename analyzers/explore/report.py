@@ -64,7 +64,7 @@ _DOWN = ("todos", "intensity", "sibling_us", "best_us")
 
 @dataclass(frozen=True)
 class Report:
-    """A finished report: its text, the number of GEMMs and convolutions in it, and the number of all."""
+    """A finished report: its text, the number of GEMMs and convolutions in it, and how many the run has in all."""
 
     text: Html
     shown: int

@@ -81,8 +81,11 @@ _NONE = pd.DataFrame({"problem": [], "now_us": [], "within_us": [], "far": np.ze
 def _rows(calls: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
     """Return the traced GEMMs and convolutions whose ideal time (roofline) is known, with their calls and times.
 
-    The calls are summed over the traces of one device. Columns added: ``least_us`` (roofline time, µs), ``group`` (only
-    rows of one group are compared) and ``efficiency``.
+    The calls are summed over the traces of one device. Three columns are added:
+
+    * ``least_us``: the roofline time, µs.
+    * ``group``: only rows of one group are compared with each other.
+    * ``efficiency``: (roofline time) / (time of a call).
     """
     device = {str(source): _device(facts.get(str(source), {})) for source in calls["source_id"].unique()}
     known = calls.assign(device=calls["source_id"].map(device))

@@ -369,7 +369,7 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
 
 
 def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[str]:
-    """Return lines for the user that quote the rows that make the check fail, and how certain the result is."""
+    """Return lines for the user: the rows that make the check fail, and how certain this result is."""
     named: list[str] = []
     for rows in found:
         named += ["  only if all of these are in the file:"] if len(rows) > 1 else []

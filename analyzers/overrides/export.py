@@ -47,8 +47,8 @@ def of_store(
 ) -> Made:
     """Write GEMMs and convolutions of a job in the format of a library's tool (``as_``, for example ``bench``).
 
-    They are the most called ones, or those in the column ``problem`` of an SQL SELECT (``sql``). Raises InputError if
-    they cannot be read.
+    The most called ones are written. With ``sql`` (an SQL SELECT), the ones in its column ``problem`` are written
+    instead. Raises InputError if they cannot be read.
     """
     if sql is None:
         tables = tables_of(store, run)

@@ -254,9 +254,10 @@ def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]
 
 
 def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:
-    """Return notes about a row that several different calls share, or whose kernel is slower than the default.
+    """Return notes about a row that several different calls use, or whose kernel is slower than the default for one of
+    them.
 
-    ``ratios`` has the kernel's time divided by the default's time, by (operator with sizes, kernel).
+    ``ratios`` maps (operator with sizes, kernel) to (time of the kernel) / (time of the default).
     """
     name = row.solution.text if row.solution else ""
     losing = [text for text, same in members.items() if any(ratios.get((x, name), 0) > 1 for x in same)]

@@ -160,7 +160,10 @@ def _holds_text(data: bytes) -> bool:
 
 
 def whole_lines(data: bytes) -> bytes:
-    """Return a file's text with plain line ends: no byte order mark, no carriage returns, and a last line end."""
+    """Return a file's text with plain line ends.
+
+    A byte order mark and carriage returns are removed, and a missing line end after the last line is added.
+    """
     clean = data.removeprefix(BOM_UTF8)
     clean = clean.replace(b"\r\n", b"\n") if b"\r" in clean else clean  # Searching for two bytes takes 20 times longer.
     return clean if clean.endswith(b"\n") else clean + b"\n"

@@ -146,7 +146,10 @@ class Verdict:
 
 
 def verdict(found: Recommendation) -> Verdict:
-    """Make the list of things to do from a recommendation, ordered by what a step can gain, with the verdict."""
+    """Make the list of things to do from a recommendation, with its verdict.
+
+    The thing by which a step becomes shortest comes first.
+    """
     time = found.gpu_time
     steps = time.steps if time is not None else found.steps
     unit: Unit = "step" if steps else "run"

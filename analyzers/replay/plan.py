@@ -23,10 +23,10 @@ from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.target import same_device
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
-"""Part of a call's time (0 to 1) that the fastest kernel saves on average, if nothing else is known.
+"""Fraction of a call's time (0 to 1) that the fastest kernel is expected to save, if nothing else is known.
 
-It is small for GEMMs, because heuristics choose well there: a few percent over many ordinary shapes. It is larger for
-weight gradients (W), because heuristics often choose badly there.
+It is small for GEMMs, because heuristics choose well there: they lose a few percent over many ordinary shapes. It is
+larger for weight gradients (W), because heuristics often choose badly there.
 """
 
 _LEAST_REGRET = 0.005
@@ -86,6 +86,10 @@ def plan(
 ) -> list[Item]:
     """Return the GEMMs and convolutions of a job that a replay should measure, the most valuable first.
 
+    * ``solutions``: the number of kernels that each is expected to have.
+    * ``ladder``: a step of n. If it is given, matrix products with an n in the middle between two planned ones follow
+      at the end.
+
     Their times and the expected savings are from the same sources as the findings:
 
     * the library's choice and the best kernel of one file, measured on the job's device (``picks.records``)
@@ -94,11 +98,8 @@ def plan(
     * a trace's time far below the roofline
 
     If a job has no calls (only tuning files), the GEMMs and convolutions that its own files measured are returned. A
-    text without calls may mean the same as a counted call: for example, a TunableOp key and the log's line of the same
+    text without calls may mean the same as a counted call, for example a TunableOp key and the log's line of the same
     call. Then only the counted call is planned.
-
-    ``solutions`` is the number of kernels that each is expected to have. With ``ladder`` (a step of n), matrix products
-    with an n in the middle between two planned ones follow at the end.
     """
     calls = calls_by_problem(tables.workload)
     wanted = [x for x in map(problem_from_text, _asked(tables, calls)) if _wanted(x, kind, direction)]

@@ -30,14 +30,15 @@ Announce: TypeAlias = Callable[[Solution | str], None]
 _BANDS = ((20.0, 64), (100.0, 24), (1_000.0, 6), (10_000.0, 2))
 """How many executions make one sample, for example 64 for a kernel that takes less than 20 µs.
 
-Each pair is a limit for the time of one execution (µs) and a number of executions. A sample takes about 1 ms, which is
-long enough for the timer, and short enough for many samples.
+Each entry is a pair: a limit for the time of one execution (µs), and the number of executions up to this limit. A
+sample takes about 1 ms, which is long enough for the timer, and short enough for many samples.
 """
 
 _OUTLIER_US = 1_000.0
-"""An execution that takes longer than this (µs) is not timed again.
+"""If the first execution of a kernel took longer than this (µs), it is not timed a second time.
 
-It is slow by itself, because an interruption is shorter, and timing it again would cost most.
+A slow first execution is usually timed again, because the process may have been interrupted. But an interruption is
+shorter than this, so the kernel itself is slow, and timing it again would cost most.
 """
 
 

@@ -24,7 +24,10 @@ from logparse.errors import LogparseError
 from logparse.model import DEFAULT, Measurement, Problem, Solution, Status
 
 Known: TypeAlias = Mapping[str, Mapping[str, Measurement]]
-"""Measurements of one environment, by the text of the GEMM or convolution, and then by the kernel's name."""
+"""Measurements of one environment (machine and library versions), in two levels of dictionaries.
+
+The first key is the text of the GEMM or convolution, the second the kernel's name.
+"""
 
 
 class MeasuringError(LogparseError):

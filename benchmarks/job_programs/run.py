@@ -172,7 +172,7 @@ def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: di
 def _report(number: int, seconds: dict[str, list[float]], units: int, shares: dict[str, float]) -> None:
     """Write into the file ``N.json`` how long a step took on average in turn N.
 
-    If there are several kinds of steps, each has its own weight.
+    If there are several kinds of steps, the average is weighted by given weights.
     """
     if _TURNS is None or (dist.is_initialized() and dist.get_rank()):
         return

@@ -50,9 +50,10 @@ class Advice:
 def advice(row: Row, facts: Mapping[str, str], verdict: PageVerdict | None = None) -> Advice:
     """Return what to do about one GEMM or convolution, and the texts to copy for it.
 
-    ``facts`` describe the machine that runs the command. The row of the override file is the one that ``recommend``
-    proposes. If the job makes the call through hipBLASLt's C++ object and such calls need a row of their own, there is
-    a second row. While the analyzers are still at work, there is no ``verdict``.
+    * ``facts``: facts about the machine that runs the benchmark command.
+    * The row of the override file is the one that ``recommend`` proposes. If the job makes the call through hipBLASLt's
+      C++ object and such calls need a row of their own, there is a second row.
+    * ``verdict``: the results of the analyzers. It is missing while they are still at work.
     """
     problem = problem_from_text(str(row["problem"]))
     return Advice(_sentence(row) + _in_the_run(row), _command(problem, facts), _override(row, verdict))

@@ -46,10 +46,10 @@ from logparse.model import Gain
 from logparse.text import duration
 
 ERROR = 0.05
-"""Relative error of the simulated time of a step after a change, used for the interval (0.05 means 5 %).
+"""Relative error of the simulated time of a step after a change (0.05 means 5 %). The interval contains it.
 
 It is at least twice the root mean square error over pairs of runs before and after a change, in the records
-``benchmarks/results/jobs-…``. Only pairs are used whose times are known well and that the host does not limit
+``benchmarks/results/jobs-…``. Only pairs are used whose times are known well and whose steps the host does not limit
 (``steps.py``, ``own_errors``). The uncertainty of the host's own times is added to the interval separately.
 """
 STARTS = 0.02
@@ -87,8 +87,8 @@ FORMAT = "torch-profiler"
 class Factor(NamedTuple):
     """How a change alters the time of a kernel: (new time) / (time in the trace), with its interval.
 
-    0 means that the kernel is not launched any more. ``host_us`` is the additional time that the host takes for the
-    kernel's calls in an average step, µs.
+    A factor of 0 means that the kernel is not launched any more. ``host_us`` is the additional time that the host takes
+    for the kernel's calls in an average step, µs.
     """
 
     value: float

@@ -63,7 +63,7 @@ kernel to the host that waits for it.
 _ROUND_US = 1.0
 """Precision of the times in old traces: they are rounded to this many µs."""
 _LATE_US = 50.0
-"""If a runtime call takes at least this long (µs), it has waited for something."""
+"""If a call of the CUDA or HIP runtime takes at least this long (µs), it must have waited for something."""
 _Place = tuple[int, int]
 
 
@@ -175,7 +175,7 @@ def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> 
 
 
 class _Rank:
-    """Adds the events of one rank's trace to the graph of a step, in the order of time."""
+    """Builds one rank's part of the graph of a step: adds the events of the rank's trace in the order of time."""
 
     def __init__(self, nodes: Nodes, trace: RankTrace, begin: float, kernels: Sequence[int], keys: dict[int, object]):
         self._nodes, self._trace, self._begin, self._kernels = nodes, trace, begin, kernels
