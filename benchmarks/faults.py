@@ -59,7 +59,7 @@ def made(kind: str, folder: Path) -> Any:
 
 
 def answers(url: str) -> tuple[dict[str, list[str]], int]:
-    """Return the rows of each SQL view, and the number of views that end in an error."""
+    """Query all SQL views. Return the rows of each view, and how many views end in an error."""
     from logparse.store import open_store
     from logparse.store.schema import VIEWS
 

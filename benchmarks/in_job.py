@@ -228,7 +228,8 @@ class Pair:
 def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
     """Run every model with each setting that changes its calls, and return the times of its costliest calls.
 
-    The settings are tried in order and then in reverse order. Each returned pair is a call with two kernels.
+    The settings are tried in order and then in reverse order. Each returned entry is a call with the times of two
+    kernels.
     """
     device, store = torch.device(options.device), open_store(str(folder / "store"), create=True)
     settings = settings_of(device.type == "cuda")

@@ -58,7 +58,10 @@ _COPIES_EACH = 16
 _START_S = 12.0  # A process needs this time to start: it imports torch and opens the device.
 
 Key: TypeAlias = tuple[str, str, int]
-"""Identifies a pair of kernels: ``copy`` or ``planted``, the text of the GEMM, and the pair's number for this GEMM."""
+"""Identifies a pair of kernels that are compared.
+
+It has three parts: ``copy`` or ``planted``, the text of the GEMM, and the pair's number for this GEMM.
+"""
 
 
 class Known(Torch):

@@ -752,7 +752,10 @@ def _watched(
     seconds: float,
     keep: Callable[[str, Mapping[str, Any]], None],
 ) -> None:
-    """Run the process of a job until it ends or its time is over. ``keep`` is called with its results so far."""
+    """Run the process of a job until it ends or its time is over.
+
+    Again and again, ``keep`` is called with the results that the process has written so far.
+    """
     words = ["--job", name, "--folder", str(folder.resolve()), "--replay", str(options.replay)]
     words += ["--truth-s", str(options.truth_s), "--truth-copies", str(options.truth_copies)]
     words += ["--try-s", str(options.try_s)]

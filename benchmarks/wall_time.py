@@ -120,7 +120,7 @@ Pair: TypeAlias = tuple[Problem, Solution, Solution]
 def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], budget_s: float) -> dict[str, Any]:
     """Time the kernels for each operator in this process, then confirm the fastest in a fresh process.
 
-    Returns how long each step of this took.
+    Returns the time that each step of this work took.
     """
     steps = Steps()
     context = opened(names, place, steps)

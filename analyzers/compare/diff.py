@@ -88,7 +88,7 @@ class Diff:
 
     @property
     def lacks(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Two lists of file formats: the formats that only run B has, and the formats that only run A has."""
+        """Two lists of file formats: formats that run A lacks (only B has them), and formats that run B lacks."""
         one, two = self.formats
         return tuple(x for x in two if x not in one), tuple(x for x in one if x not in two)
 
@@ -233,12 +233,14 @@ _ORDERED = f"""
 def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, floor_us: float = 0.0) -> Diff:
     """Compare run ``a`` with run ``b``, and return which operators became slower or faster.
 
-    An operator with its sizes is slower if (time of a call in B) / (time of a call in A) is above 1 + ``fail_on``. It
-    is faster if the ratio is below 1 / (1 + ``fail_on``). If the standard error of the ratio is known, the change must
-    also exceed three standard errors. In any case it must exceed ``floor_us`` (µs).
+    An operator is judged by the ratio (time of a call in B) / (time of a call in A):
 
-    Both times are of the same kind, for example both from traces (``timings.RANK``). Of the kinds that both runs have,
-    the one nearest to the real job is used. If only one run has the operator, the nearest kind of this run is used.
+    * It is slower if the ratio is above 1 + ``fail_on``, and faster if the ratio is below 1 / (1 + ``fail_on``).
+    * The change must also exceed ``floor_us`` (µs), and three standard errors of the ratio if these are known.
+
+    Both times are of the same kind, for example both from traces (``timings.RANK``). If both runs have several kinds,
+    the kind that is nearest to the real job is used. If only one run has the operator, the nearest kind of this run is
+    used.
     """
     one, two = (x if isinstance(x, RunTimes) else times_of(x) for x in (a, b))
     con = shared_database().cursor()

@@ -151,10 +151,12 @@ def verify(
 ) -> Verification:
     """Check what the rows of override ``files`` changed between the run ``before`` and the run ``after``.
 
-    The files were read for the machine of ``after``. ``promised`` maps an operator (with sizes) to the saving that was
-    expected, µs per call. The verification fails in these cases:
+    * The files were read for the machine of ``after``.
+    * ``promised`` maps an operator (with sizes) to the saving that was expected, µs per call.
 
-    * A file is refused.
+    The verification fails in these cases:
+
+    * The library refuses a file.
     * An operator that the job calls does not run the kernel of its row, as logs or traces show.
     * An operator became slower by more than ``fail_on`` and noise allow.
     * No row took effect at all.

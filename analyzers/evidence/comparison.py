@@ -83,9 +83,10 @@ class Refusal:
 def override_or_refusal(known: Comparison, settings: Settings) -> Override | Refusal:
     """Return an override that makes the library use the fastest known kernel, or the reason why none is proposed.
 
-    ``settings.target`` describes the machine where the job runs. Without it the override is for a machine like the one
-    on which the kernel was timed. The gain must be more than the fraction ``settings.min_gain`` of the present time. A
-    gain that a replay confirmed is not checked here, because ``recommend.confidence`` tests it against the same limit.
+    * ``settings.target`` describes the machine where the job runs. Without it, the override is for a machine like the
+      one on which the kernel was timed.
+    * The gain must be more than the fraction ``settings.min_gain`` of the present time. This is not checked for a gain
+      that a replay confirmed, because ``recommend.confidence`` tests it against the same limit.
     """
     target = settings.target or known.facts
     refusal = _no_gain(known, settings) or _no_file(known, target)

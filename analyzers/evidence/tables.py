@@ -159,10 +159,10 @@ class Settings:
     """The user's settings: limits for what the analyzers report, and facts about the machine that gets the results."""
 
     slow_factor: float = 3.0
-    """How many times slower than the other passes a convolution's weight gradient must be to be reported as slow.
+    """A convolution's weight gradient is slow if it takes more than this many times as long as the other passes.
 
     It is compared with the slower of the forward pass (F) and the gradient of the input (B) of the same layer. It must
-    also take more than ``slow_floor_ms``.
+    also take more than ``slow_floor_ms`` to be reported.
     """
     slow_floor_ms: float = 0.05
     """Weight gradients of convolutions that take less than this (ms) are not reported as slow. See ``slow_factor``."""

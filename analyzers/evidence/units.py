@@ -191,8 +191,8 @@ def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
 def as_alone(after: Tables, before: Tables, gain: Gain, kinds: Sequence[str]) -> Tables:
     """Estimate how long the steps of a run take without logs, although it was timed only with logs.
 
-    Logs slow the host. ``before`` and ``after`` are runs before and after a change, and only ``before`` was also timed
-    without logs. Its times without logs are scaled and added to the tables ``after``:
+    The libraries' logs slow the host. ``before`` and ``after`` are runs before and after a change, and only ``before``
+    was also timed without logs. Its times without logs are scaled and added to the tables ``after``:
 
     * All times are multiplied by ``gain.now_us`` / (mean time in ``before`` without logs), because the machine may be
       slower or faster by now.

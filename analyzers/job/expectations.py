@@ -40,7 +40,7 @@ def times(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 def _completed(facts: Facts, here: Facts) -> Facts:
-    """Add the job's own arch, CU count and device to what a file states about its machine, if the file lacks them.
+    """Complete what a file states about its machine: add the job's own arch, CU count and device.
 
     Nothing is added if the file states its CU count or its device, or if it is from another arch.
     """

@@ -34,8 +34,9 @@ TUNING = (
 class Search:
     """The searches for the fastest kernel of one GEMM or convolution that ran while the job was traced.
 
-    ``calls`` are the calls that searched, ``kernels`` the kernels that they ran. ``us`` is the time of all these
-    kernels, and ``naive_us`` the time of the naive ones, µs.
+    * ``calls``: the number of calls that searched.
+    * ``kernels``: the number of kernels that they ran.
+    * ``us``: the time of all these kernels, µs. ``naive_us``: the time of the naive (slow) ones, µs.
     """
 
     problem: Problem

@@ -48,7 +48,10 @@ class _Rows:
 
     format: OverrideFormat
     measured: tuple[tuple[Measurement, str], ...]
-    """Each row, with the reason why its library ignores it. An empty reason means that the library uses the row."""
+    """Each row as a measurement, with the reason why its library ignores it.
+
+    If the library uses the row, the reason is empty.
+    """
     unread: Mapping[str, int]
     """The number of rows of an override file that give no measurement, for each reason."""
     facts: Facts

@@ -162,9 +162,10 @@ def served_by(
     """Map each operator (with sizes) to the row of the override file that the library would use for it.
 
     * An operator is left out if it is unknown whether the file has a row for it.
-    * ``reports`` has the look-up keys that logs state. If a logged key has no row and the log does not say whether the
-      library found one, the key is made from the operator's text instead.
-    * With ``kernels``, a row is left out if its kernel cannot run the call.
+    * ``reports``: what logs report about the library's own look-ups. The logged key is used to find the row. If no row
+      has this key, and the log does not say whether the library found one, the key is made from the operator's text
+      instead.
+    * ``kernels``: facts about the kernels. With them, a row is left out if its kernel cannot run the call.
     """
     format, stated = by_name(file.format), reports or {}
     found = {}

@@ -254,8 +254,7 @@ def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]
 
 
 def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:
-    """Return notes about a row that several different calls use, or whose kernel is slower than the default for one of
-    them.
+    """Return notes about a row that several different calls use, or whose kernel is slower than the default.
 
     ``ratios`` maps (operator with sizes, kernel) to (time of the kernel) / (time of the default).
     """
@@ -379,7 +378,10 @@ def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], 
 
 
 def unread_lines(unread: Sequence[Unread]) -> list[str]:
-    """Return an error line per file that could not be checked, then a line that lists what lint can check."""
+    """Return a line for each file that could not be checked, then a line about what lint can check.
+
+    The last line lists the kinds of files that lint can check.
+    """
     out = [f"error: {path}: {why}" for path, why in unread]
     return [*out, f"lint checks: {CHECKED} (if a file is one of these, name it with --as)"] if out else []
 

@@ -186,7 +186,7 @@ def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = (
 
 
 def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
-    """Yield a line per written file, followed by the shell commands that make the library read it.
+    """Yield a line for each written file, and after it the shell commands that make the library read the file.
 
     The commands are left out if ``apply.sh`` contains them.
     """

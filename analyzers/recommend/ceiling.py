@@ -155,10 +155,10 @@ def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tu
 
 
 def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
-    """Return the operators (with sizes) whose time is known.
+    """Return the operators (with sizes) for which a time is known.
 
-    It is known if a trace contains the operator, or if the operator was measured. The measurement may have another text
-    that may mean the same call.
+    A time is known if a trace contains the operator, or if the operator was measured, perhaps under another text that
+    may mean the same call.
     """
     rows = timed(tables.measurements)
     linked = linked_measurements(tables, pd.Series(problems), rows["problem"])

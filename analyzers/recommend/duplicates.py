@@ -106,9 +106,9 @@ def one_row_each(
 
 
 def _row(problem: Problem, target: Mapping[str, str]) -> tuple[str, str]:
-    """Return a key that is equal for two calls if they share one row of hipBLASLt's tuning file.
+    """Return a key that says which row of hipBLASLt's tuning file a call uses.
 
-    If no row can apply to a call, its key is the call's own text.
+    Calls that share a row have the same key. If no row can apply to a call, its key is the call's own text.
     """
     return tuning_file.key(problem, target) or problem.text, repr(sorted(target.items()))
 

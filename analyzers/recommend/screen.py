@@ -108,8 +108,8 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
 def split_lines(seen: Verdict) -> list[str]:
     """Return lines for the user about how the time of a step is divided, for example among GEMMs and idle time.
 
-    A line names the largest kinds of work and ends with the sum of the others. If this sum is larger than the smallest
-    named kind, more kinds are named, in more lines.
+    One line names the largest kinds of work and ends with the sum of all others. If this sum is larger than the
+    smallest named kind, more kinds are named, in additional lines.
     """
     whole = f"a {seen.word}" if seen.unit == "step" else "all traces"
     out = f"  {whole}, {duration(seen.whole_us)}: "

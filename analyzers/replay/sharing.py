@@ -62,7 +62,8 @@ def take(store: Store, place: str, run: str | None) -> None:
 class Borrowed:
     """GEMMs and convolutions whose times are known only from other machines.
 
-    Each is a pair of an environment's hash and a text. The ones in ``settled`` are not measured here.
+    Each is a pair: the hash of an environment (machine and library versions), and the text of the GEMM or convolution.
+    The ones in ``settled`` are not measured here.
     """
 
     settled: Set[tuple[str, str]] = frozenset()
@@ -150,7 +151,7 @@ _ROWS = f"""
     select m.* from measurements m join sources s using (source_id)
     where s.format = 'replay' and m.origin in ('{RACE}', '{CONFIRM}', '{ACTION}')
         and not starts_with(m.problem, '{_OPERATOR}') order by m.source_id, m.ordinal"""
-"""SQL for the measurements of the user's own replays. Records of other machines are not passed on."""
+"""SQL for the measurements that are exported: the user's own replays. Records of other machines are not passed on."""
 
 
 def _machine(facts: Facts) -> str:

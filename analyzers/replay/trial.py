@@ -240,9 +240,10 @@ class Trial:
         return out, "; ".join(reasons) or "no backend offers a solution"
 
     def _entrants(self, offered: Sequence[Solution], known: Mapping[str, Measurement]) -> list[Solution]:
-        """Return the kernels to time: those without a measurement, and two for comparison.
+        """Return the kernels that must be timed: the ones without a measurement, and two others for comparison.
 
-        The two are the library's choice and the best known kernel. If all have been measured, nothing is returned.
+        The two are the library's choice and the best known kernel. If all kernels have been measured, nothing is
+        returned.
         """
         fresh = [x for x in offered if x.text not in known and x.text not in self._rows]
         if not fresh:

@@ -375,7 +375,10 @@ class _Job:
         self._ended(rest, [f"tune: {first}: {outcome}", *more], made, not proof.refuted)
 
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
-        """Print the result of the tuning, the changes that are left to the user, and how to make them."""
+        """Print the result of the tuning, and the changes that are left to the user.
+
+        The text also explains how to make these changes.
+        """
         apply = [command_line(None, "run", "--with", str(self.tuning.out), "--", "JOB")] * kept
         listed = {x.name for x in verdict(left).todo}
         if made is not None and any(x.action.kind == "program" and x.action.name in listed for x in left.actions):

@@ -57,9 +57,9 @@ would take twice as long as all other steps.
 
 
 def main(job: Mapping[str, Any]) -> None:
-    """Run a child process that loads data for the web page, and print a line of JSON after each step. Never raises.
+    """Run a child process that loads data for the web page. After each step, print a line of JSON to standard output.
 
-    The lines go to standard output.
+    Never raises.
     """
     pa.set_memory_pool(pa.system_memory_pool())  # Other memory pools would keep memory that was freed.
     gc.set_threshold(200_000)  # The program uses the same value, because findings are many objects that stay.

@@ -275,8 +275,8 @@ class _Rank:
     def _point(self, thread: Thread, at: float, host: float | None = None, b: int = 0, lag_b: float = NEVER) -> int:
         """Add the next moment of a host thread to the graph, and return its node.
 
-        ``at`` is the traced time of the moment. ``host`` is how long the thread worked since its last node, µs. None
-        means that it worked all of the time.
+        * ``at``: the time of the moment in the trace.
+        * ``host``: how long the thread worked since its last node, µs. None means that it worked all of the time.
         """
         before = self._last.get(thread, 0)
         at -= self._begin
@@ -332,9 +332,9 @@ class _Rank:
             self._last_stream[call.thread] = stream
 
     def _condition(self, call: Call) -> int | None:
-        """Return the kernel or copy (a node) for which a runtime call of the host waits.
+        """Return the kernel or copy (a node) for whose end a runtime call of the host waits.
 
-        Returns None if the call does not wait.
+        None if the call does not wait.
         """
         if call.kind == "launch":
             if not self._usual.queue:
