@@ -188,9 +188,10 @@ def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: W
 
 
 def _brief(rows: pa.Table, worth: Worth | None) -> Rows:
-    """Shorten the rows of a comparison for a terminal.
+    """Shorten the rows of a comparison of two runs, so that they fit a terminal.
 
-    The change is in percent. The new kernel is shown without its library's name if the library did not change.
+    The change is shown in percent. If the new kernel is from the same library as the old one, the library's name is
+    left out.
     """
     out = []
     for row in rows.to_pylist():

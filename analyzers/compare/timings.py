@@ -30,9 +30,9 @@ from logparse.target import machine_of_files
 
 NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
 RANK = f"coalesce(list_position({list(NEAREST)}, basis), {len(NEAREST) + 1})"
-"""SQL for a number that says how near the source of a time is to the real job. Sources are, for example, traces.
+"""SQL for the rank of a source of times, such as a trace or a tuning file.
 
-1 is nearest. Sources that are not listed come last.
+The source nearest to the real job has rank 1. Sources that are not listed come last.
 """
 
 COLUMNS = ("problem", "basis", "solution", "time_us", "noise")

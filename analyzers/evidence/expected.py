@@ -246,10 +246,10 @@ class Comparable:
         return out
 
     def nearest(self, at: Floats, own: Ints | None = None) -> tuple[Ints, Floats]:
-        """Find the measured GEMMs or convolutions whose sizes are most similar to each given point.
+        """Find for each given point the measured GEMMs or convolutions whose sizes are most similar.
 
-        A problem is a GEMM or a convolution. ``own`` is the row number of each point's own measurement, which is left
-        out.
+        A point is the logarithms of the sizes of a GEMM or convolution. ``own`` is the row number of each point's own
+        measurement, which is left out.
         """
         found = np.empty((len(at), NEIGHBOURS), dtype=np.intp)
         squared = np.empty((len(at), NEIGHBOURS))

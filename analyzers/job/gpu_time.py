@@ -110,7 +110,7 @@ class Gap:
 
     @property
     def place(self) -> str:
-        """Describes what the host did while the GPU was idle, as text for a sentence.
+        """A text for the user about what the host did while the GPU was idle. It becomes a part of a sentence.
 
         For example: `` under aten::copy_ (hipMemcpyWithStream) in step[DECODE bs=32]``.
         """

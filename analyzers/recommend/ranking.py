@@ -121,9 +121,9 @@ class Recommendation:
 
     @cached_property
     def rows(self) -> tuple[Mapping[str, object], ...]:
-        """The values of each finding as a flat mapping.
+        """The values of each finding as a flat dictionary, for ``findings.json`` and all tables.
 
-        ``findings.json`` and all tables use the same names and values.
+        All of them use the same names and values.
         """
         return tuple(map(_row, self.findings))
 

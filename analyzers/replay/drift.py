@@ -28,9 +28,9 @@ _LEAST_S, _MOST_S = 0.5, 5.0
 _LEAST_TRIES = 3
 _AGREEING, _MOVED = 0.02, 0.05
 _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
-"""Bits of NVML's clock event reasons that mean throttling.
+"""A bit mask for the reasons that NVML reports for a clock change. The bits in it mean that the GPU is throttled.
 
-They are hardware slowdown, thermal slowdown (by software or hardware), and power brake.
+The reasons are hardware slowdown, thermal slowdown (by software or hardware), and power brake.
 """
 
 
@@ -79,7 +79,7 @@ class SteadyClock:
             self.settle()
 
     def held(self, sample: Callable[[], T], *, every_s: float = _EVERY_S) -> T:
-        """Call ``sample`` until the clock is the same before and after it, and return its result.
+        """Call ``sample`` until the GPU's clock is the same before and after the call, and return the result.
 
         If the clock was checked within the last ``every_s`` seconds, the result is returned without a new check. Raises
         UnsettledError if the clock is not the same within 5 s and three tries.

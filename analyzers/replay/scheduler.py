@@ -328,7 +328,7 @@ class Scheduler:
             raise MeasuringError(f"no device is left to measure on: {why}")
 
     def _skip(self, slot: _Slot, why: str, status: Status = "failed") -> None:
-        """Give up the task of a worker, and record the reason."""
+        """Give up the task on which a worker is working, and record the reason."""
         task, slot.task = slot.task, None
         pair, slot.pair = slot.pair, None
         if pair is not None:

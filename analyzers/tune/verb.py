@@ -121,7 +121,10 @@ class _Again:
     missing: tuple[str, ...] = ()
 
     def proves(self, folder: Path) -> str:
-        """Return why the files in a folder do not show that a run made the changes. Empty if they show it."""
+        """Return the reason why the files in a folder do not prove that a run made the changes.
+
+        The text is empty if the files prove it.
+        """
         return "; ".join(marks.missing(self.asked, marks.read_marks(folder), self.command))
 
 

@@ -114,7 +114,7 @@ def _names(order: list[str], pick: str | None) -> dict[str | None, str]:
 
 
 def _times(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str]) -> dict[str, Any]:
-    """Return plotly's settings for marks that show measured times, one mark per measurement.
+    """Return plotly's settings for marks that show measured times, with one mark for each measurement.
 
     If the file states the smallest and largest time of a measurement, the mark has an error bar.
     """
