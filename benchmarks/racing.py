@@ -395,7 +395,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the totals of each strategy, and which fraction of the other strategies' totals the race needs.
+    """Return the totals of each way of choosing a kernel, and which fraction of the others' totals the race needs.
 
     The totals are the time of the chosen kernels, GPU seconds and wall seconds.
     """

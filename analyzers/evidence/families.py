@@ -57,9 +57,9 @@ class Kind(NamedTuple):
     """Common properties of GEMMs or convolutions that differ only in their sizes (a family).
 
     * ``family``: the name of the family. None if it is unknown.
-    * ``dtype``: the type whose peak rate limits the computation.
+    * ``dtype``: the data type whose peak rate limits the computation.
     * ``sizes``: bytes of an element of each operand.
-    * ``flops``: operations for each multiply-add. 8 for complex numbers.
+    * ``flops``: floating-point operations for each multiply-add, for example 8 for complex numbers.
     """
 
     family: str | None

@@ -297,7 +297,7 @@ class Checks:
 
 
 def _keep_last(pipe: FileIO, path: Path) -> None:
-    """Copy the output of a check from a pipe to a file, but keep only its last ``_KEPT_BYTES``.
+    """Copy the output of the user's check from a pipe to a file, but keep only its last ``_KEPT_BYTES``.
 
     Without this limit, a job that prints all day would fill the disk. The file never becomes twice as long as the
     limit.

@@ -194,7 +194,7 @@ class _Side:
 
 
 def _mean(found: Sequence[Mapping[str, Any]]) -> Turn:
-    """Return the mean time of each kind of step over all ranks."""
+    """Return the mean time of each kind of step, over all ranks of the job."""
     kinds: dict[str, list[float]] = {}
     for each in found:
         for name, us in each["kinds"].items():

@@ -40,19 +40,19 @@ class Job:
 
 @dataclass(frozen=True)
 class Card:
-    """One thing to do from ``recommend``'s list, as texts for a card on the web page.
-
-    ``analyzers/recommend/verdict.py`` makes the list.
+    """One proposal of ``recommend``, as texts for a card on the web page.
 
     * ``name``: its id.
     * ``saves``: the saving, such as ``110 ms``, or "unknown".
     * ``gain``: time now → time then, or "unknown".
     * ``evidence``: how the gain is known.
     * ``changes``: what the user changes.
-    * ``files``: True if the user makes the change with the recommendation's files (override files and ``apply.sh``,
-      or a search script).
+    * ``files``: True if the user makes the change with the recommendation's files (override files and ``apply.sh``, or
+      a search script).
     * ``lines``: lines to type into a shell or a program.
     * ``problems``: number of GEMMs and convolutions that it concerns. 0 if it concerns the whole job.
+
+    ``analyzers/recommend/verdict.py`` makes the list of proposals.
     """
 
     name: str

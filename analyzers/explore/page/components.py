@@ -80,8 +80,8 @@ def _run(name: str, chosen: Selection, here: bool) -> html.Element:
 def comparison(known: PageVerdict, other: str, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
     """Return the web page's text about the comparison of two runs.
 
-    First come the times of both runs from their traces, then the GEMMs and convolutions (``queries.changes``).
-    ``choice`` is True if there is another run to compare with.
+    First come the times of both runs from their traces, then sums over the GEMMs and convolutions
+    (``queries.changes``). ``choice`` is True if there is another run to compare with.
     """
     if not other:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"

@@ -199,9 +199,10 @@ class Step:
         return self._mean(self._by_kind(at, took))
 
     def issued_us(self, at: Sequence[Sequence[float]]) -> float:
-        """Return how long the host takes on average until it has launched all work of a step, µs of simulated time.
+        """Return how long the host takes on average until it has launched all work of a step, in simulated time, µs.
 
-        ``at`` are the simulated times of the graphs' nodes. Only kinds of steps with a known ``host_us`` are used.
+        ``at`` are the simulated times of the graphs' nodes (moments). Only kinds of steps with a known ``host_us`` are
+        used.
         """
         found = self._by_kind(at, lambda moments, unit, _: moments[unit.issued] - moments[unit.begun])
         return self._mean({kind: us for kind, us in found.items() if kind in self.host_us})
@@ -616,8 +617,8 @@ def _unchanged(source: str, path: str) -> InputFile:
 def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """Choose the traces to simulate, and yield their ids and paths.
 
-    The first choice are the earliest of the periods that most ranks traced. Other periods are added if they contain
-    further kinds of steps.
+    Ranks may have been traced in several periods. Periods that most ranks traced are preferred, the earliest of them
+    first. Other periods are added if they contain further kinds of steps.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     of = {
