@@ -180,7 +180,10 @@ def profile_line(g: Gemm, extended: bool = False, broken: bool = False) -> str:
 
 
 def grouped_lines() -> tuple[str, str]:
-    """Return the bench line and the profile line for one grouped product, as a mixture of experts computes it."""
+    """Return the two lines that hipBLASLt logs for one grouped matrix product: a bench line and a profile line.
+
+    A grouped product computes several matrix products in one call. A mixture of experts needs such calls.
+    """
     sizes = ((1408, 384, 2048), (1408, 96, 2048), (1408, 1024, 2048))
     unbatched = "--stride_a 0 --stride_b 0 --stride_c 0 --stride_d 0"
     inner = "".join(f" -m {m} -n {n} -k {k} --lda {k} --ldb {k} --ldc {m} --ldd {m}  {unbatched} " for m, n, k in sizes)

@@ -299,7 +299,8 @@ def driver_output() -> str:
 def performance_log() -> str:
     """Return what MIOpenDriver prints with MIOPEN_PERFORMANCE_LOGS=4.
 
-    The text has the times of one layer's weight gradient (W), and then of all three passes.
+    First come the times of the weight gradient (W) of one layer, then the times of the layer's forward pass, input
+    gradient and weight gradient.
     """
 
     def record(solver: str, number: int, space: int, phase: str, *configs: tuple[str, list[float]]) -> str:

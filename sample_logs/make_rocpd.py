@@ -58,7 +58,7 @@ STAMPED = """
 
 
 class Writer:
-    """A database of rocprofv3 that is being written. If ``stamped`` is true it has schema 4, otherwise schema 3."""
+    """A writer for a sample database of rocprofv3, with schema 4 if ``stamped`` is true, otherwise with schema 3."""
 
     def __init__(self, database: sqlite3.Connection, uuid: str, stamped: bool) -> None:
         self._db, self._uuid, self._stamped = database, uuid, stamped

@@ -160,7 +160,7 @@ def test_top_shows_the_pick_of_calls_that_no_log_counts(store: Store) -> None:
     assert shown[made["problem"]].tolist() == made["pick"].tolist()
 
 
-def test_calls_count_as_those_of_the_linked_problem_with_a_pick(store: Store) -> None:
+def test_calls_of_one_product_in_two_logs_are_added_up_alike(store: Store) -> None:
     """``top``, the HTML page and ``recommend`` add up the calls of one matrix product by the same rule.
 
     Two logs may describe the same product by different texts. Its calls are then counted for the text for which the

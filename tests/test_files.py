@@ -201,7 +201,7 @@ def test_a_recommendation_into_a_folder_with_such_a_link(found: Recommendation, 
     assert victim.read_bytes() == b"mine"
 
 
-def test_findings_of_another_hand_move_no_file_outside(found: Recommendation, tmp_path: Path) -> None:
+def test_a_foreign_findings_file_moves_no_file_outside(found: Recommendation, tmp_path: Path) -> None:
     """A ``findings.json`` that somebody else wrote cannot make logparse rename files outside of the output folder.
 
     ``recommend`` renames the files of an earlier recommendation, and takes their names from ``findings.json``.

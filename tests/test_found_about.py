@@ -12,9 +12,9 @@ LINE = "TN 4096×512×1024 bf16_r"
 
 
 def test_show_names_the_measured_problems_of_an_estimate(tmp_path: Path) -> None:
-    """If a finding estimates a time from comparable matrix products, ``logparse show`` names these products.
+    """If the time in a finding was estimated from comparable matrix products, ``logparse show`` names these products.
 
-    Findings that an older version stored lack the column ``comparable``. They are shown without the names.
+    If an older version of logparse stored the finding, the names are missing, because it had no column ``comparable``.
     """
     table = tmp_path / "job.csv"
     table.write_text(

@@ -1,6 +1,7 @@
-"""Rows that an answer leaves out are counted in it: one law over the verbs that answer from a store or from files.
+"""Tests that every subcommand says how many rows it left out of its answer, and why.
 
-The store has rows that are left out for each reason. A verb is tested with each reason that applies to it.
+The store (Parquet folder) and the files have rows that are left out for each possible reason. A subcommand is tested
+with each reason that applies to it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ TRACED = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a store of the runs ``job`` and ``other``, and with override files."""
+    """Return a folder with a store (Parquet folder) of the runs ``job`` and ``other``, and with override files.
+
+    An override file is the user's choice of kernels.
+    """
     out = tmp_path_factory.mktemp("left_out")
     calls = [CALL.format(m=m, x=7) for m in (64, 128, 192)]
     (out / "job_4242.log").write_text("\n".join([*calls, "hipblaslt-bench --api_method c -m 12 -n", TRACED, ""]))

@@ -59,14 +59,14 @@ class Build:
 
     @property
     def idle(self) -> set[Solution]:
-        """Return the kernels that make no difference: with them in a file, the library still uses its own choice."""
+        """Return the kernels that have no effect in an override file: the library still uses its own choice."""
         return {solution for solution, used in self.uses.items() if used == self.own}
 
 
 def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Difference], int]:
-    """Return the calls and files for which the library uses something else than logparse predicts.
+    """Ask the real library and logparse which kernel each call gets under each file. Returns the cases that differ.
 
-    Also returns how often a row of a file changed what the library uses.
+    Also returns in how many cases a file changed the kernel that the library uses.
     """
     readings = {name: library.format.reader(library.name, data, library.target) for name, data in files.items()}
     builds = _probed(library, readings.values())

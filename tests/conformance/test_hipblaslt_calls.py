@@ -128,7 +128,7 @@ def run(rocm: Rocm, folder: Path, calls: Sequence[object], most: int, settings: 
 
 
 @pytest.mark.parametrize(("arch", "device"), [("gfx90a", "gfx90a:sramecc+:xnack-"), ("gfx1201", "gfx1201")])
-def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: str, device: str) -> None:
+def test_rows_that_coverage_names_are_used(rocm: Rocm, store: Store, tmp_path: Path, arch: str, device: str) -> None:
     """The library uses a row of the file for a call exactly if ``logparse coverage`` says that the call has a row.
 
     All of logparse is used to write the file. As a control, one run does not get the file, because its path is in a

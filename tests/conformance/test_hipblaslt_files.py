@@ -133,9 +133,10 @@ def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]])
 
 
 def row_of_object(target: Mapping[str, str], call: GemmProblem) -> GemmProblem:
-    """Return the product whose row the library looks for if this call is made through the C++ class.
+    """Return the matrix product for which the library looks for a row if the call is made through the C++ class.
 
-    If the library looks for no row, the call itself is returned.
+    Some library versions look for a row with another compute type than the C functions do. If the library looks for no
+    row at all, the call itself is returned.
     """
     compute = (object_key(call, target) or NO_ROW).rpartition(",")[2]
     return call if compute == NO_ROW else replace(call, compute_type=compute)

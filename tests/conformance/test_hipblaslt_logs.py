@@ -50,12 +50,13 @@ def test_bench_lines_outlive_the_process(rocm: Rocm, store: Store, tmp_path: Pat
     assert counts(store, tmp_path) == {"bench": TIMES} | ({"profile": TIMES} if end == "exit" else {})
 
 
-def test_of_all_categories_in_four_threads_the_profile_counts(rocm: Rocm, store: Store, tmp_path: Path) -> None:
+def test_if_threads_log_all_categories_only_the_profile_is_complete(rocm: Rocm, store: Store, tmp_path: Path) -> None:
     """If several threads log several categories at once, only the profile has every call.
 
-    Each category alone is complete. Bench, trace and API lines come from different source files of the library, each
-    with a lock of its own, but go into one buffer. So lines of several categories may be lost, torn, or written twice
-    (under mask 31 in some 15 % of the runs). The profile is written at the end.
+    Lines of the categories bench, trace and API come from different source files of the library. Each file has a lock
+    of its own, but all write into one buffer. So lines may be lost, torn, or written twice (under mask 31 in some 15 %
+    of the runs). A log with only one category is complete. The profile is complete, too, because it is written at the
+    end.
     """
     lines = Counter(alone(rocm, tmp_path, "32").splitlines())
     assert list(lines.values()) == [TIMES] * 4

@@ -71,7 +71,7 @@ def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
     assert not list(loop.folder.glob("overrides/*/hipblaslt_tuning.txt"))
 
 
-def test_a_call_of_a_size_between_is_served_by_the_rows_of_its_ends(loop: Loop) -> None:
+def test_a_row_also_serves_a_size_between_two_measured_sizes(loop: Loop) -> None:
     """With ``recommend --ladder``, a row also serves a call whose size lies between two measured sizes.
 
     The call has n = 80, and the library's own choice is slow for it, too.

@@ -138,7 +138,7 @@ def test_rocblas_launches_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> N
     compared("rocBLAS override file", len(files), len(files) * len(every), hits, found)
 
 
-def test_both_functions_of_a_product_take_what_is_written(rocm: Rocm, tmp_path: Path) -> None:
+def test_both_functions_use_the_rows_written_for_them(rocm: Rocm, tmp_path: Path) -> None:
     """Both functions of rocBLAS that can compute a product use the rows that were written for them.
 
     ``rocblas_sgemm``, ``_hgemm`` and ``_dgemm`` find other rows than ``rocblas_gemm_ex``. ``logparse coverage`` must

@@ -1,4 +1,7 @@
-"""A command that a backslash continues on the next line is one line of the log, at the place of its first line."""
+"""Tests that a command which a backslash continues on the next line is read as one log line.
+
+The position of this line is the position of the command's first line.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ OTHER = "echo one \\\n  two\n"
 
 
 def one_line(text: str) -> str:
-    """Return the command as a person would have typed it in one line."""
+    """Return a command that covers several lines as a user would have typed it in one line."""
     return " ".join(text.replace("\\\n>", " ").replace("\\\n", " ").split()) + "\n"
 
 
@@ -93,7 +96,10 @@ def test_a_command_is_in_one_block(size: int) -> None:
 
 
 def test_a_large_file_has_the_same_calls(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Native code reads large files itself, so that lines are joined in no block."""
+    """In a large file, commands that continue on the next line are read, too.
+
+    Code in C reads large files itself, so the Python code that joins lines within a block is not used.
+    """
     monkeypatch.setattr(worker, "_RANGED_BYTES", 10)
     path = tmp_path / "commands.sh"
     path.write_text("".join(COMMANDS.values()))

@@ -1,6 +1,6 @@
-"""A file with the content of another file of its run counts once, whatever its name and packing.
+"""Tests that a copy of a log is not counted again in the same run, even if it is compressed or has another name.
 
-The same content counts in each of two runs. It also counts in logs of two processes, which may be equal.
+The same content does count in each of two runs. It also counts in the logs of two processes, which may be equal.
 """
 
 from __future__ import annotations
@@ -73,8 +73,12 @@ def test_status_counts_the_copies(tmp_path: Path, store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", ["again.json", "a.json.gz"])
-def test_a_copy_of_a_trace_counts_once_in_one_ingest(tmp_path: Path, store: Store, name: str) -> None:
-    """No two processes write the same trace, so a copy needs no ingest of its own."""
+def test_a_copy_of_a_trace_in_the_same_ingest_is_ignored(tmp_path: Path, store: Store, name: str) -> None:
+    """If a trace and a copy of it are read by one ``ingest``, the kernels are counted only once.
+
+    Logs of two processes may be equal, so equal logs in one ``ingest`` are all counted. But two processes never write
+    the same trace.
+    """
     ingest([str(TRACE)], store, run="one")
     data = TRACE.read_bytes()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
@@ -108,7 +112,11 @@ def test_two_runs_with_equal_files_are_two_runs(tmp_path: Path, store: Store) ->
 def test_logs_of_two_processes_may_be_equal(
     tmp_path: Path, store: Store, names: tuple[str, str], together: bool, count: int
 ) -> None:
-    """Two ranks may log the same lines. Their names tell them apart, or they are ingested together."""
+    """If two ranks wrote equal logs, both are counted.
+
+    logparse sees that there are two ranks if the names of the logs differ by a rank, or if one ``ingest`` reads both
+    logs.
+    """
     paths = [tmp_path / name for name in names]
     for path in paths:
         path.parent.mkdir(exist_ok=True)
@@ -127,8 +135,8 @@ def test_a_stated_process_makes_equal_logs_count(tmp_path: Path, store: Store) -
     assert not store.copies()
 
 
-def test_a_copy_of_the_beginning_of_a_grown_log_counts_nowhere(tmp_path: Path, store: Store) -> None:
-    """A log that was packed away and then grew holds the packed lines, too."""
+def test_a_packed_copy_of_a_log_that_grew_is_ignored(tmp_path: Path, store: Store) -> None:
+    """If a log was compressed and then grew, the compressed copy is not counted, because the log has its lines, too."""
     log, lines = tmp_path / "z.log", LOG.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[:60]))
     ingest([str(log)], store, run="run")

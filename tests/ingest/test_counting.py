@@ -164,10 +164,10 @@ def test_a_counter_forgets_what_it_gave(is_native: bool) -> None:
 def test_ranges_of_a_file_are_counted_as_blocks_of_it(
     data: bytes, held: int, size: int, piece: int, known: int
 ) -> None:
-    """Several threads that each count a part of a file get the same result as one that counts the whole file in blocks.
+    """If several threads each count the lines in a part of a file, the result is the same as with a single reader.
 
-    This must be true for any parts, any sizes of pieces, any bytes that were read before, and any small limit of
-    memory.
+    Random values are tested for the contents, the sizes of parts and pieces, the limit of memory, and the number of
+    bytes that an earlier ``ingest`` has read.
     """
     start = data.find(b"\n", known) + 1
     with tempfile.TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
@@ -199,7 +199,10 @@ def test_a_file_that_became_shorter_is_an_error() -> None:
 
 @given(st.text(alphabet="0x1aFgX =\n", max_size=60).map(str.encode))
 def test_a_mask_is_stable(text: bytes) -> None:
-    """Replacing addresses by a mask never makes a line longer. Doing it again changes nothing."""
+    """Replacing the addresses in a line by a mask never makes the line longer.
+
+    If addresses are replaced again, nothing changes.
+    """
     once = masked(text)
     assert len(once) <= len(text)
     if b"0x@" in once:
@@ -276,10 +279,10 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_block_readers_follow_in_order(threads: int) -> None:
-    """If a log contains a table, the reader of tables gets the lines in order.
+    """If a log contains a table, the reader of this table gets its lines in order.
 
-    The rows of a table have no mark of their own. Here they lie in different blocks of the file, with other lines after
-    the end of the table.
+    Several threads count blocks of the log. The rows of a table do not look special by themselves, and here they lie in
+    different blocks. Other lines follow after each table.
     """
     row = b"N,N,320,588,1,4096,1,0,320,6144,320,f32_r,f32_r,f32_r,3788\n"
     text = b"nobody\n" + (HEADING.encode() + b"\n" + row * 50 + b"\n" + b"nobody\n" * 50) * 20

@@ -106,12 +106,13 @@ def test_a_grown_log_gives_what_one_reading_of_it_gives(
 
 
 @pytest.mark.parametrize("lines", [0, 1, 40], ids=["no whole line", "one", "pieces of them"])
-def test_a_last_line_longer_than_a_piece_is_known_again(
+def test_a_log_with_a_long_unfinished_line_is_recognised(
     store: Store, tmp_path: Path, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log that was read before is recognised even if its last line is long and has no line end.
 
-    The lines are counted as whole lines, but the log's hash must include all bytes.
+    Such a line is not counted yet, because it may still grow. But the hash by which the log is recognised must include
+    its bytes.
     """
     monkeypatch.setattr("logparse.ingest.worker._RANGED_BYTES", 0)
     for module in ("lines", "input_file"):
@@ -162,7 +163,7 @@ def test_a_changed_prefix_is_a_new_source(store: Store, tmp_path: Path) -> None:
     assert len(store.sources()) == 2
 
 
-def test_workload_takes_one_category_and_no_tool(store: Store, tmp_path: Path) -> None:
+def test_a_call_in_several_log_categories_counts_once(store: Store, tmp_path: Path) -> None:
     """A call that is logged several times in different forms is counted once.
 
     With HIPBLASLT_LOG_MASK=255 hipBLASLt logs each call in several categories. Lines from a benchmark tool are not

@@ -23,7 +23,8 @@ T = TypeVar("T")
 def places_of(read: Read, entry: Distinct) -> dict[Place, int]:
     """Return how often a repeated log line occurred at each time and in each process or thread: {place: count}.
 
-    A place is the text of the clock and the third bracket of the line.
+    A place is the pair of two texts that a log line of hipBLASLt begins with: the clock, and the content of the third
+    bracket.
     """
     out: dict[Place, int] = {}
     for number, count in zip(entry.numbers.tolist(), entry.counts.tolist(), strict=True):

@@ -1,4 +1,7 @@
-"""A row whose cell is no number is a reject that names the column and the text, in every table."""
+"""Tests that a row of any kind of table is rejected if a cell has a text where a number belongs.
+
+The reason names the column and the text of the cell.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,11 @@ def rejects(path: Path) -> Iterator[str]:
 
 
 def damaged(text: str) -> Iterator[str]:
-    """Yield the table with one number replaced, for each column of the first row of each width."""
+    """Yield copies of a table in which one number is damaged.
+
+    Rows may have different numbers of columns. For each such number, each column of the first row with it is damaged
+    once.
+    """
     lines, widths = text.split("\n"), set()
     for at, line in enumerate(lines):
         cells = line.split(",")

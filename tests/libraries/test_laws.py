@@ -41,10 +41,13 @@ def test_an_unknown_name_is_refused() -> None:
 
 TABLES = [x for x in FORMATS if isinstance(x, FileFormat)]
 COUNTED: Mapping[str, set[type]] = {"measurement": {Measurement, Kernel}, "call": {Call}}
-"""The types of records of which a line must give at least one, for each kind of line (such as "measurement")."""
+"""For each kind of line, the types of results of which such a line must give at least one.
+
+For example, a line may only be counted as a "call" if a ``Call`` was read from it.
+"""
 
 
-def test_a_line_of_a_table_counts_as_measured_or_called_where_it_gives_a_record() -> None:
+def test_only_lines_with_a_record_are_counted_as_measurement_or_call() -> None:
     """A line of a table is counted as a measurement or a call only if it gives one.
 
     Headers and notes are counted as other kinds of lines. ``ingest`` and ``status`` print these numbers.

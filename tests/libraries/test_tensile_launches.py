@@ -30,11 +30,12 @@ def test_each_product_is_a_call_with_its_kernel() -> None:
     assert split.problem.label == "TN 96×64×4096 b3 f16_r β≠0"
 
 
-def test_the_call_has_the_key_of_its_row_in_an_override_file() -> None:
-    """From a launch that Tensile prints, logparse finds the row of an override file that would be used for the call.
+def test_a_launch_has_the_key_of_its_override_row() -> None:
+    """From a kernel launch that Tensile prints, logparse computes the key of the product in an override file.
 
-    Tensile prints all properties of the matrix product. They include the strides of the output if K is split and
-    another kernel adds up the parts.
+    An override file is the user's choice of kernels. The key states all properties of the matrix product, and Tensile
+    prints all of them. This includes the strides of the output if the product is split along K and another kernel adds
+    up the parts.
     """
     one, _, split, _ = calls()
     assert rocblas.key(one.problem, TARGET) == "T,T,96,64,1,128,1,0,128,64,96,bf16_r,bf16_r,f32_r"

@@ -360,7 +360,7 @@ def test_a_deleted_list_of_what_was_forgotten_is_found_and_restored(store: Store
         assert contents(store, OF_THE_MOMENT) == wanted
 
 
-def test_a_list_of_what_was_forgotten_is_missed_as_long_as_it_matters() -> None:
+def test_a_missing_list_of_deleted_files_is_reported_while_it_matters() -> None:
     """``logparse check`` reports a missing list of deleted files only as long as the list matters.
 
     * A recent list matters, because a compaction (merging of files) may be running.

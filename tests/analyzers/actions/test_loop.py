@@ -135,7 +135,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     assert "after: too few units of work were timed without the profiler" in lines[-1]
 
 
-def test_another_run_is_weighed_by_what_was_timed_for_the_first(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
+def test_a_later_run_uses_the_measurements_of_an_earlier_one(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     """If the calls of a run were never measured, the gains are computed from the measurements of an earlier run.
 
     For example, a job that is traced again after tuning is a second run in the store (Parquet folder).

@@ -86,11 +86,12 @@ def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
     assert channels_last.ACTION.change(Work(problem=other, calls=1.0, us=1.0), known) is None, "of no image"
 
 
-def test_the_gradient_of_a_mean_stays_in_nchw_and_its_sum_is_charged() -> None:
-    """If channels_last is used and the gradient of a mean is added to an image, one more copy is counted as a cost.
+def test_adding_the_gradient_of_a_mean_costs_a_copy() -> None:
+    """If channels_last is used and the gradient of a mean is added to an image, the cost of one more copy is predicted.
 
-    The gradient of a mean over pixels (as in squeeze-and-excitation) is expanded: its strides are 0, so they show no
-    layout, and it stays in NCHW. The sum then has to copy it to channels_last.
+    The gradient of a mean over pixels (as in squeeze-and-excitation) is a single value repeated for all pixels: its
+    strides are 0. Such a tensor has no layout, so PyTorch leaves it in NCHW. The sum of it and an image in
+    channels_last then needs a copy.
     """
     mean = OperatorProblem("aten::div", (Operand("float16", (2, 8, 4, 4), (8, 1, 0, 0)), Operand("int64", (), ())))
     total = OperatorProblem("aten::add_", (PLAIN, PLAIN, "1"))
@@ -139,8 +140,8 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
 def test_a_step_lies_in_the_interval_that_is_printed() -> None:
     """The interval that logparse prints for a step's time after a change contains 92 of 97 measured times.
 
-    The times are of whole steps with 97 changes of jobs on an H200. The interval from the scatter of the measured
-    kernels alone contains only 17 of the times.
+    On an H200, 97 changes of jobs were made and the time of a whole step was measured after each one. An interval that
+    only considers the scatter of the measured kernels would contain just 17 of the 97 times.
     """
     held, alone, small, pays = [], [], [], []
     for name in ("actions", "actions-others"):
@@ -184,12 +185,13 @@ def test_a_gain_below_the_noise_of_a_step_does_not_pay() -> None:
     assert 1010 < high < 1020
 
 
-def test_what_caches_spare_a_convolution_is_a_time() -> None:
+def test_caches_save_a_convolution_a_constant_time() -> None:
     """The gain of a convolution in the job is predicted correctly from times that were measured outside of the job.
 
-    In a job a call takes less time than alone, because its inputs are still in the cache. The cache saves the same time
-    before and after a change, and ``Ratio.in_job`` corrects the ratio of two times for this. The corrected ratios are
-    compared with the calls of six models that were trained on an H200, before and after a change of layout.
+    In a job a call takes less time than alone, because its inputs are still in the cache. The cache saves the same
+    number of microseconds before and after a change, and ``Ratio.in_job`` corrects the ratio of the two times for this.
+    The corrected ratios are compared with the calls of six models that were trained on an H200, before and after a
+    change of layout.
     """
     path = ROOT / "benchmarks" / "results" / "in-job-NVIDIA-H200-2026-11-22.json.gz"
     pairs = [x for x in json.loads(gzip.decompress(path.read_bytes()))["pairs"] if x["changed"]]

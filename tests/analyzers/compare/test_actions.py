@@ -155,7 +155,8 @@ def simple(run: str, conv_us: float, wall: Sequence[float], **more: float) -> Ta
 def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> None:
     """A change is "verified" if the kernels and the wall-clock time both became faster by as much as was promised.
 
-    Convolutions take 1 ms of the 2 ms of kernels. The change promises to save a fifth of this 1 ms, and saves it.
+    Here convolutions take 1 ms, and all kernels 2 ms. The change promises to save a fifth of the 1 ms, and saves these
+    0.2 ms.
     """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
     assert found.verdict == "verified"
@@ -236,10 +237,11 @@ def test_another_mix_of_batches_is_no_gain() -> None:
     assert found.share == 1
 
 
-def test_kinds_that_one_run_lacks_are_left_out_and_stated() -> None:
+def test_batch_sizes_that_one_run_lacks_are_left_out() -> None:
     """If the second run has no trace of one batch size, ``verify`` compares the other sizes, and the output says so.
 
-    Batch 16 is missing. It takes 300 of 1350 µs in the first run, so 78 % of the time can be compared.
+    Batch 16 is missing. It takes 300 of the 1350 µs in the first run, so (1350 − 300) / 1350 = 78 % of the time can be
+    compared.
     """
     before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 0), 0.8)
     found = judged(before, after)
@@ -299,8 +301,8 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
 def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
     """If a change makes the job faster, but by less than was promised, the verdict is "faster, not as promised".
 
-    The promise is 200 µs, the gain only 40 µs. This is more than two runs of the same job differ, but it lies below the
-    interval that was promised.
+    The promise is 200 µs, but the gain is only 40 µs. Two runs of the same job differ by less than 40 µs, so the gain
+    is real. But it is below the interval of gains that was promised.
     """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 960, steady(2450)))
     assert found.verdict == "faster, not as promised"
@@ -311,7 +313,7 @@ def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
 
 
 @pytest.mark.parametrize("wall_us", [3000, 1900])
-def test_what_kernels_do_not_explain_of_two_runs_at_two_times_is_of_the_host(wall_us: float) -> None:
+def test_gain_beyond_the_kernels_is_credited_to_the_host(wall_us: float) -> None:
     """If the wall-clock time changes by more than the kernels did, the verdict is "time unknown".
 
     The reason may be the host. Two jobs on H200s showed this:
@@ -376,13 +378,9 @@ def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
 ) -> None:
     """If the host limits the step, faster kernels get the verdict "took effect, not faster".
 
-    On an H200, a step took 26.3 ms and its kernels only 3.6 ms. Two earlier versions of ``verify`` wrongly said "time
-    unknown":
-
-    | version | wrong reason |
-    |---|---|
-    | first | the steps differed by 5 % |
-    | later | the step launched 60 of 2,404 kernels less, at 3.6 µs per launch |
+    On an H200, a step took 26.3 ms, but its kernels only 3.6 ms. Earlier versions of ``verify`` wrongly said "time
+    unknown". One version did so because the times of the steps differed by 5 %. A later version did so because the step
+    launched 60 of 2,404 kernels less, which may save 3.6 µs per launch.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.9))
@@ -428,15 +426,20 @@ def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, lau
 
 
 def prefill(run: str, conv_us: float, walls: Sequence[float]) -> Tables:
-    """Return a run of a language model's server: ninety decoding steps of 1 ms, and ten prefills of about 100 ms."""
+    """Return a run of a language model's server, which makes two kinds of steps.
+
+    There are ninety steps of 1 ms that generate tokens (decode), and ten steps of about 100 ms that read prompts
+    (prefill).
+    """
     return job(run, Kind(1, 90, 4, 100, 300, 0, steady(1000)), Kind(16, 10, 2, conv_us, 10000, 0, walls))
 
 
-def test_kinds_of_units_with_most_of_the_time_decide() -> None:
+def test_untimed_main_steps_give_time_unknown() -> None:
     """If the steps that make up most of the time were not timed, the verdict is "time unknown".
 
-    Here only the decoding steps were timed, because the first prefill came after the last timed step. The decoding
-    steps say nothing about the prefills.
+    Here a server alternates between two kinds of steps: it reads prompts (prefill) and generates tokens (decode). Only
+    decoding steps were timed, because the first prefill came after the last timed step. They say nothing about the time
+    of a prefill.
     """
     untimed = judged(prefill("before", 90_000, []), prefill("after", 72_000, []))
     assert (untimed.verdict, untimed.wall, untimed.refuted) == ("time unknown", None, False)
@@ -513,11 +516,12 @@ def timed(run: str, *walls: float) -> list[Units]:
     return [x for us in walls if (x := units(simple(run, 1000, [us] * 40))) is not None]
 
 
-def test_runs_by_turns_have_the_interval_of_their_means() -> None:
+def test_alternating_runs_have_students_interval() -> None:
     """With three runs before and three runs after a change, the interval of the gain is the one of Student's t-test.
 
-    The means of the runs are 100, 101, 102 and 97, 98, 99. Both variances of the mean are 1/3. So there are 4 degrees
-    of freedom, and the interval of the time after is 98 ± t · √(2/3).
+    The means of the runs are 100, 101, 102 before and 97, 98, 99 after the change. So a step takes 101 µs before and 98
+    µs after it. The variance of each of the two averages is 1/3, so there are 4 degrees of freedom. The interval of the
+    time after the change is 98 ± t · √(1/3 + 1/3), which is taken from the difference of the averages.
     """
     found = unit_time(timed("a", 100, 101, 102), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
     off = student_t_quantile(0.975, 4) * (2 / 3) ** 0.5
@@ -555,10 +559,11 @@ def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
 
 
 def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
-    """If both versions of a job were started twice, the difference between the two pairs of starts gives the interval.
+    """If both versions of a job were started twice, the interval of the gain comes from how much the starts differ.
 
-    The pairs gained 3 % and 1 %. Their mean has a standard error of 1 % with one degree of freedom. The measurements
-    within a pair are all equal, and they must not make the interval narrower.
+    The first pair of starts gained 3 %, the second pair 1 %. So the mean gain is (3 + 1) / 2 = 2 % with a standard
+    error of (3 − 1) / 2 = 1 % and one degree of freedom. All measurements within a pair are equal. This must not make
+    the interval narrower.
     """
     a, b, c, d = (by_turns(*[100.0 * math.exp(x)] * 20) for x in (0.0, 0.02, -0.03, 0.01))
     found = SideBySide(((a, c), (b, d))).unit_time({"float16[8, 3]": 1})
@@ -666,9 +671,11 @@ def test_two_runs_are_timed_beside_their_logs_where_one_was_not_timed_without() 
 
 
 def test_override_files_are_judged_with_the_actions() -> None:
-    """The gains that are promised for changes of a job and for override files (the user's choice of kernels) are added.
+    """If a change of the job and an override file are used together, ``verify`` adds the two promised gains.
 
-    The override files save 10 % of the job, unless another change affects the same call. Then this gain may be lost.
+    An override file is the user's choice of kernels. Of 2000 µs of kernels, the change saves 200 µs and the override
+    file promises another 200 µs: 2000 − 200 − 200 = 1600 µs. But if both affect the same call, the override file may
+    save nothing more. Then only 2000 − 200 = 1800 µs are promised.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300), other_us=800.0)
 
@@ -701,7 +708,7 @@ def test_a_run_that_left_its_mark_is_judged_as_ever() -> None:
     assert judged(simple("before", 1000, steady(2500)), after).verdict == "verified"
 
 
-def test_a_run_that_left_no_mark_of_what_it_was_asked_for_has_no_verdict() -> None:
+def test_a_change_that_no_process_reported_has_no_verdict() -> None:
     """If a process was asked to change a setting but never reported that it did, the verdict is "time unknown".
 
     Here the job ran without the change. It was only faster because the machine was quieter.

@@ -133,7 +133,7 @@ def test_calls_that_share_an_entry() -> None:
     assert "slower than the default for 1 of its 2" in file.notes[0].message
 
 
-def test_a_solution_loses_against_what_the_library_itself_picked_there() -> None:
+def test_a_row_is_compared_with_the_librarys_own_choice() -> None:
     """A row of an override file is reported as slower if the library's own choice was faster in the same measurement.
 
     If logparse called the library directly, the fact ``pick`` names the library's choice. The kernel ``Default`` in the

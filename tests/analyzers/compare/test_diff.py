@@ -279,7 +279,7 @@ def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
     assert rows[["state", "a_us", "b_us"]].values.tolist() == [["same", 20.0, pytest.approx(20.2)]]
 
 
-def test_what_a_replay_alone_timed_is_not_the_runs_own() -> None:
+def test_products_that_only_logparse_measured_are_ignored() -> None:
     """``diff`` ignores matrix products that logparse measured although the job never called them.
 
     Such products are neither compared nor reported as missing in the other run. Measurements by logparse are compared

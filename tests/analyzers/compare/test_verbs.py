@@ -136,7 +136,7 @@ def test_a_table_of_flydsl_is_not_judged_by_the_rules_of_triton(tmp_path: Path) 
             judged()
 
 
-def test_of_several_files_other_files_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_lists_files_that_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``logparse lint dir/*`` judges every override file, and lists the files that it could not read as such.
 
     The exit code shows that there were such files.

@@ -98,7 +98,7 @@ def test_another_solution_ran() -> None:
     assert found.failures == (f"{ONE.label}: hipblaslt:7 was intended, but hipblaslt:1 ran (tuning.txt, line 3)",)
 
 
-def test_a_solution_that_ran_before_too_proves_nothing() -> None:
+def test_a_kernel_that_ran_without_the_file_proves_nothing() -> None:
     """If the library ran the file's kernels even without the file, ``verify`` says that nothing proves an effect.
 
     Only a row that changes which kernel runs is a proof.
@@ -169,7 +169,7 @@ def test_shapes_without_a_row_are_no_failure() -> None:
 
 
 KEPT = replace(ONE, activation="gelu", aux=True, aux_type="bf16_r")
-"""A matrix product that has the same key in the override file as ``ONE``, but needs other kernels."""
+"""A matrix product with the same key in an override file as ``ONE``, although other kernels must compute it."""
 
 
 def two_kinds(label: str, plain: str, kept: str) -> Tables:
@@ -188,7 +188,7 @@ def two_kinds(label: str, plain: str, kept: str) -> Tables:
         (("1", "2"), ("1", "2"), [], [ONE, KEPT], {ONE: "hit", KEPT: "unknown"}),
     ],
 )
-def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
+def test_row_is_not_blamed_for_calls_that_its_kernel_cannot_compute(
     before: tuple[str, str],
     after: tuple[str, str],
     applied: list[Problem],
@@ -197,8 +197,8 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
 ) -> None:
     """A row of an override file is not called ineffective because of a call that the row's kernel cannot compute.
 
-    hipBLASLt's index names a kernel that either writes an auxiliary matrix or does not. Neither the row nor its key
-    states which of the two, so a call that needs the other kind of kernel can have the same key.
+    Some hipBLASLt kernels write an extra matrix besides the result, others do not. An override file does not state
+    which of the two a row is for. So a call that needs the other sort of kernel can have the same key.
     """
     found = verify(two_kinds("a", *before), two_kinds("b", *after), [file()])
     effects = {(x.problem, x.effect) for x in found.outcomes}
@@ -262,10 +262,10 @@ def test_what_ran_had_enough_workspace(given: list[int | None], covered: tuple[s
 
 
 def with_workspace(pick: str, need: int | None, given: list[int | None]) -> Tables:
-    """Return a run in which the calls of the matrix product ``ONE`` ran the kernel ``pick``.
+    """Return a run in which each call of the matrix product ``ONE`` ran the kernel ``pick``.
 
-    ``given`` has the workspace of each call in bytes. ``need`` is the workspace in bytes that the kernel of the
-    override file's row needs, as measured.
+    * ``given`` has the workspace of each call in bytes.
+    * ``need`` is the workspace in bytes that the kernel in the override file needs, as measured.
     """
     trace = [call(ONE.text, None, 1, run="b", category="trace", workspace_bytes=x) for x in given]
     return tables(

@@ -82,8 +82,9 @@ def test_findings_between_3_and_5_percent_come_again_in_at_least_90_percent() ->
 def test_a_few_true_effects_are_found_among_a_thousand_at_the_floor(real: int) -> None:
     """One or five true gains among a thousand pairs of kernels are found, and few of the other pairs are reported.
 
-    All other pairs gain exactly the smallest gain that may be reported, where errors are most frequent. To save time,
-    each simulated process has one block, with the deviation of a mean of 12 blocks.
+    Only gains above a limit may be reported. All other pairs gain exactly as much as the limit, because most errors
+    happen there. To save time, each simulated process makes one block of measurements, with the deviation that the mean
+    of 12 blocks has.
     """
     generator, found, shares, tail, runs = GENERATOR(real), 0, [], 0, sized(8, 60)
     truth = np.where(np.arange(1000) < real, math.log(1.05), math.log(1.03))
@@ -121,8 +122,8 @@ def test_true_deviations_that_differ_keep_the_intervals_right() -> None:
 def test_deviations_that_are_far_from_normal_exclude_one_in_at_most_15_percent(shape: str, pairs_of_a_run: int) -> None:
     """If the noise is far from normally distributed, at most 15 % of the 95 % intervals miss the true ratio.
 
-    No interval from four processes can be exact then. For example, four values that can only be +1 or -1 are all equal
-    in one case of eight.
+    With only four processes no interval can be exact for every kind of noise. For example, if the noise is either +1 or
+    -1, all four values are equal in one case of eight. The interval then has no width.
     """
     generator, wrong, trials = GENERATOR(8), 0, 600 // pairs_of_a_run
     size = (pairs_of_a_run, PROCESSES)
@@ -149,8 +150,8 @@ def test_devices_do_not_lend_each_other_their_deviation() -> None:
 def test_a_record_of_one_process_has_the_deviation_between_processes_added() -> None:
     """If only one process measured two kernels, the interval is made wider, because processes differ from each other.
 
-    Ratios differ by 0.3 % between processes, and old results come from a single one. So the interval must be that wide,
-    even if the 12 blocks of the process agree to 0.01 %.
+    The ratio of two times differs by 0.3 % between processes. So the interval from a single process must be at least
+    that wide, even if the 12 blocks of measurements in this process agree to 0.01 %.
     """
     old = Pairs(tuple(100.0 + 0.01 * (i % 3) for i in range(12)), (100.0,) * 12)
     judged = judge(old)

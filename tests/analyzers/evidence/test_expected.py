@@ -92,10 +92,12 @@ def test_shuffled_times_say_nothing() -> None:
     assert np.isnan(found.high_us).all()
 
 
-def test_the_bound_holds_for_a_matrix_of_weights_that_was_never_measured() -> None:
-    """A tuner's table has many numbers of tokens for each of few weight matrices, and each matrix has its own kernel.
+def test_the_bound_holds_for_unmeasured_weight_matrices() -> None:
+    """The upper bound of an expected time is right for products with a weight matrix that was never measured.
 
-    Neighbours with the same matrix would be too good a test of the bound.
+    At most 10 % of the true times may be above it. A tuner's table has few weight matrices, each with many numbers of
+    tokens. Times with the same matrix resemble each other, so they must not be used to find out how wide the bound must
+    be.
     """
     random, tokens = np.random.default_rng(8), np.arange(0, 12, 0.25)
     weights = random.uniform(4, 14, (400, 2))

@@ -113,7 +113,10 @@ def test_a_solver_without_parameters_asks_for_none() -> None:
 
 
 def test_a_confirmed_winner_has_the_workspace_of_the_build_s_other_files() -> None:
-    """If the measurement that confirmed a solver states no workspace, other files of the same MIOpen build state it."""
+    """If the measurement that confirmed a fast solver states no workspace, another file states it.
+
+    The other file must come from the same MIOpen build.
+    """
     t = run(tuned("udb", "x"), udb=DEVICE | BUILD)
     confirmed = Finding(
         analyzer="suboptimal-pick",
@@ -131,9 +134,10 @@ OTHER = "ConvMlirIgemmWrWXdlops"
 
 
 def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
-    """Complete a row for MIOpen whose time comes from a database that MIOpen ships, of an unknown build.
+    """Complete a row for MIOpen whose time comes from a database of solver times that MIOpen ships.
 
-    ``users`` are the rows of another database, which the user's own build wrote.
+    The database does not name its MIOpen build. ``users`` are the rows of another database, which the user's own build
+    wrote.
     """
     shipped = [record(CK, 200.0, "ImplicitGEMM", 128), record(OTHER, 300.0, "ImplicitGEMM", 0)]
     t = tables(

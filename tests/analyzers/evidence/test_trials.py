@@ -59,8 +59,12 @@ def test_the_outcome(processes: list[Seen], outcome: str) -> None:
         (seen(0.75), "faster once", False),
     ],
 )
-def test_a_change_whose_trial_shows_no_gain_is_not_applied(process: Seen, outcome: str, shows_no_gain: bool) -> None:
-    """A change that seems faster so far, or that has too few times, may still be compared by starts of the job."""
+def test_only_a_trial_without_a_gain_excludes_a_change(process: Seen, outcome: str, shows_no_gain: bool) -> None:
+    """A change of the job is given up only if trying it in the running job showed that it gains nothing.
+
+    If the change seems faster so far, or has too few times, starts of the job with and without it may still be
+    compared.
+    """
     found = Tried("channels_last", (process,))
     assert (found.outcome, found.shows_no_gain) == (outcome, shows_no_gain)
 

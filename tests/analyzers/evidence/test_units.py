@@ -53,8 +53,8 @@ def server(large: int = 30, small: int = 10) -> Tables:
 def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
     """Kernel times of a trace are weighted, as if it had large and small batches as often as the whole run.
 
-    30 of the run's 40 batches are large, so an average batch has 0.75 · 100 + 0.25 · 10 = 77.5 µs of kernels. Four
-    batches were traced, so the weighted kernels must take 4 · 77.5 µs.
+    Of the run's 40 batches, 30 are large (100 µs of kernels) and 10 are small (10 µs). So an average batch takes (30 ·
+    100 + 10 · 10) / 40 = 77.5 µs. Four batches were traced, so the weighted kernels must take 4 · 77.5 = 310 µs.
     """
     kernels = weighed(server()).kernels
     assert kernels["total_us"].sum() == pytest.approx(4 * 77.5)
@@ -62,11 +62,11 @@ def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
     assert server().kernels["total_us"].sum() == 130, "the input stays as it is"
 
 
-def test_a_problem_counts_as_the_units_that_made_it() -> None:
+def test_calls_of_large_and_small_batches_get_different_factors() -> None:
     """When the calls of a trace are scaled to the whole run, calls of large and small batches get different factors.
 
-    One of four traced batches was large, but three of four batches of the run are large. So a call of a large batch
-    gets the factor 3, and a call of a small batch the factor 1/3.
+    One of four traced batches was large (25 %), but three of four batches of the run are large (75 %). So a call of a
+    large batch gets the factor 75 / 25 = 3, and a call of a small batch the factor 25 / 75 = 1/3.
     """
     given = server()
     given = replace(given, kernels=given.kernels.assign(problem=["gemm large", "gemm small"]))
@@ -125,7 +125,7 @@ def test_streams_that_overlap_share_their_time() -> None:
     assert weighed(shared) is shared, "kernels of one operator share their time as the trace is read, and only once"
 
 
-def test_the_later_half_of_several_processes_is_that_of_each() -> None:
+def test_mean_uses_the_later_half_of_each_process() -> None:
     """The mean step time uses the later half of each process's times, not the later half of all times together.
 
     Each of the two processes was still slow in its first half.
@@ -181,7 +181,7 @@ def test_a_run_beside_logs_gets_the_times_of_one_before_without_them() -> None:
     assert as_alone(after, server(), 210, 84, ["16"]) is after, "no times without logs are known"
 
 
-def test_calls_of_traces_are_of_the_whole_run_where_a_log_counts_others() -> None:
+def test_traced_calls_are_scaled_to_the_whole_run() -> None:
     """If a log has only some of the job's calls, calls that only the trace has are scaled to the whole run.
 
     The log has the matrix products of all 40 batches, and the trace has the convolutions of four. Without the scaling,

@@ -100,7 +100,7 @@ def test_workload_takes_the_place_of_what_is_only_measured(example_views: dict[s
     assert made["total_us"].item() == 3 * 5455.0
 
 
-def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict[str, pd.DataFrame]) -> None:
+def test_the_saving_is_the_one_that_recommend_computed(example_views: dict[str, pd.DataFrame]) -> None:
     """The table shows the saving that ``logparse recommend`` computed. It does not compute the saving again.
 
     The results could differ, because a trace and a log may have different numbers of calls.
@@ -285,8 +285,11 @@ def test_what_a_call_takes_now_is_the_runs_own(store: Store) -> None:
     assert (row["time_us"], row["own"], row["file"]) == (300.0, False, "a.csv (run a)")
 
 
-def test_a_trace_of_some_calls_times_all(store: Store) -> None:
-    """The time in the trace is used for all calls of a product, even for calls that only another process's log has."""
+def test_a_time_from_the_trace_is_used_for_all_calls(store: Store) -> None:
+    """If a trace has the time of some calls of a product, this time is used for all its calls.
+
+    Here the trace has two calls of 800 µs, and the log of another process has five calls. So the total is 7 · 800 µs.
+    """
     stored(store, "a", Call(problem=W, category="bench", count=5, pid=7), *traced(W, 800.0, 2))
     [row] = store_points(store, "a").to_dict("records")
     assert (row["calls"], row["time_us"], row["total_us"]) == (7, 800.0, 7 * 800.0)
@@ -303,11 +306,11 @@ def test_calls_and_sums_are_of_a_step_where_traces_alone_count_and_mark_them(sto
     assert store_points(store, "c")["unit"].tolist() == ["window"]
 
 
-def test_calls_of_a_trace_are_of_the_whole_run_where_a_log_counts_others(store: Store) -> None:
+def test_traced_calls_are_scaled_to_the_whole_run(store: Store) -> None:
     """If a log has only other products, the calls in a trace are scaled up to the whole run.
 
-    The run has 40 steps, and four of them were traced. So six traced calls make 60 calls. ``logparse recommend`` uses
-    the same 60 calls.
+    The run has 40 steps, and four of them were traced. So six traced calls stand for 6 · 40 / 4 = 60 calls. ``logparse
+    recommend`` uses the same number.
     """
     unit = {"unit": "module", "unit:16": json.dumps({"count": 40, "traced": 4, "us": []})}
     logged = Call(problem=F, category="bench", count=5, pid=7)

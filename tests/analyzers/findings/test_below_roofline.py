@@ -109,7 +109,7 @@ def test_convolutions_compare_within_their_direction() -> None:
     assert "fewer than" in one.message
 
 
-def test_a_problem_whose_time_is_expected_from_measured_ones_is_judged_by_these() -> None:
+def test_calls_with_comparable_times_are_left_to_another_analyzer() -> None:
     """The analyzer ``below-roofline`` does not judge a call if measured times of comparable calls exist.
 
     The analyzer ``slower-than-comparable`` judges the call instead. Here logparse ships measured times of comparable

@@ -79,7 +79,7 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
         ("allreduce", False, "check for a slow rank; else fewer ranks"),  # of tensor parallelism
     ],
 )
-def test_what_to_change_is_of_those_collectives(name: str, trains: bool, change: str) -> None:
+def test_advice_fits_the_kind_of_collective(name: str, trains: bool, change: str) -> None:
     """The advice against waiting for communication fits the kind of collective.
 
     For example, an option of DistributedDataParallel has no effect on FSDP or tensor parallelism.

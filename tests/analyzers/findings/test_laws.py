@@ -210,10 +210,10 @@ def of_known_devices() -> Tables:
 
 
 def beside_another_device(arch: str, run: str, seed: int) -> Tables:
-    """Return ``of_known_devices`` together with files of another device.
+    """Return the tables of ``of_known_devices``, and also the same measurements as if made on another GPU.
 
-    The further files repeat every measurement of all cases. A third of them repeat the time, too. The others have a
-    time between a hundredth and a hundred times of it.
+    A third of the added times are the same as on the first GPU. The others are multiplied by random factors from 1/100
+    to 100.
     """
     known = of_known_devices()
     rows, generator = known.measurements, np.random.default_rng(seed)
@@ -237,7 +237,7 @@ def without_other_devices(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def answers_of_one_device(given: Tables) -> dict[str, list[Finding]]:
-    """Return the findings of each analyzer, and of all together (``recommend``), about the cases' own devices."""
+    """Return the findings of each analyzer, and the recommendation, about the test cases on their own GPUs."""
     each = {analyzer.name: without_other_devices(analyzer.find(given, Settings())) for analyzer in ANALYZERS}
     return each | {"recommend": without_other_devices(recommend(given, Settings()).findings)}
 
@@ -255,7 +255,7 @@ def test_rows_of_another_device_change_no_answer(arch: str, run: str) -> None:
         assert {name for name, answer in answers_alone().items() if found[name] != answer} == set(), seed
 
 
-def test_rows_that_stand_twice_change_no_answer() -> None:
+def test_repeated_rows_change_no_finding() -> None:
     """If every measurement is in the tables twice, the findings stay the same."""
     given = together()
     twice = replace(given, measurements=pd.concat([given.measurements, given.measurements], ignore_index=True))

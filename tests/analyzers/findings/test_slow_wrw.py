@@ -128,7 +128,7 @@ def test_siblings_are_of_the_same_file() -> None:
     assert slow(t) == []
 
 
-def test_what_comparable_w_take_is_of_other_layers_of_the_device() -> None:
+def test_expected_time_comes_from_other_layers_on_the_same_gpu() -> None:
     """The expected time of a weight gradient comes from other layers that were measured on the same GPU.
 
     It uses neither the slow weight gradient itself nor times from another GPU.

@@ -130,8 +130,8 @@ def simulate(found: Graph, scale: Mapping[str, float] | None = None, host_factor
 def error(found: StepAnswer) -> float:
     """Return by how much the time of a real step may differ from the simulated one, as a fraction.
 
-    The host's speed differs between two starts of a job. The larger the part of the step that waits for the host or for
-    data, the more this counts.
+    The host's speed differs between two starts of a job. So the fraction is larger if more of the step waits for the
+    host or for data.
     """
     host = found.shares["host"] + found.shares["data loading"]
     return math.hypot(ERROR, 1.96 * math.sqrt(2) * STARTS * host)
@@ -170,8 +170,8 @@ STATED = {
 def test_two_streams_with_an_event(stated: bool) -> None:
     """If one stream waits for an event of another stream, it still waits for it when the other stream gets faster.
 
-    If the kernel ``first`` takes half the time, it ends at 55 µs, so that ``second`` runs from 56 to 106 µs. The host's
-    synchronisation returns 4 µs later, and the host works for 5 µs more.
+    If the kernel ``first`` takes half the time, it ends at 55 µs. The kernel ``second`` starts 1 µs later, at 56 µs,
+    and ends at 56 + 50 = 106 µs. The host's synchronisation returns 4 µs later, and the host works for 5 µs more.
     """
     found = graph(*TWO_STREAMS, *[STATED] * stated)
     assert simulate(found) == pytest.approx(165)
@@ -247,10 +247,13 @@ def ranks(clock: float = 0.0) -> Graph:
 
 @pytest.mark.parametrize("clock", [0.0, 1e6])
 def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
-    """A collective starts when the last rank enters it, even if another rank becomes the last one.
+    """A collective starts when the last rank enters it. With a change, this may be another rank than in the trace.
 
-    If ``gemm`` takes half the time, rank 1 enters the collective at 46 µs. The transfer then ends at 76 µs, and the
-    host at 80 + 5 µs. If ``gemm`` takes no time, rank 0 enters last, at 26 µs.
+    ``gemm`` is a kernel of rank 1, which enters last in the trace.
+
+    * If ``gemm`` takes half the time, rank 1 still enters last, at 46 µs. The transfer of 30 µs ends at 76 µs, and the
+      step 9 µs later, at 85 µs.
+    * If ``gemm`` takes no time, rank 0 enters last, at 26 µs. So the step takes 26 + 30 + 9 = 65 µs.
     """
     found = ranks(clock)
     assert simulate(found) == pytest.approx(125)
@@ -267,7 +270,8 @@ def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
     """If other ranks have no trace, the simulation shortens the collective's time to fit the step without the profiler.
 
     In the trace, the step took 60 µs, and the collective 50 µs of it, because it waited until another rank had started
-    its profiler. Without the profiler the step takes 30 µs. So the collective must take 20 µs.
+    its profiler. Without the profiler the step takes 30 µs, which is 60 − 30 = 30 µs less. So the collective must take
+    50 − 30 = 20 µs.
     """
     found = build([trace(mark(1, 0, 60), launch(1, 11), kernel(NCCL, 5, 55, 11), call("cudaDeviceSynchronize", 4, 57))])
     assert any("no trace of all their ranks" in note for note in found.notes)
@@ -350,9 +354,9 @@ def test_the_factor_that_reaches_100_us(us: Callable[[float], float], factor: fl
 def test_the_host_is_scaled_to_the_untraced_step() -> None:
     """The simulation uses the host's speed without the profiler, because the profiler slows the host.
 
-    A step takes 500 µs in the trace and 300 µs without the profiler, so the times of the host are multiplied by 0.6. If
-    kernels take 5 times as long, the step takes 10 × (50 + 1) µs. With the host's times of the trace, the change would
-    seem to make hardly any difference.
+    A step takes 500 µs in the trace and 300 µs without the profiler, so the times of the host are multiplied by 300 /
+    500 = 0.6. If kernels take 5 times as long, they limit the step: ten kernels of 50 µs with gaps of 1 µs take 10 ·
+    (50 + 1) = 510 µs. With the host's traced times, the change from 500 to 510 µs would seem small.
     """
     step = host_bound(untraced=300.0)
     assert host_factor_of(step) == pytest.approx(0.6, rel=1e-3)
@@ -419,12 +423,12 @@ def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
 
 
 @pytest.mark.parametrize(("most", "factor"), [(1.2, 0.58), (1.1, 0.5)])
-def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: float) -> None:
+def test_slow_steps_show_a_slower_host(most: float, factor: float) -> None:
     """If steps take longer than the host's measured time, the host is taken to be slower, as far as its spread allows.
 
-    The host was measured alone: it took 50 µs for a step, half of the 100 µs in the trace. But steps took 58 µs. If the
-    host's times spread so widely that 58 µs is possible, the host's traced times are multiplied by 0.58. Otherwise they
-    are multiplied by 0.5.
+    In the trace the host takes 100 µs for a step. Measured alone, without the profiler, it took 50 µs. But steps took
+    58 µs. If the host's times spread so widely that 58 µs is possible, its traced times are multiplied by 58 / 100 =
+    0.58. Otherwise they are multiplied by 50 / 100 = 0.5.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
@@ -433,7 +437,7 @@ def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: flo
     assert host_factor_of(step) == pytest.approx(factor, rel=1e-2)
 
 
-def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_to_both() -> None:
+def test_unknown_host_speed_affects_both_times_alike() -> None:
     """If the host's speed is not known exactly, this does not make the prediction for faster kernels less certain.
 
     The host needs 100 µs for a step, and the kernel only 10 µs, so that the host is always the limit. Its unknown speed
@@ -450,11 +454,11 @@ def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_t
     assert found.high_us == pytest.approx(100 * (1 + error(found)), rel=1e-3)
 
 
-def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
+def test_a_removed_kernel_saves_its_launch_too() -> None:
     """A change of the model that removes a kernel also saves the host time of launching it.
 
-    A step has 50 µs of host work, including two launches of 2 µs each. One launch starts a convolution, the other one
-    starts the kernel that transposes the convolution's input.
+    A step has 50 µs of host work. It includes two launches of 2 µs each: one of a convolution, and one of a kernel that
+    transposes the convolution's input. A change of the layout removes the transpose.
     """
     events = [mark(1 + s, 50 * s, 50 * s + 50) for s in range(3)]
     for i in range(3):
@@ -476,11 +480,11 @@ def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
     assert (fast.host_factor, fast.then_us) == pytest.approx((0.5, 25 * (1 - 3 * 5 / (0.5 * whole))), rel=1e-3)
 
 
-def test_what_is_no_number_of_a_call_joins_nothing() -> None:
+def test_a_kernel_with_a_wrong_correlation_id_has_no_launch() -> None:
     """A kernel in a trace is linked to no launch if its correlation id is not a whole number.
 
-    A damaged trace, or a trace of another profiler, may have such kernels. In particular, such a kernel must not get
-    the id of the kernel before it.
+    A correlation id is the number that a kernel and its launch have in common. A damaged trace, or a trace of another
+    profiler, may lack it. In particular, such a kernel must not get the id of the kernel before it.
     """
     odd = [kernel("k", 10, 20, 1) | {"args": {"device": 0, "stream": 7, "correlation": x}} for x in ([1], 1.0, True)]
     found = trace(mark(1, 0, 50), launch(1, 1), kernel("k", 5, 8, 1), *odd)
@@ -490,14 +494,14 @@ def test_what_is_no_number_of_a_call_joins_nothing() -> None:
 def test_what_the_host_spent_on_launches() -> None:
     """The host time of a launch begins where the operator's previous launch ended, or else at the launch itself.
 
-    A convolution transposes its images:
+    A convolution transposes its images before and after its kernel:
 
-    * A fill and the transpose take 3 µs, from the beginning of the fill to the end of the transpose's launch.
-    * The convolution's own launch takes 4 µs after that.
+    * A fill and the first transpose take 3 µs, from the beginning of the fill to the end of the transpose's launch.
+    * The launch of the convolution's kernel follows and takes 4 µs.
     * The transpose back takes 5 µs.
 
-    The second launch of the next operator waited for room in the GPU's queue. This wait is no work of the host, so only
-    the 4 µs before the call of the launch are host time.
+    The next operator launches two kernels. The second launch waits in the call until the GPU's queue has room. This
+    wait is no work of the host, so only the 4 µs before the call are its host time.
     """
     first, second = {"External id": 5}, {"External id": 6}
     turned, back = "nchwToNhwcKernel", "nhwcToNchwKernel"
@@ -538,10 +542,10 @@ def test_what_limits_the_step_is_weighed_by_how_often_its_kinds_ran() -> None:
 
 
 def test_a_graph_launch() -> None:
-    """A kernel after a CUDA graph with two branches starts when both branches have ended.
+    """A kernel after a CUDA graph with two branches starts 1 µs after both branches have ended.
 
-    The second branch ends at 51 µs, no matter when the first branch ends. The next kernel begins 1 µs after the later
-    one.
+    In the trace the branch ``long`` ends last. If it takes a tenth of the time, the other branch ends last, at 51 µs.
+    The next kernel then starts at 51 + 1 = 52 µs.
     """
     found = graph(
         mark(1, 0, 80),
@@ -581,11 +585,12 @@ def test_a_loader_wait() -> None:
     assert answer(step, {}).limit == "data loading"
 
 
-def test_waits_for_a_loader_are_those_of_all_units() -> None:
+def test_waits_for_data_are_shortened_alone() -> None:
     """If traced steps wait longer for data than the average step, the simulation shortens only the waits for data.
 
-    Each of the two traced steps takes 1,000 µs and waits for data for 700 µs of it. An average step takes 700 µs. In
-    both the host's own work takes 300 µs, so that the wait must be 400 µs.
+    * A traced step takes 1,000 µs, of which it waits for data for 700 µs. So the host's own work takes 1,000 − 700 =
+      300 µs.
+    * An average step takes 700 µs. The host's own work is the same, so the wait must be 700 − 300 = 400 µs.
     """
     events = []
     for i in range(2):
@@ -634,8 +639,15 @@ def test_a_loader_without_workers_is_the_host() -> None:
 def test_a_copy_to_the_host_waits() -> None:
     """The host waits for a copy to pageable memory, so it continues earlier if the kernel before the copy is faster.
 
-    If ``k`` takes half the time, it ends at 55 µs, the copy at 58 µs, and the host's call at 62 µs. The host launches
-    ``k`` again 20 µs later. ``k`` starts 6 µs after that and runs for 25 µs.
+    If ``k`` takes half the time, it ends at 55 µs, the copy ends at 58 µs, and the host's call returns at 62 µs. From
+    there the step takes:
+
+    * 20 µs until the host launches ``k`` again,
+    * 6 µs until ``k`` starts,
+    * 25 µs for ``k``,
+    * 2 + 10 µs until the host notices and the step ends.
+
+    So the step takes 62 + 20 + 6 + 25 + 2 + 10 = 125 µs.
     """
     found = graph(
         mark(1, 0, 200),
@@ -713,7 +725,7 @@ def test_a_full_queue_holds_the_host() -> None:
     """If the GPU's queue is full, the host waits in the launch of a kernel.
 
     The host launches 1,030 kernels of 1 ms, one per µs, but the queue has room for only 1,024. So the last launch waits
-    until the sixth kernel has ended, at 6,006 µs.
+    until 1,030 − 1,024 = 6 kernels have ended. The first kernel starts at 6 µs, so this is at 6 + 6 · 1,000 = 6,006 µs.
     """
     events, at = [], 0.0
     for i in range(1030):
@@ -730,11 +742,12 @@ def test_a_full_queue_holds_the_host() -> None:
         assert done[launches].max() == pytest.approx(end)
 
 
-def test_a_queue_is_as_deep_as_most_of_its_launches_found_it() -> None:
-    """The simulation finds out from the trace how many kernels the GPU's queue has room for.
+def test_the_depth_of_the_queue_comes_from_the_trace() -> None:
+    """The simulation finds out from the trace how many launched kernels the GPU's queue has room for.
 
-    In an FP8 job on an H200 it was 1,022. With an assumed 1,024, a simulated launch would return two kernels too early,
-    and the rest of its real wait would be mistaken for work of the host.
+    If the queue is full, the host waits in the launch. In an FP8 job on an H200 the queue had room for 1,022 kernels.
+    If 1,024 were assumed, a simulated launch would return two kernels too early, and the rest of its real wait would be
+    mistaken for work of the host.
     """
     events, at, depth = [], 0.0, 1022
     for i in range(1100):

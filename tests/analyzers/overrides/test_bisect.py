@@ -42,12 +42,12 @@ Sets = Sequence[frozenset[int]]
 
 
 def failing(guilty: Sets) -> Callable[[Sequence[int]], bool]:
-    """Return a check that fails if the tested rows include one of the sets in ``guilty``."""
+    """Return a stand-in for the user's check. It fails if the tested rows include all rows of a set in ``guilty``."""
     return lambda rows: any(x <= frozenset(rows) for x in guilty)
 
 
 def arbitrary(seed: int, every: int) -> Callable[[Sequence[int]], bool]:
-    """Return a check that answers at random, but always in the same way for the same rows.
+    """Return a stand-in for the user's check that answers at random, but always in the same way for the same rows.
 
     The check passes if no row is tested, and fails if all ``every`` rows are tested.
     """
@@ -79,10 +79,10 @@ def test_ddmin_fails_and_does_not_without_any_one_row(case: tuple[int, Callable[
 def test_the_search_is_minimal_whatever_is_skipped(
     case: tuple[int, Callable[[Sequence[int]], bool]], seed: int, skipped: float
 ) -> None:
-    """The search finds a minimal set of guilty rows, even if the check cannot tell for some sets of rows.
+    """The search finds a minimal set of guilty rows, even if the user's check cannot tell for some sets of rows.
 
-    Minimal means: if any one row is removed, the check is not known to fail. A set without an answer is treated as if
-    it passed.
+    Minimal means: if any one row is removed from the set, the check no longer fails. If the check cannot tell for a
+    set, the set is treated as if it passed.
     """
     count, fails = case
 
@@ -120,7 +120,7 @@ def test_the_search_takes_few_runs(guilty: Sequence[int], most: int) -> None:
 def cut(format: OverrideFormat, file: Emission, kept: Callable[[int], bool]) -> tuple[bytes, int]:
     """Return a copy of an override file with only some of its rows, and the number of rows in the whole file.
 
-    ``kept`` tells for the position of a row whether it stays.
+    ``kept`` gets the position of a row (from 0) and returns True if the row stays.
     """
     asked: list[bytes] = []
 
@@ -139,7 +139,7 @@ EVERY = [(format.name, number) for format in OVERRIDE_FORMATS for number in rang
 
 
 @given(st.sampled_from(EVERY), st.integers(0, 1 << 30), st.sampled_from([b"", b"\r"]))
-def test_a_cut_has_these_rows_and_every_other_byte(of: tuple[str, int], wanted: int, end: bytes) -> None:
+def test_a_cut_file_differs_only_in_its_rows(of: tuple[str, int], wanted: int, end: bytes) -> None:
     """An override file that is cut to some rows has exactly these rows, and everything between rows unchanged.
 
     This is also true for files with the line ends of Windows.
@@ -170,7 +170,7 @@ def test_real_files_are_taken_apart(path: str) -> None:
 
 
 def copy_of(file: Emission) -> str:
-    """Return a shell expression for the path at which a check finds the shortened copy of an override file."""
+    """Return the path at which the user's check finds the shortened copy of the override file, as a shell expression."""
     named = {
         "hipblaslt-tuning-file": "$HIPBLASLT_TUNING_OVERRIDE_FILE",
         "rocblas-tune": "$ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH",
@@ -186,9 +186,10 @@ def copy_of(file: Emission) -> str:
 
 
 def holds(file: Emission, *rows: str) -> str:
-    """Return a shell command for use as a check.
+    """Return a shell command that plays the user's check.
 
-    It fails if the copy of the override file has all texts in ``rows``.
+    It fails if the copy of the override file contains all texts in ``rows``. An override file is the user's choice of
+    kernels.
     """
     return "! { " + " && ".join(f'grep -qF -e {shlex.quote(row)} "{copy_of(file)}"' for row in rows) + "; }"
 
@@ -327,9 +328,7 @@ def test_of_a_long_output_the_end_is_kept(table: Path) -> None:
         assert first == f"({len(text) - (64 << 10):,} bytes before this are left out)"
 
 
-def test_what_leaves_the_group_of_the_check_does_not_hold_the_search(
-    table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_that_the_check_left_behind_are_not_awaited(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The search goes on when the check has ended, even if the check left a process in the background.
 
     A process that leaves the check's process group may keep the pipe for the check's output open.
@@ -447,11 +446,11 @@ def test_a_check_that_answers_in_two_ways_is_reported_with_both(table: Path, tmp
     assert bisect(table, once + bad(140)).stdout == done.stdout
 
 
-def test_files_beside_come_along_and_equal_ones_are_cut_alike(table: Path) -> None:
-    """TunableOp's files for other GPUs of the job are copied, too, together with the file that is searched.
+def test_files_of_other_gpus_are_copied_and_cut_too(table: Path) -> None:
+    """If TunableOp has a file for each GPU, ``bisect`` gives the user's check a copy of all of them.
 
-    TunableOp reads one file per GPU. If another file is equal to the searched file, the same rows are removed from its
-    copy.
+    ``bisect`` removes rows from one file to find the rows that make the check fail. If the file of another GPU has the
+    same content, the same rows are removed from its copy.
     """
     table = table.rename(table.with_name("mine 10.csv"))
     for name, text in (("mine 11.csv", table.read_text()), ("mine 2.csv", HEAD), ("notes.txt", "foreign")):
@@ -488,9 +487,10 @@ def program(table: Path, check: str) -> subprocess.Popen[str]:
 
 
 def counting(number: int) -> str:
-    """Return a check that writes its process ids to the file ``runs`` and the tested sets of rows to the file ``sets``.
+    """Return a shell command that plays the user's check and fails if the override file has one certain row.
 
-    In its run ``number`` the check waits, so that a test can interrupt it.
+    The command records its process ids in the file ``runs``, and a hash of the tested rows in the file ``sets``. In its
+    run ``number`` it waits, so that a test can interrupt it.
     """
     waits = f"if [ $(wc -l < runs) -eq {number} ]; then sleep 100 & echo $! >> runs; wait; fi"
     return f'echo $$ >> runs; sha256sum < "$LOGPARSE_TABLE" >> sets; {waits}; {bad(140)}'
@@ -532,9 +532,10 @@ def inside(table: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def finished(table: Path) -> None:
-    """Check that the same command, started again after an interruption, uses the answers that it already knows.
+    """Run the same search again after an interruption, and check that it uses the answers that it already has.
 
-    The check may have run twice only for the interrupted set of rows, and for the final set, which is always confirmed.
+    The search runs the user's check on many sets of rows. Only two sets may be tested twice: the interrupted one, and
+    the final one, which is always confirmed.
     """
     done = bisect(table, counting(5))
     assert "64 rows, 4 answers known from before;" in done.stderr

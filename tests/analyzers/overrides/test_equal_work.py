@@ -73,11 +73,11 @@ def test_labels_differ(tmp_path: Path, store: Store) -> None:
     assert sorted(top(store)["problem"]) == ["NN 64×32×96 bf16_r", "NN 64×32×96 bf16_r β≠0"]
 
 
-def test_a_comparison_pairs_problems_by_the_librarys_key(tmp_path: Path) -> None:
-    """``logparse diff`` compares two matrix products if hipBLASLt's files cannot tell them apart.
+def test_diff_compares_products_with_the_same_key(tmp_path: Path) -> None:
+    """``logparse diff`` compares two matrix products if they have the same key in hipBLASLt's tuning files.
 
-    For example, the files do not state the types of scales. But if there are rows with and without β, only times with
-    the same kind of β are compared.
+    For example, the key does not contain the types of scales. There is one exception: a row for β ≠ 0 is never compared
+    with a row for β = 0, because the kernel then does more work.
     """
     scaled = {"scaleA": "1", "scaleB": "1", "a_type": "f8_r", "b_type": "f8_r"}
     plain = {**scaled, "scaleA": "0", "scaleB": "0"}

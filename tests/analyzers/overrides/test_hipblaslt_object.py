@@ -36,7 +36,7 @@ LOG = SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log"
 
 
 def lines(count: int) -> list[str]:
-    """Return the first ``count`` log lines of the sample, as if a program had made the calls through the C++ class."""
+    """Return the first ``count`` calls of the sample log, as logged if the program had used hipBLASLt's C++ class."""
     every = dict.fromkeys(x for x in LOG.read_text().splitlines() if x.startswith("hipblaslt-bench "))
     return [x.replace("--api_method c ", "--api_method cpp ") for x in every][:count]
 

@@ -201,7 +201,7 @@ def test_a_file_of_rocm_6_4() -> None:
     assert (file.ok, [row.verdicts.honoured for row in file.rows]) == (True, [True])
 
 
-def test_xf32_by_place_is_of_no_release() -> None:
+def test_an_old_file_is_read_as_its_library_version_reads_it() -> None:
     """An old tuning file without column names is read as the library version would read it that the file is for.
 
     The versions know different data types. ROCm 6.4 (hipBLASLt 0.12) drops rows with the type xf32. The last versions

@@ -232,9 +232,9 @@ def test_a_writer_leads_to_its_format() -> None:
 
 
 def test_overrides_of_the_samples_are_written(format: OverrideFormat) -> None:
-    """Most rows of the sample override files can be written again.
+    """Most rows of the sample override files (choices of kernels) can be written to a file again.
 
-    ``test_an_override_is_served_by_its_file_or_refused_with_the_reason`` would also pass if no row were ever written.
+    This guards another test, which allows that a row is refused. That test would also pass if no row were ever written.
     """
     if format.writer is not None:
         for given, target in overrides(format):
@@ -279,12 +279,13 @@ OTHER: Facts = {
 """For each fact about a GPU or library build (for example ``arch``), a value that no sample file states."""
 
 
-def test_what_a_file_states_about_its_target_is_held_against_each_fact_that_a_user_states(
+def test_another_gpu_or_build_is_noticed(
     format: OverrideFormat,
 ) -> None:
-    """If the user names another GPU or library build than the file, no row is used, or a note names the difference.
+    """If the user has another GPU or library build than the override file is for, logparse notices it.
 
-    If the user names the same one, all rows are used as before.
+    Then no row of the file is used, or a note names the difference. If the user has the same GPU and build, all rows
+    are used as before.
     """
     for file, _ in samples()[format.name]:
         alone = format.inspect(file.name, file.data, {})
@@ -322,10 +323,7 @@ def test_a_merge_and_a_conversion_have_a_destination() -> None:
 
 
 READ = {x.name: x for x in FORMATS if isinstance(x, FileFormat) and x.name in {y.name for y in OVERRIDE_FORMATS}}
-"""Names of the formats whose rows are also taken as measured times when logs are read.
-
-The formats are formats of override files (the user's choice of kernels).
-"""
+"""The formats of override files (a user's choice of kernels) whose rows also count as measured times."""
 
 
 @given(st.data())

@@ -222,9 +222,9 @@ def test_two_words_that_state_one_count_of_cus_agree() -> None:
 
 
 def test_a_build_whose_tweak_is_empty() -> None:
-    """An empty "tweak" (the last part of MIOpen's version) is a known one, so that a file of another build is refused.
+    """If the last part of MIOpen's version (the "tweak") is empty, logparse takes it as known, not as unknown.
 
-    Debian's builds of MIOpen have an empty tweak.
+    So a file of another build is refused. Debian's builds of MIOpen have an empty tweak.
     """
     target = TARGET | {"miopen_tweak": ""}
     assert inspect("gfx942130.HIP.3_4_0_.ufdb.txt", ROW.encode(), target).accepted is True

@@ -104,9 +104,9 @@ def test_rules_that_depend_on_the_name() -> None:
 def test_tables_of_block_scaled_products(tmp_path: Path) -> None:
     """``lint`` knows the special rules for tables of block-scaled matrix products.
 
-    * Their file names have no number of experts.
-    * Their reader takes the entry ``triton_version`` for a number of tokens and fails.
-    * Their reader does not look into the user's folder of tables.
+    * The file name has no number of experts.
+    * The server takes the entry ``triton_version`` for a number of tokens and fails.
+    * The server does not look for these tables in the user's folder.
     """
     name = "N=4096,K=1024,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128]"
     assert rules(judged({"1": TILE}, name)) == []

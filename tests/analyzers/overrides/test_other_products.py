@@ -77,10 +77,11 @@ def test_a_row_serves_calls_of_its_own_product_alone(name: str, store: Store, tm
     assert made.conflicts == ()
 
 
-def test_a_log_that_states_no_swizzle_joins_both_with_a_mark(store: Store, tmp_path: Path) -> None:
-    """A log line that does not state whether an operand is swizzled is linked to both products, as not certain.
+def test_a_call_with_unknown_swizzle_may_be_either_product(store: Store, tmp_path: Path) -> None:
+    """A log line that does not say whether an operand is swizzled is linked to the product with and without swizzle.
 
-    hipBLASLt's Trace lines are such lines. They may come from either product.
+    Both links are marked as uncertain, because the line may come from either product. hipBLASLt's Trace lines are such
+    lines.
     """
     trace = (
         "[2026-01-01 00:00:00][HIPBLASLT][1][Trace][rocblaslt_matmul] A=0x1 Adesc=[type=R_16BF rows=64 cols=256 ld=64] "

@@ -53,7 +53,7 @@ def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
     ]
 
 
-def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> None:
+def test_traced_time_is_used_for_all_logged_calls() -> None:
     """If a log has more calls of a product than the trace, the traced time is used for all of them.
 
     The log has 100 calls, and the trace has ten. A call takes 120 µs in the trace and 100 µs alone. So each of the 100
@@ -70,11 +70,11 @@ def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> N
     assert [x.saving_us for x in found.findings] == [pytest.approx(4_800.0)]
 
 
-def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
+def test_products_with_their_fastest_kernel_are_part_of_the_total() -> None:
     """The possible saving in percent refers to all measured products, even if they already run their fastest kernel.
 
-    The first product takes 90 µs and already runs its fastest kernel. The second product takes 10 µs, and 8 µs with its
-    fastest kernel. So the possible saving is 2 % of 100 µs, not 20 % of 10 µs.
+    The first product takes 90 µs and already runs its fastest kernel. The second product takes 10 µs, or 8 µs with its
+    fastest kernel. So the possible saving is (10 − 8) / (90 + 10) = 2 %, not (10 − 8) / 10 = 20 %.
     """
     t = tables(
         workload=[work(ONE, 1), work(TWO, 1)],

@@ -25,10 +25,11 @@ STORES, PROBLEMS = sized(60, 200), 12
 
 
 def most(stores: int, rate: float, doubt: float = 1e-3) -> int:
-    """Return how many of ``stores`` simulated jobs may have a false finding merely by chance.
+    """Return how many of the simulated jobs may have a false finding before the test fails.
 
-    Each job has a false finding with the probability ``rate``. More jobs than the returned number have one with a
-    probability of at most ``doubt``. The seeds are fixed, so the tested number never changes.
+    Each of the ``stores`` jobs has a false finding with the probability ``rate``. By chance, more jobs than the
+    returned number have one with a probability of at most ``doubt``. The seeds are fixed, so the tested number never
+    changes.
     """
     below = 0.0
     for count in range(stores + 1):
@@ -44,10 +45,10 @@ def test_the_bound_is_that_of_the_binomial_distribution() -> None:
 
 @pytest.mark.parametrize("floor", [pytest.param(0.03, marks=pytest.mark.nightly), 0.0])
 def test_null_stores_have_no_findings(floor: float) -> None:
-    """At most 5 % of the simulated jobs in which all kernels are equally fast have a finding.
+    """At most 5 % of the simulated jobs have a finding. All their kernels are equally fast, so every finding is false.
 
-    Usually only gains of at least 3 % are reported. The test is repeated with a smallest gain of 0, where nothing but
-    the statistical tests and their correction prevents false findings.
+    Usually a gain is reported only if it is at least 3 %. The test is repeated with a smallest gain of 0. Then only the
+    statistical tests and their correction for many tests prevent false findings.
     """
     found = uncorrected = refused = 0
     for seed in range(STORES):

@@ -372,8 +372,12 @@ def test_rendering(found: Recommendation) -> None:
     assert list(render.rows(nothing).columns) == list(table.columns)
 
 
-def test_a_log_of_usual_times_says_so() -> None:
-    """Each problem has one time. Comparable problems have shipped best times, which say that none of them is slow."""
+def test_usual_times_are_reported_as_usual() -> None:
+    """If the calls of a log take as long as comparable calls usually do, the report says that no slow call is seen.
+
+    Each of the two calls was timed with one kernel only. logparse ships best times of calls that resemble one of the
+    two, so this call can be judged.
+    """
     types = {"a_type": "bf16_r", "b_type": "bf16_r", "c_type": "bf16_r", "d_type": "bf16_r"}
     usual, other = product(4096, 8192, 4096, **types), product(4096, 8192, 4096, **types | {"a_type": "f64_r"})
     rows = [measurement(x.text, "Default", 250.0, source_id="m", origin="bench") for x in (usual, other)]
@@ -529,7 +533,7 @@ def test_overrides_that_are_valid_alone_cost_no_other() -> None:
     assert list(made.refused.values()) == [1]
 
 
-def test_a_change_of_the_program_is_printed_under_its_own_words_and_nothing_is_searched() -> None:
+def test_a_change_of_the_program_needs_no_search_for_kernels() -> None:
     """If an analyzer proposes to change the program, its own words are printed, and no search for kernels is proposed.
 
     Here a user's own analyzer found that a matrix product is 20 % slower with one leading dimension than with another.

@@ -131,7 +131,7 @@ def test_a_step_that_waits_for_data_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     assert "feed the GPU with data sooner: up to 230 of 500 µs a step" in verdict(found).headline
 
 
-def test_a_share_of_the_step_is_one_of_the_simulated_step() -> None:
+def test_a_saving_is_a_part_of_the_step_without_the_profiler() -> None:
     """A saving is stated as a part of the step without the profiler, not of the traced step.
 
     The step takes 500 µs in the trace. Without the profiler it takes 450 µs, which is only known from a simulation. The
@@ -201,12 +201,12 @@ def test_what_was_traced_by_time_is_a_window() -> None:
     assert not re.findall(r".*\bsteps?\b.*", shown)
 
 
-def test_kernels_of_no_time_bound_nothing_where_the_profiler_slows_the_host() -> None:
-    """If the profiler slowed the host, a promised gain is not limited by the simulated step without kernel times.
+def test_gain_is_not_limited_by_a_host_that_the_profiler_slowed() -> None:
+    """If the profiler slowed the host, the simulated step with kernels of no time does not limit a promised gain.
 
-    If the GPU's queue is full, the host waits in each launch, so that it seems as slow as the kernels. On an H200 a
-    step of 2.07 s waited for its kernels. But the simulation said that it would take 2.00 s even if kernels took no
-    time.
+    Such a simulation shows how long the host alone would take. But if the GPU's queue is full, the host waits in each
+    launch, so that it seems as slow as the kernels. For example, a step of 2.07 s on an H200 waited for its kernels,
+    but the simulation said that it would take 2.00 s even if kernels took no time.
     """
     tables = test_host_bound.traced(990.0, profiler_steps="1", profiler_steps_us="1000.0")
     tables = replace(tables, facts=pd.concat([tables.facts, fusible([400.0])]))
@@ -231,11 +231,11 @@ def fusible(us: list[float]) -> pd.DataFrame:
         (True, "fuse the epilogue: up to 200 of 500 µs a step, the saved share is unknown"),
     ],
 )
-def test_what_an_epilogue_saves_at_most_is_a_part_of_the_traces(traced: bool, headline: str) -> None:
+def test_the_saving_of_a_fusion_comes_from_the_traced_steps(traced: bool, headline: str) -> None:
     """The largest saving from fusing an operation into a matrix product is computed from the traced steps.
 
-    The log has 5,448 calls. The trace has two steps, in which the kernel after the product takes 400 µs together. So at
-    most 200 µs per step can be saved.
+    The kernel after the matrix product takes 400 µs in the two traced steps together. So at most 400 / 2 = 200 µs per
+    step can be saved. The 5,448 calls in the log play no part in this.
     """
     text = product(1024, 512, 512).text
     calls = [build.call(text, count=4, category="profiler", source_id="trace")]
@@ -295,11 +295,11 @@ def test_an_action_behind_the_host_says_what_the_step_gains_of_it(then_us: float
     assert any("the step, simulated: 54.9 ms → " in str(x) for x in lines)
 
 
-def test_what_is_lost_in_vain_says_what_the_step_still_takes() -> None:
-    """If the GPU's idle time cannot all be gained, the text says how long the step would still take without it.
+def test_idle_time_that_cannot_be_gained_is_stated() -> None:
+    """If only a part of the GPU's idle time can be gained, the text says how long the step would still take.
 
-    The GPU idles for 230 of 500 µs. A host that takes no time would gain only 50 µs, because then the kernels limit the
-    step.
+    The GPU idles for 230 of the step's 500 µs. With a host that takes no time, the step would still take 450 µs,
+    because then its kernels limit it. So only 500 − 450 = 50 µs can be gained.
     """
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     bounded = replace(answer(500), now_us=500, ceilings=Ceilings(500, 450, 500, 500))

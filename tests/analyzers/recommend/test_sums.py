@@ -124,7 +124,7 @@ def test_no_sum_is_above_what_it_is_a_part_of(seed: int) -> None:
     check(recommend(given, Settings()), given)
 
 
-def test_of_two_gains_of_problems_that_may_be_one_only_one_is_a_saving() -> None:
+def test_gains_of_the_same_calls_are_not_added() -> None:
     """If two findings may be about the same calls, only one of their gains is added to the savings.
 
     Two texts in the logs may describe the same call. One has a measured gain, the other one has an estimated gain.

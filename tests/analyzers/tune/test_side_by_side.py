@@ -136,10 +136,11 @@ def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
 
 
 def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the beginning of each turn, PyTorch's autograd thread is put on a single core, another one each time.
+    """At the beginning of each turn, PyTorch's autograd thread is put on a single core, each time another one.
 
-    The thread may run only there until it has woken up. The thread that launches kernels gets all cores back
-    afterwards, because threads that it starts inherit its cores.
+    Two versions of a job take turns. During a turn the autograd thread runs only on this core, and afterwards on all
+    cores again. The thread that launches kernels is only moved to the core and may leave it, because threads that it
+    starts inherit its cores. The cores of two ranks differ.
     """
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(Path(job.__file__).parent / "in_job"))
@@ -232,10 +233,10 @@ def test_kinds_of_long_units_that_alternate_are_all_timed(tmp_path: Path, monkey
         (None, "the job did no unit of work at which it could wait"),
     ],
 )
-def test_a_job_that_cannot_live_twice_is_run_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:
-    """If a job cannot run twice at the same time, the two versions run one after the other instead, several times.
+def test_a_job_that_cannot_run_twice_runs_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:
+    """If a job cannot run twice at the same time, its two versions run one after the other, three times each.
 
-    The start that was made to take turns continues alone as the first run. The second one is never made.
+    ``tune`` starts one process of the job before it finds this out. So there are 1 + 2 · 3 = 7 starts.
     """
     ready = json.dumps({"kinds": {"a": [1e4]}, "ranks": 1, **(said or {})})
     units = json.dumps({"logparse_units": "call", "kinds": {"a": {"count": 8, "traced": 0, "us": [2e4] * 8}}})

@@ -318,13 +318,13 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
     golden.check_names(GOLDEN, (GOLDEN / f"{case}.txt" for case in ENDINGS))
 
 
-def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
+def test_more_changes_must_speed_up_the_changed_job(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """Once one change is kept, other changes are proposed only if they make the changed job still faster.
+    """After one change was kept, other changes are proposed only if they make the changed job still faster.
 
-    Convolutions take 60 % of their time with one of two changes, and 69 % with both. So the second change would make
-    the job slower than it is with the first one (115 %), and it is not proposed.
+    Convolutions take 60 % of their time with either of two changes, and 69 % with both. So the second change would make
+    the convolutions slower than they are with the first one (69 / 60 = 115 %), and it is not proposed.
     """
     planted(monkeypatch, images("before", 1000, 1200, both=0.69), images("after", 600, 800, both=0.69))
     said: list[str] = []
@@ -357,13 +357,14 @@ def test_a_change_that_the_step_does_not_show_is_neither_tried_nor_proposed(
     assert applied(tmp_path) == {"CHOSEN": (), "ALONE": ()}
 
 
-def test_what_is_left_is_of_one_state_which_is_that_of_what_was_kept(
+def test_final_proposals_are_for_the_job_with_the_kept_change(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """All proposals at the end refer to the same version of the job: the job with the changes that were kept.
+    """All proposals at the end of ``tune`` are for the job with the change that was kept, at 1 ms per step.
 
-    There are several times of a step to confuse, because logs slow the host. With logs it takes 1.5 ms before and 1.1
-    ms after the change, and without logs 1.2 ms before. In runs that took turns it takes 1.5 ms before and 1 ms after.
+    The time must come from the runs without logs that alternated between the two versions (1.5 ms before, 1 ms after
+    the change). Other times of a step could be confused with it. With logs, which slow the host, a step takes 1.5 ms
+    before and 1.1 ms after the change. Alone and without logs it takes 1.2 ms before the change.
     """
     busy = {"gpu_window_us": 9000.0}
     alone = json.dumps({"count": 8, "traced": 0, "us": steady(1200)})
@@ -401,7 +402,7 @@ def test_a_change_that_contains_what_was_kept_and_pays_beside_it_is_left(
     assert applied(tmp_path) == {"CHOSEN": ("channels_last_benchmark",), "ALONE": ("cudnn_benchmark",)}
 
 
-def test_what_was_timed_without_what_is_kept_is_named(
+def test_changes_timed_without_the_kept_change_are_named(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
     """If another change was only measured without the kept change, the output says that both were not timed together.

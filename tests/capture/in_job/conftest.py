@@ -11,7 +11,10 @@ from tests.capture.in_job.observed import Server
 
 @pytest.fixture(scope="session")
 def job_server() -> Iterator[Server]:
-    """Return a process that has imported torch and forks jobs.  A process of its own would import torch for 4 s."""
+    """Return a process that has imported torch and forks jobs.
+
+    If each job were a process of its own, it would import torch for 4 s.
+    """
     pytest.importorskip("torch")
     server = Server()
     yield server

@@ -19,7 +19,10 @@ from tests.capture.observing import Behaviour, behaviour_of
 
 @dataclass(frozen=True)
 class Ran:
-    """The visible behaviour of a program in one run, and the files that logparse's observer wrote about it."""
+    """The result of running a program: its visible behaviour, and the files that logparse's observer wrote about it.
+
+    The observer is logparse's code in a user's job.
+    """
 
     behaviour: Behaviour
     units: list[dict[str, Any]] = field(default_factory=list)
@@ -43,9 +46,9 @@ class Ran:
 
 @dataclass(frozen=True)
 class Job:
-    """A program to run: its file, its folder, its arguments, and variables beside those of the server.
+    """A program to run: its file, its folder, its arguments, and additional environment variables.
 
-    With ``observed`` it starts as with the observer's folder in ``PYTHONPATH``.
+    If ``observed`` is true, the program runs with logparse's observer (its code in a user's job).
     """
 
     program: Path
@@ -98,7 +101,10 @@ class Server:
         ]
 
     def output_of(self, text: str, folder: Path, environ: Mapping[str, str]) -> tuple[str, str]:
-        """Run a program with this text under the observer, and return its outputs.  It must end with exit code 0."""
+        """Run a program with this source text under logparse's observer, and return what it printed.
+
+        The program must end with exit code 0.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "program.py").write_text(text, encoding="utf-8")
         (found,) = self.behaviours(Job(folder / "program.py", folder / "job", environ))

@@ -21,10 +21,11 @@ UNIT_US = 50_000.0
 
 
 def brute_confidence(count: int, rank: int) -> float:
-    """Return the confidence (0 to 1) of an interval for ``count`` values, by counting all combinations of signs.
+    """Return the probability (0 to 1) that an interval contains the centre from which ``count`` values vary.
 
-    The interval comes from the averages of all pairs of values (Walsh averages). In order of size, it reaches from the
-    ``rank``-th smallest to the ``rank``-th largest average.
+    The averages of all pairs of values are sorted (Walsh averages). The interval reaches from the ``rank``-th smallest
+    to the ``rank``-th largest average. Each value is equally likely to be too large or too small, so all combinations
+    of signs are counted.
     """
     below = 0
     for signs in itertools.product((0, 1), repeat=count):
@@ -176,7 +177,8 @@ def test_what_is_clear_is_decided_soon_and_rightly(ratio: float, noise: float, m
 def test_no_effect_is_seldom_one() -> None:
     """A change without any effect is reported as a gain in at most 5 % of simulated trials.
 
-    During a trial it is checked several times whether the result is certain. The 5 % are for all checks together.
+    During a trial, logparse checks several times whether the gain is certain. The limit of 5 % is for all these checks
+    together.
     """
     wrong, count = 0, sized(100, 1000)
     for seed in range(count):

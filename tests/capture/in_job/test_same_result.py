@@ -100,10 +100,10 @@ def test_results_that_tell_nothing_are_not_the_same() -> None:
     assert not found.is_same
 
 
-def test_a_model_that_returns_other_sizes_in_evaluation_mode() -> None:
-    """The comparison in training mode is the answer if evaluation mode cannot be compared.
+def test_models_with_changing_output_sizes_are_compared_in_training_mode() -> None:
+    """If a model's results cannot be compared in evaluation mode, the comparison in training mode decides.
 
-    A detector that is not trained yet returns another number of boxes for equal images.
+    For example, a detector that is not trained yet may return another number of boxes each time it is called.
     """
 
     class Detector(Chaos):

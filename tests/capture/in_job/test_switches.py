@@ -70,7 +70,10 @@ CHANGES: Mapping[str, tuple[tuple[Python, ...], str]] = {
     "fused_epilogue": ((Python("model = fuse_epilogues(model, ('tanh',))"),), "epilogue"),
     "fused_gelu_tanh": ((Python("model = fuse_epilogues(model, ('none', 'tanh'))"),), "epilogue"),
 }
-"""For each change, the lines of ``apply.py`` that change a model, and the module with the needed definitions."""
+"""For each change of the model, the code by which a generated ``apply.py`` makes it.
+
+The code is given as lines, and as the module from which the needed definitions are copied.
+"""
 
 
 def trained(steps: int = 2) -> tuple[Any, Any]:
@@ -432,10 +435,11 @@ def test_a_setting_is_what_apply_sets(
     assert [x.read() for x in flags] == before
 
 
-def test_a_search_of_plans_is_not_tried_after_its_convolutions_have_run() -> None:
+def test_cudnn_benchmark_is_not_tried_alone() -> None:
     """The setting ``cudnn.benchmark`` is not tried alone in a running job, because it would change nothing.
 
-    For each convolution that has run, PyTorch keeps the plan (kernel with settings) that it used.
+    With this setting PyTorch looks for the fastest plan (kernel with settings) of a convolution. But once a convolution
+    has run, PyTorch keeps the plan that it used.
     """
     assert "cudnn_benchmark" not in NAMES
     assert not fits("channels_last_benchmark", ["tf32", "channels_last"])

@@ -433,10 +433,10 @@ def test_a_state_read_in_another_thread(run: Any) -> None:
     assert ran.tried.out == ran.plain.out
 
 
-def test_a_checkpoint_that_another_thread_writes(run: Any) -> None:
-    """If another thread writes a checkpoint while a module is called, the change is not switched during the call.
+def test_no_switch_during_a_call_while_another_thread_saves(run: Any) -> None:
+    """A change is not switched off in the middle of a module's call, even if another thread calls ``torch.save`` then.
 
-    The main thread has read the state before.
+    If the main thread saves something, a change that is being tried is switched off first.
     """
     ran = run(
         "import io\ndef in_forward():\n    before = is_on()\n"

@@ -277,9 +277,10 @@ def test_command_of_every_sample_reads_back(path: Path) -> None:
 
 
 def test_scales_of_c_and_d_have_a_value_for_the_tool() -> None:
-    """A command that logparse writes has a value after ``--scaleD``, although the library logs this option without one.
+    """A hipblaslt-bench command that logparse writes has a value after an option for a scale, as in ``--scaleD 1``.
 
-    Otherwise hipblaslt-bench of ROCm 7.2.4 fails: "Invalid value for --scaleD".
+    hipBLASLt logs ``--scaleD`` without a value, but its own tool of ROCm 7.2.4 then fails: "Invalid value for
+    --scaleD".
     """
     one = sample("bench_rotating.log")[0].problem
     assert isinstance(one, GemmProblem)
@@ -326,8 +327,12 @@ def test_a_type_that_only_runs_in_blocks_is_not_unscaled(kind: str) -> None:
     assert "scale=?,?" in mixed.problem.text
 
 
-def test_no_scale_in_the_log_of_a_type_that_may_run_in_blocks_is_unknown() -> None:
-    """Builds of 2026 log a block-scaled (MX) product of 8-bit types as one without a scale (rocm-libraries 12024)."""
+def test_8_bit_products_logged_without_scale_have_unknown_scales() -> None:
+    """If the log line of an 8-bit matrix product states no scale, its scales are unknown instead of absent.
+
+    Builds of 2026 log the same line for a product without scales and for one with a scale per block (MX), see
+    rocm-libraries 12024. The types of gfx942 have no products with a scale per block, so there the scales are absent.
+    """
 
     def of(kind: str, scales: str = "--scaleA 0 --scaleB 0") -> str:
         given = f"--a_type {kind} --b_type {kind}"

@@ -15,9 +15,10 @@ from tests.libraries.hipblaslt.texts import SAMPLES
 
 
 def read(lines: Iterable[str]) -> tuple[Counter[str], list[Record]]:
-    """Read some lines. Returns how many lines of each kind there are, and their records.
+    """Read some lines. Returns how many lines of each kind there are, and what was read from them.
 
-    As in ``ingest``, the reader gets only lines with certain words, and all lines while it reads a table.
+    For speed, ``ingest`` passes on only lines that contain certain words, but all lines while a table is being read.
+    This function does the same.
     """
     format, reader = bench_output.FORMAT, bench_output.FORMAT.begin()
     units, out = Counter[str](), list[Record]()

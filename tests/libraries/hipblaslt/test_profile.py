@@ -76,7 +76,10 @@ def test_pytorch_signatures_are_not_ours() -> None:
 
 
 def stated(text: str) -> str:
-    """Return a product's text in which the scale of D and the swizzles are stated as absent instead of unknown."""
+    """Return the text of a matrix product with a known absence of scale and swizzle where the text says "unknown".
+
+    In such a text ``?`` means unknown and ``-`` means none.
+    """
     return text.replace("scale=-,-,-,?", "scale=-,-,-,-").replace("swizzle=?,?", "swizzle=-,-")
 
 

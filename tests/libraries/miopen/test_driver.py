@@ -96,7 +96,7 @@ VOLUME = (
 )
 
 
-def test_a_command_without_the_drivers_name_has_the_dimensions_of_its_layouts_and_runs_forward() -> None:
+def test_a_command_without_the_drivers_name_runs_forward() -> None:
     """A command without the program's name runs forward only, and is 2-D or 3-D according to its memory layouts.
 
     Such commands come from iree-turbine. In a full command, MIOpen's own driver refuses such layouts and runs all

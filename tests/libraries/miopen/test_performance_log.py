@@ -65,7 +65,7 @@ def test_of_several_passes_the_solver_names_its_own_or_none() -> None:
 
 
 @pytest.mark.parametrize("before", [[], [f"{LOGGED}{SIZES} -F 4"], [f"{SIZES} -F 4", f"{LOGGED}{SIZES} -F 4"]])
-def test_a_record_of_a_job_names_no_problem(before: list[str]) -> None:
+def test_times_in_a_job_are_not_taken_for_the_last_convolution(before: list[str]) -> None:
     """A line of MIOpen's performance log is not taken for a measurement of the convolution before it.
 
     MIOpen prints the line only when it measures the next solver. By then the job may run another convolution.

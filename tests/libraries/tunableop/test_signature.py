@@ -230,7 +230,7 @@ def test_every_key_of_the_corpus_is_read_and_written_alike() -> None:
     assert count == 9785
 
 
-def test_a_swizzle_stands_in_a_scaled_key_only_where_one_is_set() -> None:
+def test_a_key_mentions_a_swizzle_only_if_there_is_one() -> None:
     """A TunableOp key of a scaled product mentions a swizzle only if the call has one and PyTorch is 2.15 or later.
 
     PyTorch 2.15 (ScaledGemmParams::Signature) appends ``_swz_a_b`` to such calls. Earlier versions never do.
