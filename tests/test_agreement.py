@@ -134,7 +134,7 @@ def test_of_a_table_of_several_devices_the_targets_rows_are_kept(tmp_path: Path)
         assert set(kept["time_us"]) == wanted
 
 
-def test_traced_calls_beside_a_log_are_those_of_the_whole_run(store: Store) -> None:
+def test_traced_calls_are_scaled_up_in_both_subcommands(store: Store) -> None:
     """``top`` and ``recommend`` both scale the calls in a trace up to the whole run.
 
     A trace covers only a few steps of a run, but a log has all of them. Without the scaling, calls that only the trace
@@ -151,7 +151,7 @@ def test_traced_calls_beside_a_log_are_those_of_the_whole_run(store: Store) -> N
     assert counted.loc[alone, "calls"].to_dict() == held[traced.index[alone]].to_dict()
 
 
-def test_top_shows_the_pick_of_calls_that_no_log_counts(store: Store) -> None:
+def test_top_shows_the_same_kernel_as_recommend(store: Store) -> None:
     """``top`` shows the same kernel as ``recommend`` for calls whose number no log states."""
     ingest([str(SAMPLES / "aiter" / "server.log")], store, run="run")
     made = picks(tables_of(store)).sort_values(["count", "pick"], ascending=[False, True]).drop_duplicates("problem")
@@ -174,7 +174,7 @@ def test_calls_of_one_product_in_two_logs_are_added_up_alike(store: Store) -> No
     assert shown.set_index("text").loc[other, "calls"] == called[problem] + called.get(other, 0)
 
 
-def test_the_best_is_of_the_measurements_of_the_pick(store: Store) -> None:
+def test_times_are_compared_within_one_measurement(store: Store) -> None:
     """``top`` compares the time of the default kernel only with other times of the same measurement.
 
     Times from the job's own trace, from a benchmark or from another run were taken under other conditions, so they are

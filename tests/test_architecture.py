@@ -114,7 +114,7 @@ def test_the_package_hands_out_only_open() -> None:
     assert [ast.literal_eval(node) for node in places] == [{"open": "logparse.api"}]
 
 
-def test_modules_of_the_store_know_each_other_in_one_direction() -> None:
+def test_modules_of_the_store_import_in_one_direction() -> None:
     """The modules in ``logparse.store`` do not import each other in a circle, not even for type checking."""
     store = {name: path for name, path in MODULES.items() if name.startswith("logparse.store.")}
     graph = {name: {*imports(path, types=True)} & {*store} for name, path in store.items()}
@@ -122,7 +122,7 @@ def test_modules_of_the_store_know_each_other_in_one_direction() -> None:
     assert not circle(graph)
 
 
-def test_no_circles_between_members_of_a_folder() -> None:
+def test_no_import_circles_within_a_folder() -> None:
     """In every folder, the files and subfolders do not import each other in a circle.
 
     All files of a subfolder are taken together as one member of the folder.
@@ -202,7 +202,7 @@ PACKAGED = {"get_plotlyjs()"}
 """Calls that return code from an installed package. Such code is allowed, although it is not from logparse."""
 
 
-def test_code_is_made_of_literals_and_of_files_of_the_program() -> None:
+def test_code_comes_only_from_logparse_itself() -> None:
     """Text that is marked as code is a literal in logparse's source, or a file that logparse ships.
 
     All other text, for example from logs, must be quoted by a function of ``logparse/quoting.py``.
@@ -235,7 +235,7 @@ TEMPLATES = sorted(path for package in ("logparse", "analyzers") for path in (RO
 PLACE = re.compile(r"@([a-z_]+)@")
 
 
-def test_a_template_is_filled_by_one_function_alone() -> None:
+def test_only_one_function_fills_templates() -> None:
     """Only ``quoting.filled`` reads template files (``*.in``), and it gets a value for each placeholder in them."""
     assert {x.name for x in TEMPLATES} >= {"apply.sh.in", "apply.py.in", "tune_miopen.sh.in", "page.html.in"}
     literals: dict[Path, set[str]] = {}

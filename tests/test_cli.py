@@ -86,7 +86,7 @@ def _below(pid: int) -> Iterator[int]:
             yield from _below(child)
 
 
-def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
+def test_a_query_ends_with_the_program(samples: Store) -> None:
     """If logparse is killed during an SQL query, the process that runs the query ends, too.
 
     Otherwise that process would go on: the query of this test takes weeks, and nobody is left to stop it.
@@ -211,7 +211,7 @@ def test_top_ends_with_the_sums_over_all_problems(store: str) -> None:
     assert total.endswith(f"the best known solutions save {duration(saves)}")
 
 
-def test_show_states_what_comparable_problems_take(tmp_path: Path) -> None:
+def test_show_states_comparable_times(tmp_path: Path) -> None:
     """``logparse show`` states how long comparable convolutions take.
 
     A call of this test takes 9 ms, far longer than comparable calls. The comparable times come with logparse: it ships

@@ -225,7 +225,7 @@ def test_tables_of_members_are_theirs(page: Path) -> None:
     assert text == TABLES["renewed"](text), "run make docs"
 
 
-def test_every_table_of_members_stands_in_one_page() -> None:
+def test_every_generated_table_is_in_one_document() -> None:
     """Every table that ``docs/tables.py`` can write is in exactly one document.
 
     This includes, for each library, the table that explains how to produce the library's log files.

@@ -298,7 +298,7 @@ def test_four_gpus_are_as_their_record_says() -> None:
     assert f"×{two['with_start']:.2f} and ×{four['with_start']:.2f} with it" in page
 
 
-def test_the_raw_samples_give_the_medians() -> None:
+def test_recorded_times_are_medians_of_the_samples() -> None:
     """Every time in a benchmark's record is the median of the single times that the record also holds."""
     for name in ("gemms", "wgrads"):
         for result in record(name)["results"]:

@@ -124,7 +124,7 @@ def test_apply_sh_comes_last(found: Recommendation, tmp_path: Path, monkeypatch:
     assert {"report.md", "findings.json", "hipblaslt_tuning.txt"} <= set(order[:-scripts])
 
 
-def test_a_real_limit_of_bytes(samples: Store, found: Recommendation, tmp_path: Path) -> None:
+def test_old_files_stay_if_a_write_is_refused(samples: Store, found: Recommendation, tmp_path: Path) -> None:
     """If the operating system refuses to write a file, the program reports it, and the old files stay.
 
     The test runs the program in a process that may not write files of more than 1,000 bytes.
@@ -151,7 +151,7 @@ def add(folder: Path, *names: str) -> None:
             files.add(folder / name, b"new")
 
 
-def test_what_a_program_cannot_follow(tmp_path: Path) -> None:
+def test_links_out_of_the_output_folder_are_errors(tmp_path: Path) -> None:
     """A symbolic link within the output folder is followed, but a link that leads out of the folder is an error."""
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()

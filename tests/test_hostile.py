@@ -273,7 +273,7 @@ def found(samples: Store) -> Recommendation:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_nothing_of_a_hostile_noun_runs(
+def test_code_in_stored_records_never_runs(
     group: type[Group], found: Recommendation, samples: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If stored records contain code, it is not run by the files that logparse writes from them.
@@ -428,7 +428,7 @@ def test_a_page_of_hostile_files_holds_only_its_own_tags(hostile: Store, tmp_pat
 # ------------------------------------------------------------------------------------------------------ the named cases
 
 
-def test_the_cases_that_ran(tmp_path: Path) -> None:
+def test_logs_that_once_ran_code_are_rejected(tmp_path: Path) -> None:
     """Logs whose texts were run as code by an earlier version are now rejected.
 
     The code in these logs creates a file. It ran when a user ran or sourced one of the scripts that logparse had

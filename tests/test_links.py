@@ -156,7 +156,7 @@ def test_every_field_separates_two_problems_or_is_marked_unknown(name: str, base
     assert linked(problem_from_text(unknown.text), known[0]) == linked(unknown, known[0])
 
 
-def test_a_number_of_compute_units_may_be_all_of_the_device() -> None:
+def test_a_stated_number_of_compute_units_may_mean_all() -> None:
     """Two calls may be the same if one states a number of compute units and the other states none, which means all.
 
     cuBLAS states the number with every call of the classic interface: 132 on an H200, which is all of them. But a user

@@ -99,7 +99,7 @@ def test_what_a_plain_call_lacks_is_no_part_of_its_text() -> None:
     assert other.label.endswith("bf16_r swizzled B as f8_r 48 SMs")
 
 
-def test_a_text_of_an_older_store_is_of_a_plain_call() -> None:
+def test_texts_of_older_stores_can_be_read() -> None:
     """The text of a matrix product that an older version stored can still be read.
 
     Such a text ends with β and lacks newer fields. It is read as a product without swizzle and without scales.

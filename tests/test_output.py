@@ -698,7 +698,7 @@ def test_the_status_of_an_empty_store_states_that(tmp_path: Path) -> None:
     assert run("status", *at, "--format", "json").stdout == "[]\n"
 
 
-def test_a_count_with_a_fraction_is_read_as_a_whole_number() -> None:
+def test_fractional_counts_are_printed_as_whole_numbers() -> None:
     """A number of calls with a fraction is printed as a whole number: 1.98 calls are printed as 2.
 
     Fractions occur because logparse weights the kinds of steps of a job. The SQL views with the counts of a run have
@@ -716,7 +716,7 @@ def test_empty_columns_are_left_out_before_others() -> None:
     assert "a_us" in drawn(table, 80)
 
 
-def test_names_that_are_no_utf8_are_errors_with_a_remedy(tmp_path: Path) -> None:
+def test_paths_that_are_not_utf8_are_errors(tmp_path: Path) -> None:
     """A path that is not valid UTF-8 is reported as an error that names the way out. The other files are still read.
 
     In the C locale, every path with a character beyond ASCII is such a path.
@@ -749,9 +749,7 @@ def test_json_is_utf_8_in_every_locale() -> None:
 
 
 @pytest.mark.parametrize("how", ["gzip", "blocks", "counters", "standard input"])
-def test_a_line_longer_than_the_bound_is_a_counted_reject(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_long_lines_are_rejected_and_counted(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line of a log that is longer than the limit is rejected and counted.
 
     The line is read in blocks, so that it is never in memory as a whole.

@@ -30,7 +30,7 @@ def test_the_number_of_a_solution_is_never_cut() -> None:
         assert all(x in shown for x in solutions[:3]) or "best" in left_out
 
 
-def test_a_long_text_pads_no_other_row_where_a_program_reads() -> None:
+def test_a_long_text_does_not_pad_other_rows() -> None:
     """If the output goes to a program, a long text in one row of a table does not make the other rows longer.
 
     Names of C++ kernels have thousands of characters. In an earlier version, every row was padded to this length.
@@ -138,7 +138,7 @@ def test_a_wait_says_when_it_ends(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     ],
     ids=lambda words: words[0],
 )
-def test_verbs_tell_each_stage(
+def test_subcommands_announce_all_stages(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_runs: Store
 ) -> None:
     """No subcommand reports more stages of its work than it announced.

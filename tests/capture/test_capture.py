@@ -319,7 +319,7 @@ def test_what_cannot_run_gives_a_shells_exit_code(tmp_path: Path, name: str, cod
     assert [path.name for path in tmp_path.iterdir()] == ["not-executable"], "neither a store nor a folder of logs"
 
 
-def test_a_process_left_behind_delays_nothing(tmp_path: Path) -> None:
+def test_capture_does_not_wait_for_processes_left_behind(tmp_path: Path) -> None:
     """``capture`` ends with the job, even if the job leaves a process behind that still has its standard error."""
     leaves = "import subprocess, sys; print(subprocess.Popen(['sleep', '900'], stdout=-3).pid, flush=True)"
     command = driven(tmp_path, *python(leaves))
@@ -490,7 +490,7 @@ def test_the_jobs_own_interpreter_is_asked(tmp_path: Path) -> None:
         assert interpreter(other) == sys.executable
 
 
-def test_facts_come_from_a_process_that_may_have_torch(tmp_path: Path) -> None:
+def test_facts_come_from_the_jobs_own_python(tmp_path: Path) -> None:
     """``capture`` asks the torch of the job's own Python about the machine.
 
     Here the job's Python has a fake torch. Its answers are stored under the names that the log formats also use.

@@ -207,7 +207,7 @@ def go(tmp_path: Path) -> Iterator[Path]:
     path.touch()
 
 
-def test_a_process_left_behind_lives_on_and_its_words_are_copied(tmp_path: Path, go: Path) -> None:
+def test_a_process_left_behind_can_still_print(tmp_path: Path, go: Path) -> None:
     """A process that the job leaves behind can still print, and its output is still copied.
 
     In an earlier version its next output killed it (SIGPIPE).
@@ -247,7 +247,7 @@ THREADED = "import threading, time; threading.Thread(target=time.sleep, args=(60
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_a_signal_that_a_librarys_thread_gets_reaches_the_job_once(number: signal.Signals) -> None:
+def test_a_signal_to_a_librarys_thread_reaches_the_job_once(number: signal.Signals) -> None:
     """If a library's thread receives a signal, the job gets the signal exactly once.
 
     In an earlier version the signal ended ``capture``, but not the job.
@@ -290,7 +290,7 @@ def test_control_c_beside_a_librarys_thread_reaches_the_job_once() -> None:
     assert b"seen 1" in terminal.seen
 
 
-def test_what_the_caller_ignores_the_job_ignores() -> None:
+def test_signals_that_the_caller_ignores_are_ignored() -> None:
     """If the caller ignores a signal, the job ignores it, too. For example, ``nohup`` ignores SIGHUP."""
     tells = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
     ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]
@@ -298,7 +298,7 @@ def test_what_the_caller_ignores_the_job_ignores() -> None:
     assert done.stdout == b"True\n"
 
 
-def test_a_signal_that_the_job_sends_to_its_group_reaches_it_once(tmp_path: Path) -> None:
+def test_the_jobs_own_signal_is_not_sent_again(tmp_path: Path) -> None:
     """If a job sends a signal to its own process group, ``capture`` does not send the same signal to the job again.
 
     In an earlier version it did, so that the job got a second KeyboardInterrupt while it cleaned up.

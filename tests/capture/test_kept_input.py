@@ -40,7 +40,7 @@ def start(kept: KeptInput, program: str) -> bytes:
 ALL, SOME, NOTHING = "sys.stdout.buffer.write(read.read())", "sys.stdout.buffer.write(read.readline())", "print('none')"
 
 
-def test_each_start_reads_a_pipe_from_its_beginning() -> None:
+def test_each_start_gets_all_bytes_of_a_pipe() -> None:
     """If standard input is a pipe, every start of the job gets all its bytes.
 
     In an earlier version, the second start found the pipe empty and failed.
@@ -58,7 +58,7 @@ def test_a_job_that_reads_nothing_does_not_wait_for_a_pipe_that_nobody_fills() -
     os.close(read)
 
 
-def test_what_comes_while_the_job_reads_is_passed_on_at_once() -> None:
+def test_new_input_is_passed_on_at_once() -> None:
     """Input that arrives while the job runs is passed on to the job at once.
 
     Otherwise a program that answers each line of its input would wait for ever.

@@ -112,7 +112,7 @@ def test_a_command_under_run_does_what_it_does_plain(name: str, tmp_path: Path) 
     assert [x.startswith("logparse: not applied: cudnn_benchmark") for x in observed.ours] == [True]
 
 
-def test_outputs_that_the_caller_closed_stay_closed(tmp_path: Path) -> None:
+def test_closed_outputs_stay_closed(tmp_path: Path) -> None:
     """If the caller has closed standard output or standard error, the job does not get a pipe in its place.
 
     An earlier version gave it a pipe.
@@ -157,7 +157,7 @@ def test_the_comparison_sees_every_difference() -> None:
     assert differences(plain, plain) == []
 
 
-def test_notes_of_processes_are_printed_once_with_their_number(tmp_path: Path) -> None:
+def test_equal_notes_are_printed_once(tmp_path: Path) -> None:
     """If several processes of a job have the same note for the user, it is printed once, with their number."""
     writes = """
         import json, os

@@ -137,7 +137,7 @@ def test_run_says_what_was_applied_and_in_how_many_processes(tmp_path: Path, wit
         ([], f"import os, shutil; shutil.rmtree(os.environ['LOGPARSE_APPLIED']); {PRINTS}", "none imported torch"),
     ],
 )
-def test_a_job_that_ran_as_it_was_ends_with_an_error_of_ours(
+def test_a_change_that_was_not_applied_is_an_error(
     words: list[str], program: str, why: str, tmp_path: Path, with_torch: dict[str, str]
 ) -> None:
     """If the recommended change was not applied to the job, ``run --with`` ends with an error.
@@ -153,9 +153,7 @@ def test_a_job_that_ran_as_it_was_ends_with_an_error_of_ours(
     assert why in line
 
 
-def test_a_job_that_looks_for_torch_first_has_the_setting_or_the_error(
-    tmp_path: Path, with_torch: dict[str, str]
-) -> None:
+def test_looking_for_torch_first_changes_nothing(tmp_path: Path, with_torch: dict[str, str]) -> None:
     """If a job looks for torch before it imports torch, the change is still applied, or an error is reported.
 
     The library transformers does this with ``find_spec``. In an earlier version, this removed logparse's import hook:
@@ -227,7 +225,7 @@ def test_marks_that_cannot_be_written_never_fail_the_job(tmp_path: Path, with_to
         assert output_of([sys.executable, "-c", program], environ) == ("fine", "")
 
 
-def test_marks_are_facts_of_the_capture_around_the_command(tmp_path: Path, with_torch: dict[str, str]) -> None:
+def test_capture_stores_the_applied_changes(tmp_path: Path, with_torch: dict[str, str]) -> None:
     """If ``logparse capture`` runs ``logparse run --with``, it stores which changes the job applied.
 
     ``logparse verify`` needs to know them.

@@ -11,7 +11,7 @@ from tests.conformance.loop import Loop
 from tests.conformance.rocm import Rocm
 
 
-def test_a_kernel_shorter_than_its_launch_is_timed_behind_the_hold(rocm: Rocm, tmp_path: Path) -> None:
+def test_a_short_kernel_is_timed_behind_a_hold(rocm: Rocm, tmp_path: Path) -> None:
     """A kernel that is shorter than its launch is measured correctly if the GPU is held until all launches are queued.
 
     Otherwise the GPU waits for the host, which needs 2 µs per launch. The time is then refused.

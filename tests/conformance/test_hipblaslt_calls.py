@@ -228,7 +228,7 @@ The library's bench lines state f32_r instead, but the library looks for a row w
 """
 
 
-def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Path) -> None:
+def test_rows_from_trace_lines_are_used(rocm: Rocm, tmp_path: Path) -> None:
     """The library uses a row that was written from a Trace line, because this line states the true compute type.
 
     The library does not use a row from a bench line with another compute type.
@@ -260,7 +260,7 @@ def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Pa
     }
 
 
-def test_a_product_without_an_algorithm_asks_no_file(rocm: Rocm, tmp_path: Path) -> None:
+def test_products_without_an_algorithm_ignore_the_file(rocm: Rocm, tmp_path: Path) -> None:
     """If a program calls hipblasLtMatmul without an algorithm, the library ignores the tuning file.
 
     The library then chooses a kernel by itself.

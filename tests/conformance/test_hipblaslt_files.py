@@ -143,7 +143,7 @@ def row_of_object(target: Mapping[str, str], call: GemmProblem) -> GemmProblem:
 
 
 @pytest.mark.parametrize("through", ["functions", "object"])
-def test_hipblaslt_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path, through: str) -> None:
+def test_hipblaslt_uses_the_predicted_rows(rocm: Rocm, tmp_path: Path, through: str) -> None:
     """The real library uses the rows that logparse predicts, whether C functions or the C++ class are called.
 
     Calls through the C++ class use other rows.

@@ -92,7 +92,7 @@ def test_an_empty_level_switches_the_log_off(rocm: Rocm, tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
-def test_a_log_that_cannot_be_written_costs_the_job(rocm: Rocm, tmp_path: Path) -> None:
+def test_a_full_disk_makes_products_fail(rocm: Rocm, tmp_path: Path) -> None:
     """If the disk is full, writing the log makes hipBLASLt's matrix products fail, and the process aborts at its end.
 
     If the log file cannot be created, the library writes to standard error instead.

@@ -91,7 +91,7 @@ def test_a_row_also_serves_a_size_between_two_measured_sizes(loop: Loop) -> None
     assert [line.startswith(words[best].split()[0]) for line in lines] == [True] * CALLS
 
 
-def test_the_rows_by_which_a_kernel_runs_are_named(loop: Loop) -> None:
+def test_bisect_names_both_rows_of_a_kernel(loop: Loop) -> None:
     """``logparse bisect`` names both rows of a file that make the library run a certain kernel.
 
     Both rows are for the same product. If the first one is left out, the library uses the second one.

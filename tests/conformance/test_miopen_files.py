@@ -125,7 +125,7 @@ The line also has the naive solver with 0.5 ms. Find runs in a hybrid mode.
 """
 
 
-def test_find_is_as_the_expected_differences_state(rocm: Rocm, tmp_path: Path) -> None:
+def test_find_ignores_impossible_entries(rocm: Rocm, tmp_path: Path) -> None:
     """MIOpen's Find ignores entries of a find-db with a negative time, or with more workspace than any GPU has.
 
     It does not check the algorithm of an entry.
@@ -162,7 +162,7 @@ NAMES = {
 """File names for a user find-db: {name: True if MIOpen on this GPU opens it}."""
 
 
-def test_names_that_are_opened(rocm: Rocm, tmp_path: Path) -> None:
+def test_file_names_that_miopen_does_not_open_are_refused(rocm: Rocm, tmp_path: Path) -> None:
     """logparse refuses a find-db whose name MIOpen would not open.
 
     MIOpen ignores such a file without a message.
@@ -235,7 +235,7 @@ MODES = [("", ""), ("1", ""), ("2", ""), ("3", ""), ("5", ""), ("5", "1"), ("5",
 """Pairs of values for the variables MIOPEN_FIND_MODE and MIOPEN_FIND_ENFORCE. "" leaves a variable unset."""
 
 
-def test_find_modes_that_pass_over_rows(rocm: Rocm, tmp_path: Path) -> None:
+def test_some_find_modes_ignore_the_file(rocm: Rocm, tmp_path: Path) -> None:
     """In some modes, MIOpen ignores its file of measured solvers: it measures again and overwrites the line.
 
     MIOpen does so in the find mode NORMAL (1), and if MIOPEN_FIND_ENFORCE is 2 or more. In all other cases MIOpen uses

@@ -47,7 +47,7 @@ def form(chance: random.Random) -> list[object]:
     return [*head, sizes, filters, pad, stride, dilation]
 
 
-def test_a_command_has_the_key_that_is_looked_up(rocm: Rocm, tmp_path: Path) -> None:
+def test_the_key_of_a_logged_command_is_right(rocm: Rocm, tmp_path: Path) -> None:
     """From the command that MIOpen logs, logparse computes the key under which MIOpen looks up the convolution.
 
     This is difficult if a size is 1, because the strides of a tensor then fit several layouts. MIOpen derives the

@@ -73,7 +73,7 @@ def test_a_file_that_rocblas_cannot_open_costs_the_job(rocm: Rocm, tmp_path: Pat
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["no thread is named", "each line names its thread"])
-def test_times_of_miopen_stay_with_their_problem(rocm: Rocm, tmp_path: Path, named: bool) -> None:
+def test_times_of_two_processes_are_not_confused(rocm: Rocm, tmp_path: Path, named: bool) -> None:
     """If two processes run MIOpen's Find into one log, no time is taken for a convolution of the other process.
 
     A time may be left out if its line does not name its thread.

@@ -112,7 +112,7 @@ def test_leaving_early_ends_what_runs(executor: Executor, tmp_path: Path) -> Non
     assert wait_until(lambda: not any(alive(pid) for pid in pids))
 
 
-def test_the_main_module_is_run_again_only_for_what_it_defines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_script_is_run_again_only_if_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new process runs the user's script again only if the script defines the function that the process must call.
 
     Many scripts lack ``if __name__ == "__main__"``. They must not start over in each process that measures kernels.

@@ -93,7 +93,7 @@ def committed(path: Path) -> int:
     return 0
 
 
-def test_what_no_node_is_left_for_is_named_and_the_repeat_completes(
+def test_a_file_that_no_node_can_read_is_named(
     tmp_path: Path, on_ray: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If no node of the cluster has enough cores to read a file, ``ingest`` names the file and ends.
@@ -144,7 +144,7 @@ class _Ray:
 
 @pytest.mark.nightly
 @pytest.mark.skipif(bool(os.environ.get("RAY_ADDRESS")), reason="a cluster of its own is killed")
-def test_a_node_that_dies_leaves_its_files_to_another(tmp_path: Path) -> None:
+def test_files_of_a_dead_node_are_read_by_another(tmp_path: Path) -> None:
     """If a node of the cluster dies, another node reads its log files. If there is no other node, these files fail.
 
     The test runs in a process of its own, because a process can be connected to only one cluster.
@@ -218,9 +218,7 @@ def test_logs_and_store_in_a_bucket(s3: Any, options: str, on_ray: Executor) -> 
 
 
 @pytest.mark.nightly
-def test_a_killed_driver_leaves_a_whole_store_and_the_repeat_does_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_ingest_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If ``ingest`` is killed, everything that it stored remains valid, and a repeat reads the remaining files.
 
     The command finds no cluster, so it starts one. This cluster ends when the command is killed.

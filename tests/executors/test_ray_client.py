@@ -74,7 +74,7 @@ def test_the_command_ingests_through_a_client(address: str, tmp_path: Path) -> N
 
 
 @pytest.mark.nightly
-def test_the_contract_holds_through_a_client(address: str) -> None:
+def test_everything_works_through_a_ray_client(address: str) -> None:
     """The tests in ``CONTRACT`` also pass if the program connects to the cluster through Ray's client port.
 
     They cover results, failures, dying processes, cancelled tasks, reading parts of files, and measuring kernels.

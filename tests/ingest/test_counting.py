@@ -119,7 +119,7 @@ def test_they_do_on_long_lines(head: bytes, length: int) -> None:
 
 
 @given(st.lists(PIECES, max_size=12).map(b"".join).map(lambda text: text.replace(b"\n", b"")))
-def test_a_line_is_cut_where_its_reader_would_split_it(line: bytes) -> None:
+def test_a_torn_line_is_cut_where_the_next_one_begins(line: bytes) -> None:
     """If a whole log line begins within a torn one, the line is cut there, and both parts are read separately."""
     reader = LineReader(STREAMS, native=False)
     counter = reader._counters[0]
@@ -161,9 +161,7 @@ def test_a_counter_forgets_what_it_gave(is_native: bool) -> None:
     st.sampled_from([32, 96, 4096]),
     st.integers(0, 200),
 )
-def test_ranges_of_a_file_are_counted_as_blocks_of_it(
-    data: bytes, held: int, size: int, piece: int, known: int
-) -> None:
+def test_several_threads_count_a_file_correctly(data: bytes, held: int, size: int, piece: int, known: int) -> None:
     """If several threads each count the lines in a part of a file, the result is the same as with a single reader.
 
     Random values are tested for the contents, the sizes of parts and pieces, the limit of memory, and the number of
@@ -198,7 +196,7 @@ def test_a_file_that_became_shorter_is_an_error() -> None:
 
 
 @given(st.text(alphabet="0x1aFgX =\n", max_size=60).map(str.encode))
-def test_a_mask_is_stable(text: bytes) -> None:
+def test_masking_never_makes_a_line_longer(text: bytes) -> None:
     """Replacing the addresses in a line by a mask never makes the line longer.
 
     If addresses are replaced again, nothing changes.
@@ -278,7 +276,7 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_block_readers_follow_in_order(threads: int) -> None:
+def test_rows_of_a_table_are_read_in_order(threads: int) -> None:
     """If a log contains a table, the reader of this table gets its lines in order.
 
     Several threads count blocks of the log. The rows of a table do not look special by themselves, and here they lie in

@@ -628,7 +628,7 @@ def test_unreadable_parts_of_the_disk_are_reported(store: Store, tmp_path: Path)
 
 
 @needs_corpus
-def test_conservation_on_every_file_of_the_corpus(store: Store) -> None:
+def test_every_line_of_every_real_file_is_counted_once(store: Store) -> None:
     """Every real file of the tests' collection is read without an error, and each of its lines is counted once.
 
     ``tests/test_goldens.py`` tests the samples.

@@ -46,7 +46,7 @@ def test_the_hash_of_a_file_from_those_of_its_pieces(tmp_path: Path) -> None:
         file.digest(len(data) + 1)
 
 
-def test_the_real_piece_is_what_stores_hold() -> None:
+def test_the_size_of_hashed_pieces_never_changes() -> None:
     """Files are hashed in pieces of 4 MiB. This size must never change.
 
     Otherwise all large files that were read by earlier versions would look new.

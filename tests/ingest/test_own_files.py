@@ -39,7 +39,7 @@ def test_overrides_do_not_count_as_measurements_of_the_next_run(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("change", ["rows", "name"])
-def test_what_its_library_changed_is_read(tmp_path: Path, store: Store, change: str) -> None:
+def test_changed_files_of_logparse_are_read(tmp_path: Path, store: Store, change: str) -> None:
     """A file that logparse wrote is read if its contents have changed since.
 
     For example, MIOpen adds results to its file of solver times. If a file was only renamed, it is still left out.
@@ -56,7 +56,7 @@ def test_what_its_library_changed_is_read(tmp_path: Path, store: Store, change: 
         assert "holds only files that logparse itself wrote" in results[0].error
 
 
-def test_an_answer_in_a_file_is_no_log(tmp_path: Path, store: Store) -> None:
+def test_a_saved_answer_is_not_read_as_a_log(tmp_path: Path, store: Store) -> None:
     """An answer of logparse that was saved to a file (``-o``) is not read as a log.
 
     In an earlier version, a table of matrix products and calls was read as if it were the user's.

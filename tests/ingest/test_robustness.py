@@ -119,7 +119,7 @@ def _read(format: FileFormat, name: str, data: bytes) -> int:
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=by_name)
-def test_damaged_text_is_ingested_and_conserved(format: Format) -> None:
+def test_damaged_lines_are_counted_once(format: Format) -> None:
     """Damaged text of any log format is read without an error, and each line is counted once.
 
     The text also goes all the way into the store (Parquet folder), because unusual numbers must fit its columns.
@@ -291,7 +291,7 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "logparse", *words]
 
 
-def test_a_file_that_the_disk_has_no_room_for_fails_alone(tmp_path: Path) -> None:
+def test_a_full_disk_fails_only_one_log(tmp_path: Path) -> None:
     """If the disk has no room for the data of one log, only this log fails.
 
     A limit on the size of files simulates the full disk, because the system then refuses the write.

@@ -156,7 +156,7 @@ def overrides(name: str) -> list[Override]:
     ]  # fmt: skip
 
 
-def test_text_to_object_to_text() -> None:
+def test_a_table_read_and_written_is_the_same() -> None:
     """If an aiter table is read and written again, all its columns have the same values.
 
     The columns err_ratio, tflops and bw are exceptions, because they are computed.

@@ -54,7 +54,7 @@ def test_calls_are_those_of_the_process_that_the_line_names(store: Store) -> Non
     assert split.iloc[0].tolist() == [0, 2]
 
 
-def test_a_call_links_to_the_row_that_serves_it(store: Store) -> None:
+def test_a_logged_shape_belongs_to_its_row(store: Store) -> None:
     """A shape in aiter's log is recognised as the same matrix product as the row in aiter's table that is used for it.
 
     Properties that only the log or only the table states may differ.
@@ -93,7 +93,7 @@ MISS = ", not found tuned config in /x/{}, will use default config!"
 BF16 = "shape is M:{}, N:2, K:3 dtype='torch.bfloat16'"
 
 
-def test_every_shape_is_written_whatever_its_line_states() -> None:
+def test_every_untuned_shape_is_written() -> None:
     """Every shape for which aiter found no tuned row is written to a file for the tuner.
 
     If only some log lines state a data type, there are two files, because a tuner reads one set of columns per file.

@@ -75,7 +75,7 @@ def test_what_is_none_is_a_counted_reject(change: dict[str, object]) -> None:
     assert [type(x) for x in records("x.json", data)] == [Reject]
 
 
-def test_a_damaged_text_that_reads_as_a_problem_is_a_reject() -> None:
+def test_a_damaged_product_is_rejected() -> None:
     """If the text of a matrix product in a bundle is damaged, it is rejected, even if it still looks like a valid text.
 
     For example, a text that was cut may have a number where a type belongs. In an earlier version this ended the whole

@@ -71,7 +71,7 @@ def test_what_is_no_json_is_one_reject() -> None:
     assert not autotuner.recognise(Head("a.json", b'{"_metadata": {"kernelspec": {}}}'))
 
 
-def test_two_tunes_are_compared_by_their_choices(store: Store, tmp_path: Path) -> None:
+def test_two_tuning_runs_are_compared(store: Store, tmp_path: Path) -> None:
     """If two tuning runs of FlashInfer chose different kernels for a product, ``logparse diff`` reports this.
 
     The name of the kernel's runner is part of the key in the file, so the keys differ.

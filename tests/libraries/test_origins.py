@@ -87,7 +87,7 @@ def stating(origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("evidence", [True, False])
-def test_times_of_a_new_format_are_compared_if_it_states_that_they_are_evidence(
+def test_a_new_format_decides_whether_its_times_are_compared(
     evidence: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Times of a new log format are compared with other times if the format states that they may be.

@@ -127,7 +127,7 @@ def test_what_is_in_the_cells_is_what_is_read(problem: GemmProblem, time_us: flo
     assert one.time_us == time_us
 
 
-def test_the_machine_of_a_file() -> None:
+def test_all_rows_of_a_table_are_of_one_machine() -> None:
     """All rows of a table must come from one machine. A row that names another machine is rejected."""
     found = read(
         "m,n,k,a_type,solution,time_us,arch,cu_count,hipblaslt_version\n"
@@ -151,7 +151,7 @@ def test_the_example_of_the_docstring_is_recommended(store: Store, tmp_path: Pat
     assert finding.per_call_us == pytest.approx(61.2 - 55.9)
 
 
-def test_published_measurements_give_their_own_gain(store: Store, tmp_path: Path) -> None:
+def test_the_gain_of_a_published_table_is_right(store: Store, tmp_path: Path) -> None:
     """The gain that logparse computes from a table of times equals the gain that follows directly from its numbers.
 
     The table has 338 matrix products, with the times of four kernels and the number of calls for each.

@@ -96,7 +96,7 @@ def test_a_clock_alone_takes_no_word_of_the_line(text: str) -> None:
 
 
 @given(st.lists(st.integers(0, 3), min_size=20, max_size=600), st.sampled_from(MARKS))
-def test_ranks_in_one_stream_are_read_apart(order: list[int], mark: str) -> None:
+def test_ranks_in_one_log_are_read_separately(order: list[int], mark: str) -> None:
     """If four ranks tune the same matrix products, their common log gives four times the records of one rank.
 
     It does not matter how the lines of the ranks are mixed.
@@ -164,7 +164,7 @@ def test_the_process_of_a_record_line_is_its_worker(format: LineFormat, line: st
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_tables_of_two_ranks_line_by_line(mark: str) -> None:
+def test_mixed_tables_of_two_ranks_are_read(mark: str) -> None:
     """If the lines of two ranks' tables alternate in a log, both tables are read correctly.
 
     Each table has its own header. The position of a damaged row is counted from the end of the mark that names the

@@ -44,7 +44,7 @@ def test_strided_batched_with_one_precision() -> None:
 
 
 @pytest.mark.parametrize("end", [" --atomics_allowed", " --atomics_not_allowed", " "])
-def test_the_mode_of_atomics_ends_a_line_without_a_value(end: str) -> None:
+def test_a_line_may_end_with_an_option_without_value(end: str) -> None:
     """A rocBLAS log line may end with an option that has no value, ``--atomics_allowed``.
 
     rocBLAS 4 and later write it if PyTorch allows atomic operations.
@@ -156,7 +156,7 @@ SINGLE = (
 )
 
 
-def test_a_product_that_two_functions_compute_has_a_row_for_each() -> None:
+def test_each_function_of_a_product_gets_a_row() -> None:
     """If two functions of rocBLAS can compute a matrix product, logparse writes a row for each to the override file.
 
     An override file is the user's choice of kernels. ``tests/conformance/test_rocblas_files.py`` shows that rocBLAS 5.2
@@ -234,7 +234,7 @@ def test_the_real_library_logs_the_same_calls_in_both() -> None:
 
 
 @pytest.mark.parametrize("count", ["9" * 5001, "-1", "\N{ARABIC-INDIC DIGIT THREE}", "x"])
-def test_a_count_of_calls_that_is_none_is_a_reject(count: str) -> None:
+def test_a_wrong_number_of_calls_is_rejected(count: str) -> None:
     """A line of rocBLAS's profile log is rejected if its number of calls is no valid number.
 
     The number may have thousands of digits, for which Python's ``int`` raises an error. In an earlier version this

@@ -82,7 +82,7 @@ def test_what_comes_later_is_merged_with_what_is_there(store: Store, tmp_path: P
     assert contents(store) == wanted
 
 
-def test_compacted_without_readers_any_reader_sums_what_counts(store: Store, wanted: dict[str, list[str]]) -> None:
+def test_any_program_can_add_up_compacted_rows(store: Store, wanted: dict[str, list[str]]) -> None:
     """After a compaction, any program may add up the rows of all Parquet files of a table and get the right number.
 
     No row of a deleted run (``forget``) is left, and no row is there twice. This is only true for a compaction that
@@ -192,9 +192,7 @@ def test_the_verb_reports_what_it_did(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_is_forgotten_at_the_last_moment_stays_forgotten(
-    store: Store, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
+def test_a_late_deleted_run_stays_deleted(store: Store, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     """A run that is deleted (``forget``) during the last moments of a compaction stays deleted.
 
     At that time the compaction no longer looks for deleted runs. The run is deleted before or after the compaction

@@ -245,7 +245,7 @@ def test_rewrites_keep_or_renew_the_records(stores: dict[str, Store], tmp_path: 
     assert {*store.manifest().records} == {*store.manifest().parts}
 
 
-def test_pages_are_verified_where_a_store_is_elsewhere(stores: dict[str, Store], tmp_path: Path) -> None:
+def test_changed_bits_in_a_remote_store_are_noticed(stores: dict[str, Store], tmp_path: Path) -> None:
     """If a store (Parquet folder) is on another machine, a changed bit is noticed when its part of a file is read.
 
     Parquet files of such a store are not read as a whole.
@@ -434,7 +434,7 @@ def test_rewrites_by_others_alarm_nobody(stores: dict[str, Store], tmp_path: Pat
     assert open_store(store.url).damage() == []
 
 
-def test_a_row_file_that_came_again_is_not_missing() -> None:
+def test_a_log_read_again_is_not_missing() -> None:
     """If a log was deleted from the store and read again, its entry is not reported as missing.
 
     The new entry is in a file of the same name, but another ``ingest`` wrote it.

@@ -83,7 +83,9 @@ def parts(store: Store) -> set[Path]:
     return {path for path in Path(store.url).glob("*/**/*.parquet") if path.parts[-3] != "sources"}
 
 
-def test_every_sample_is_alike(samples: Store, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_views_do_not_depend_on_how_files_are_shared(
+    samples: Store, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All SQL views are the same, whether logs have Parquet files of their own, or shared or merged ones."""
     with monkeypatch.context() as patch:
         patch.setattr(Store, "unmerged_small", lambda *_: 0)

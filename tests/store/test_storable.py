@@ -123,7 +123,7 @@ def test_beside_a_record_that_cannot_be_the_others_stay() -> None:
 
 
 @pytest.mark.parametrize("problem", [gemm(), W, GROUPED, OPERATOR], ids=lambda x: x.kind)
-def test_each_text_field_is_asked(problem: Problem) -> None:
+def test_records_are_stored_only_if_they_can_be_read_back(problem: Problem) -> None:
     """A matrix product or convolution with a changed field is stored exactly if its text can be read back."""
     assert problem_fault(problem) is None
     if isinstance(problem, OperatorProblem):

@@ -268,7 +268,7 @@ def _row(attempt: Attempt, path: str) -> Commit:
     return Commit(attempt=attempt.name, path=path, start=0, end=1, bytes=1, lines=1, **told)
 
 
-def test_an_ingest_at_work_keeps_its_parts(store: Store) -> None:
+def test_files_of_a_running_ingest_are_kept(store: Store) -> None:
     """Files that a running ``ingest`` has written are kept, even if other programs clean up or delete runs.
 
     An ``ingest`` may run for hours.
@@ -295,7 +295,7 @@ def test_a_commit_reports_what_was_swept_away(store: Store) -> None:
     assert not store.commits()
 
 
-def test_a_store_that_stays_open_sees_what_others_commit_and_forget(store: Store) -> None:
+def test_an_open_store_notices_changes_by_others(store: Store) -> None:
     """An open store notices if another process deletes a log's data and reads the log again.
 
     This is difficult, because the store keeps its entry for a log in a file that it reads only once, and the new entry
@@ -322,9 +322,7 @@ def test_findings_of_an_earlier_version_are_read(store: Store) -> None:
     assert store.findings()[["analyzer", "solution"]].isna().to_numpy().tolist() == [[False, True]]
 
 
-def test_a_part_of_an_earlier_version_lacks_columns_that_are_unknown(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_columns_of_older_files_are_unknown(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a Parquet file of an earlier version lacks a column, all values of the column are unknown.
 
     A new version may add a column without changing the version of the schema. It did so when the texts of matrix

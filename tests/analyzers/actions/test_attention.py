@@ -73,7 +73,7 @@ def test_every_backend_of_a_cpu_computes_the_same(backend: Any, problem: Operato
         torch.testing.assert_close(results[-1], results[0])
 
 
-def test_a_gradient_is_timed_beyond_the_first_block_of_samples(backend: Any) -> None:
+def test_a_gradient_can_be_timed_again_with_new_inputs(backend: Any) -> None:
     """The backward pass of attention can be timed again after its inputs got new random values.
 
     Every block of measurements begins with new values.
@@ -85,7 +85,7 @@ def test_a_gradient_is_timed_beyond_the_first_block_of_samples(backend: Any) -> 
     torch.testing.assert_close(ready._call(0), first)
 
 
-def test_what_a_backend_refuses_has_its_reason(backend: Any) -> None:
+def test_a_refused_call_has_a_reason(backend: Any) -> None:
     """If an implementation of attention refuses a call, the error states the reason.
 
     Here flash attention on a CPU refuses values whose head size differs from the head size of the keys.
@@ -155,7 +155,7 @@ def test_the_calls_of_other_backends_change() -> None:
     assert (found.now_us, found.then_us, found.measured_share) == (100.0, 95.0, 1.0)
 
 
-def test_the_lines_prefer_a_backend_and_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chosen_backend_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """The generated code puts the chosen implementation of attention first, and keeps the others as alternatives.
 
     This order must stay in force after the module with the code is gone, because ``logparse run --with`` may drop it.

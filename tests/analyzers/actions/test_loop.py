@@ -159,7 +159,7 @@ def test_what_was_timed_is_not_timed_again(loop: tuple[Store, Path, Any], monkey
     assert len(store.measurements()) - count == sum(len(x.rows) for x in report.results)
 
 
-def test_products_of_a_job_in_tf32_are_timed_in_it(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
+def test_products_of_a_tf32_job_are_timed_with_tf32(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     """The matrix products of a job that uses TF32 are measured with TF32, as the job runs them.
 
     Times with TF32 must never be compared with times without it.
@@ -185,7 +185,7 @@ def test_products_of_a_job_in_tf32_are_timed_in_it(loop: tuple[Store, Path, Any]
         assert used <= set(replayed) if run == "short" else used.isdisjoint(replayed), "each by those of its own kind"
 
 
-def test_what_the_host_took_comes_from_the_store(loop: tuple[Store, Path, Any]) -> None:
+def test_gains_are_computed_without_host_times(loop: tuple[Store, Path, Any]) -> None:
     """The gain of a change is computed from GPU times alone, although host times of the same call are stored, too."""
     store, _, _ = loop
     taken, facts = store.measurements(), store.facts()

@@ -71,7 +71,7 @@ def test_a_layout_changes_images_and_drops_copies_that_only_turn_them() -> None:
     assert (conv.problem, conv.solution) == (CONV, "torch:layout=NHWC,stored")
 
 
-def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
+def test_a_slice_of_a_channels_last_gradient_is_channels_last() -> None:
     """If images are stored as channels_last, a gradient that is a slice of a larger image's gradient is, too.
 
     For example, DeepLabV3 resizes one of five images and then concatenates them. The gradient of that image is a slice
@@ -137,7 +137,7 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
     assert result(channels_last.WITH_BENCHMARK, job((CONV, 1.0), backend="CPU"), taken) is None
 
 
-def test_a_step_lies_in_the_interval_that_is_printed() -> None:
+def test_printed_intervals_contain_the_measured_times() -> None:
     """The interval that logparse prints for a step's time after a change contains 92 of 97 measured times.
 
     On an H200, 97 changes of jobs were made and the time of a whole step was measured after each one. An interval that
@@ -220,7 +220,7 @@ def test_a_call_that_is_no_shorter_in_the_job_keeps_its_ratio() -> None:
     assert Ratio(0.5, 0.4, 0.6, 10.0).in_job(0.1) == Ratio(0.5, 0.4, 0.6, 10.0).in_job(1.0), "no cache spares that much"
 
 
-def test_calls_that_are_not_made_any_more_are_no_action_of_their_own() -> None:
+def test_channels_last_promises_nothing_before_it_is_measured() -> None:
     """No gain is promised for channels_last before convolutions are measured in this layout.
 
     A trace shows which copies the layout would save, but not how long the convolutions would then take.
@@ -242,7 +242,7 @@ def test_the_output_layer_is_what_is_padded() -> None:
     assert (changed.problem.m, changed.problem.ldd, changed.solution) == (32064, 32064, DEFAULT.text)
 
 
-def test_queries_keys_and_values_are_no_output_layer() -> None:
+def test_the_layer_of_queries_keys_and_values_is_not_the_output_layer() -> None:
     """The layer that computes queries, keys and values is not mistaken for the model's output layer.
 
     No other layer reads the outputs of an output layer. This is also true for Swin's first blocks: their layer has 288
@@ -253,7 +253,7 @@ def test_queries_keys_and_values_are_no_output_layer() -> None:
     assert padded_output.odd_output(job(*((x, 9.0) for x in linear(288, 96)))) is None
 
 
-def test_where_a_softmax_runs_over_outputs_of_layers_only_those_are_output_layers() -> None:
+def test_the_layer_before_the_softmax_is_the_output_layer() -> None:
     """If a softmax in the trace reads the outputs of a layer, only that layer is taken for the model's output layer.
 
     Here the softmax reads 1,000 outputs. Attention with grouped queries has a layer with 360 = 5 × 72 outputs and 192

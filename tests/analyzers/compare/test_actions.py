@@ -152,7 +152,7 @@ def simple(run: str, conv_us: float, wall: Sequence[float], **more: float) -> Ta
     return job(run, Kind(8, 100, 6, conv_us, more.get("other_us", 1000.0), more.get("talk_us", 0.0), wall))
 
 
-def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> None:
+def test_a_gain_in_kernels_and_wall_time_is_verified() -> None:
     """A change is "verified" if the kernels and the wall-clock time both became faster by as much as was promised.
 
     Here convolutions take 1 ms, and all kernels 2 ms. The change promises to save a fifth of the 1 ms, and saves these
@@ -167,7 +167,7 @@ def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> N
     assert [(x.name, x.promised.then_us) for x in found.groups] == [("convolution", 800), ("aten::add", 1000)]
 
 
-def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
+def test_shorter_waits_in_nccl_kernels_are_no_gain() -> None:
     """If NCCL's kernels get shorter only because they wait less, this time is not credited to a change of the job.
 
     In this DDP job the kernels took 52.1 ms before and 43.1 ms after the change, but the step got no faster. NCCL's
@@ -188,7 +188,7 @@ def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
     assert not found.faster
 
 
-def test_a_setting_that_is_in_force_is_not_offered_again() -> None:
+def test_a_setting_in_use_promises_no_further_gain() -> None:
     """For a setting that the program already uses, no further gain is promised.
 
     The program may set ``cudnn.benchmark`` itself, or its user may already have followed logparse's advice.
@@ -220,7 +220,7 @@ def server(run: str, counts: Sequence[int], traced: Sequence[int], ratio: float)
     return job(run, *kinds)
 
 
-def test_another_mix_of_batches_is_no_gain() -> None:
+def test_other_batch_sizes_are_no_gain() -> None:
     """If the second run serves other batch sizes, ``verify`` computes both times for the first run's mix of sizes.
 
     The first run has 60 %, 30 % and 10 % of batches 1, 4 and 16: 0.6 · 400 + 0.3 · 800 + 0.1 · 2400 = 720 µs.
@@ -298,7 +298,7 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
     assert "changed far more than promised, unexplained: aten::add 1 ms → 400 µs" in stripped(proven)
 
 
-def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
+def test_a_gain_below_the_promise_does_not_pass() -> None:
     """If a change makes the job faster, but by less than was promised, the verdict is "faster, not as promised".
 
     The promise is 200 µs, but the gain is only 40 µs. Two runs of the same job differ by less than 40 µs, so the gain
@@ -346,7 +346,7 @@ def simulated(
     return StepAnswer(now_us, then_us, *ends, ceilings=ceilings, **about)
 
 
-def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gain_is_compared_with_the_simulated_gain(monkeypatch: pytest.MonkeyPatch) -> None:
     """``verify`` compares the measured gain of a step with the gain that a simulation of the step predicts.
 
     Kernels get 200 µs faster, but they overlap communication, so that the simulation predicts a gain of only 20 µs. The
@@ -373,7 +373,7 @@ def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pyt
         (2490, (2500, 2900, 2600), 91, "time unknown"),
     ],
 )
-def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
+def test_a_host_bound_step_is_not_made_faster_by_kernels(
     free_us: float, before_us: tuple[float, ...], fewer_us: float, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the host limits the step, faster kernels get the verdict "took effect, not faster".
@@ -410,7 +410,7 @@ def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
         (995, 0.9, "time unknown"),
     ],
 )
-def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, launched: float, verdict: str) -> None:
+def test_unchanged_kernel_times_mean_no_effect(after_us: int, launched: float, verdict: str) -> None:
     """If the kernels and their launches take as long as before, the change "had no effect", however the steps vary.
 
     On an H200 the kernels of a step took 20.0 ms before and 19.9 ms after a change of the job ``moe``. The steps take
@@ -537,7 +537,7 @@ def by_turns(*us: float, kind: str = "float16[8, 3]") -> list[dict[str, float]]:
     return [{kind: x} for x in us]
 
 
-def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
+def test_alternating_runs_are_compared_with_their_neighbours() -> None:
     """If two versions of a job run in alternation, each stretch of time is compared with the neighbouring stretch.
 
     The versions take 100 and 80. Some stretches are disturbed, and for a while the host is slower. Because neighbours
@@ -558,7 +558,7 @@ def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
     assert alone.runs == 1
 
 
-def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
+def test_the_interval_of_two_pairs_comes_from_the_starts() -> None:
     """If both versions of a job were started twice, the interval of the gain comes from how much the starts differ.
 
     The first pair of starts gained 3 %, the second pair 1 %. So the mean gain is (3 + 1) / 2 = 2 % with a standard
@@ -578,7 +578,7 @@ def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
     assert four.faster, "three degrees of freedom"
 
 
-def test_intervals_of_two_pairs_hold_the_truth_as_often_as_they_say() -> None:
+def test_95_percent_intervals_contain_the_true_gain_in_95_percent() -> None:
     """The 95 % interval of a gain, from two starts of each version, contains the true gain in about 95 % of cases.
 
     The measurements are simulated with a true gain of 3 %. Starts of a job differ by 5 %, and measurements within a
@@ -610,7 +610,7 @@ def test_kinds_that_few_turns_had_are_no_part_of_the_comparison() -> None:
     assert sides.kinds == {"float16[8, 3]": 16, "rare": 4}
 
 
-def test_one_long_run_has_the_interval_of_its_blocks() -> None:
+def test_the_interval_of_a_drifting_run_comes_from_blocks() -> None:
     """If the times of a run's steps drift, the interval is computed from the means of blocks of neighbouring steps.
 
     Single steps would make the interval too narrow, because neighbouring steps resemble each other.
@@ -633,7 +633,7 @@ def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
 
 
 @pytest.mark.parametrize("conv_us", [1000, 800])
-def test_an_interval_that_holds_no_gain_and_a_large_one_decides_nothing(conv_us: float) -> None:
+def test_an_interval_with_zero_and_a_large_gain_decides_nothing(conv_us: float) -> None:
     """If the interval of the gain contains both zero and a large gain, the verdict is "time unknown".
 
     On two H100s an earlier version of ``verify`` wrongly reported "had no effect" for a change that made the program 27
@@ -670,7 +670,7 @@ def test_two_runs_are_timed_beside_their_logs_where_one_was_not_timed_without() 
     assert found.wall.now_us == pytest.approx(2500, rel=0.01)
 
 
-def test_override_files_are_judged_with_the_actions() -> None:
+def test_gains_of_changes_and_override_files_are_added() -> None:
     """If a change of the job and an override file are used together, ``verify`` adds the two promised gains.
 
     An override file is the user's choice of kernels. Of 2000 µs of kernels, the change saves 200 µs and the override
@@ -718,7 +718,7 @@ def test_a_change_that_no_process_reported_has_no_verdict() -> None:
     assert "after did not report that it applied cudnn_benchmark, so it ran without cudnn_benchmark" in stripped(found)
 
 
-def test_without_a_mark_equal_kernels_are_no_gain_of_an_action() -> None:
+def test_equal_kernels_without_a_report_are_no_gain() -> None:
     """If no process reported the change and the same kernels ran, a faster step is not credited to the change.
 
     Here logparse had not been asked to apply the change, because the program was expected to do so itself.

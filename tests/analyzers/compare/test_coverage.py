@@ -222,7 +222,7 @@ def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path)
         lint(str(tmp_path / "x.txt"))
 
 
-def test_a_servers_log_states_what_aiter_looks_up(store: Store, tmp_path: Path) -> None:
+def test_shapes_in_a_servers_log_that_have_no_row_are_named(store: Store, tmp_path: Path) -> None:
     """For aiter's 8-bit tables, ``coverage`` names the shapes without a row, and each padded M that would have one.
 
     The shapes come from a server's log, in which aiter states each shape that it looks up.

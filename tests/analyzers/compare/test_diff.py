@@ -117,7 +117,7 @@ def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
     ]
 
 
-def test_what_one_run_lacks_is_said_first(store: Store, tmp_path: Path) -> None:
+def test_missing_files_of_a_run_are_named_first(store: Store, tmp_path: Path) -> None:
     """If the second run lacks files that the first run has, ``diff`` says so before anything else.
 
     The second run has one of two logs, and it lacks MIOpen's file of measured solvers. The library chose other kernels
@@ -167,7 +167,7 @@ def test_changes_below_the_floor_count_as_the_same() -> None:
     assert "(changes beyond 3.0%, 10 µs and noise)" in diff_lines(found)[1]
 
 
-def test_nothing_compared_is_reported() -> None:
+def test_diff_fails_if_nothing_was_compared() -> None:
     """If ``diff`` found no time to compare, it says so and fails.
 
     In CI, a check without anything to compare must not look like a check that passed.
@@ -208,7 +208,9 @@ def test_renderings() -> None:
         ("moe/autotune_configs.json", "52", "53", "in 1 of 4 problems (winner-flip rate 25%); what this costs is"),
     ],
 )
-def test_winners_that_flip(sample: str, old: str, new: str, flips: str, store: Store, tmp_path: Path) -> None:
+def test_products_with_another_fastest_kernel_are_counted(
+    sample: str, old: str, new: str, flips: str, store: Store, tmp_path: Path
+) -> None:
     """``diff`` counts the matrix products and convolutions whose fastest kernel differs between two tuning runs.
 
     Both tuning runs were made on one machine. The test uses every kind of file in which a tuning run may be recorded.
@@ -259,7 +261,7 @@ def test_the_only_problem_that_may_be_meant_is_compared() -> None:
     assert set(diff(two, b).rows["state"]) == {"unknown"}, "either may be the one that the other run calls"
 
 
-def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
+def test_a_call_has_its_average_time_over_all_trace_files() -> None:
     """If a run has several trace files, ``diff`` uses the average time of a call over all of them.
 
     All kinds of steps are included. If a call launches several kernels, their times are added up, but it remains one
@@ -517,7 +519,7 @@ def test_a_run_that_holds_two_algorithms_of_one_problem(
     assert len([x for x in lines if "picked" in x or "several solutions" in x]) == 1
 
 
-def test_a_log_with_two_picks_of_one_problem() -> None:
+def test_the_most_frequent_of_several_kernels_is_compared() -> None:
     """If the library chose several kernels for one matrix product, ``diff`` compares the kernel that ran most often.
 
     The output states that there were others.

@@ -195,7 +195,7 @@ def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
     assert coverage_lines(measured)[0].endswith("calls no GEMM, so the file can cover nothing")
 
 
-def test_an_old_file_in_the_run_does_not_lend_its_validators(store: Store) -> None:
+def test_a_file_is_checked_with_its_own_validators(store: Store) -> None:
     """A TunableOp file is checked with its own version lines ("validators"), not with the validators of another file.
 
     PyTorch refuses a file unless its whole set of validators is right. An older file in the same run may have one more

@@ -230,7 +230,7 @@ def test_row_is_not_blamed_for_calls_that_its_kernel_cannot_compute(
         (None, [None], "hit", ""),
     ],
 )
-def test_a_call_with_too_little_workspace_does_not_take_the_row(
+def test_a_row_is_not_used_by_calls_with_too_little_workspace(
     need: int | None, given: list[int | None], state: str, reason: str
 ) -> None:
     """If a call gives less workspace than its row's kernel needs, ``coverage`` says that the row is not used, and why.
@@ -249,7 +249,7 @@ def test_a_call_with_too_little_workspace_does_not_take_the_row(
 
 
 @pytest.mark.parametrize(("given", "covered"), [([0], ("hit", "")), ([0, 8192], None)])
-def test_what_ran_had_enough_workspace(given: list[int | None], covered: tuple[str, str] | None) -> None:
+def test_a_kernel_that_ran_had_enough_workspace(given: list[int | None], covered: tuple[str, str] | None) -> None:
     """If the log shows that the kernel of a row ran, the row took effect, whatever workspace the calls gave.
 
     A matrix product may have calls with different workspaces. The log does not tell which of them ran the kernel.
@@ -309,7 +309,7 @@ def test_whole_runs_are_compared_where_their_traces_did_the_same_work() -> None:
     assert in_run(*logged) is None, "a log's calls are of the whole job"
 
 
-def test_promises_are_per_call() -> None:
+def test_promised_gains_are_per_call() -> None:
     """The promised gain of a matrix product is the gain of one call, not of all calls in a run.
 
     The promise may come from another run, in which the number of calls was different.

@@ -33,7 +33,7 @@ def rows(scale: float = 1.0, source: str = "own", step: int = 1) -> pd.DataFrame
     )
 
 
-def test_only_winners_are_best() -> None:
+def test_a_time_is_best_only_if_several_kernels_were_tried() -> None:
     """A time is taken as the best possible time only if several kernels were tried for it.
 
     This is true for times in a tuner's file, and for the fastest of at least two kernels. It is not true for the time
@@ -149,7 +149,7 @@ def test_times_of_one_device_say_nothing_of_another() -> None:
     assert other.neighbours(0) == []
 
 
-def test_texts_of_a_kind_that_no_problem_asks_for_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unneeded_convolution_times_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a job that has only matrix products, logparse does not parse the convolution times that it ships.
 
     This saves half a second.

@@ -79,7 +79,7 @@ def test_findings_between_3_and_5_percent_come_again_in_at_least_90_percent() ->
 
 
 @pytest.mark.parametrize("real", [1, 5])
-def test_a_few_true_effects_are_found_among_a_thousand_at_the_floor(real: int) -> None:
+def test_a_few_true_gains_are_found_among_a_thousand_pairs(real: int) -> None:
     """One or five true gains among a thousand pairs of kernels are found, and few of the other pairs are reported.
 
     Only gains above a limit may be reported. All other pairs gain exactly as much as the limit, because most errors
@@ -102,7 +102,7 @@ def test_a_few_true_effects_are_found_among_a_thousand_at_the_floor(real: int) -
     assert tail <= runs + 3 * math.sqrt(runs), "of a thousand true hypotheses one has p ≤ 0.001"
 
 
-def test_true_deviations_that_differ_keep_the_intervals_right() -> None:
+def test_intervals_are_right_if_kernels_vary_differently() -> None:
     """The 95 % intervals stay right if some kernels vary more between processes than others.
 
     The deviation between processes is estimated from all kernels together, although it differs between large and small
@@ -119,7 +119,7 @@ def test_true_deviations_that_differ_keep_the_intervals_right() -> None:
 
 @pytest.mark.parametrize("shape", ["two points", "exponential", "one process in twenty is ten times as far off"])
 @pytest.mark.parametrize("pairs_of_a_run", [1, 10])
-def test_deviations_that_are_far_from_normal_exclude_one_in_at_most_15_percent(shape: str, pairs_of_a_run: int) -> None:
+def test_unusual_noise_makes_at_most_15_percent_of_intervals_wrong(shape: str, pairs_of_a_run: int) -> None:
     """If the noise is far from normally distributed, at most 15 % of the 95 % intervals miss the true ratio.
 
     With only four processes no interval can be exact for every kind of noise. For example, if the noise is either +1 or
@@ -147,7 +147,7 @@ def test_devices_do_not_lend_each_other_their_deviation() -> None:
     assert apart["r0"] == judge_all(rough)[0]["r0"]
 
 
-def test_a_record_of_one_process_has_the_deviation_between_processes_added() -> None:
+def test_the_interval_of_a_single_process_is_wider() -> None:
     """If only one process measured two kernels, the interval is made wider, because processes differ from each other.
 
     The ratio of two times differs by 0.3 % between processes. So the interval from a single process must be at least

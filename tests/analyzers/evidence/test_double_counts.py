@@ -58,7 +58,7 @@ def test_what_graphs_ran_without_a_name_is_in_no_row(store: Store) -> None:
     assert line.startswith(remark)
 
 
-def test_two_libraries_in_one_stream(store: Store, tmp_path: Path) -> None:
+def test_rocblas_calls_beside_hipblaslt_calls_are_not_counted(store: Store, tmp_path: Path) -> None:
     """If one log has calls of rocBLAS and of hipBLASLt, a remark names the rocBLAS calls that are not counted.
 
     rocBLAS may pass its calls on to hipBLASLt, and then the log has each call twice. So only hipBLASLt's calls are

@@ -141,7 +141,7 @@ def test_arrays_of_one_length() -> None:
         Comparable(KNOWN.at, KNOWN.base_us[:1], KNOWN.time_us)
 
 
-def test_groups_of_sizes_in_many_dimensions() -> None:
+def test_products_with_similar_sizes_are_grouped() -> None:
     """Matrix products with nearly equal sizes are put into one group, even with ten widely differing sizes each.
 
     Ten such sizes have more combinations than a 64-bit number can count.

@@ -83,7 +83,7 @@ def test_texts_parsed_in_chunks_are_the_texts_parsed_at_once(monkeypatch: pytest
     assert sized([]) == ()
 
 
-def test_work_is_that_of_the_problem(samples: Store) -> None:
+def test_flops_and_bytes_of_tables_equal_those_of_single_products(samples: Store) -> None:
     """FLOPs and bytes that are computed for whole tables at once equal the values that are computed one by one.
 
     The test compares them for all matrix products and convolutions of the samples.

@@ -88,7 +88,7 @@ def test_nothing_without_kernels() -> None:
     assert early is None
 
 
-def test_the_kernel_with_the_most_time_names_the_call() -> None:
+def test_a_call_is_named_after_its_main_kernel() -> None:
     """If a call launches several kernels, its name is the main kernel, even if a helper kernel seems to take longer.
 
     The main kernel's time is spread over several rows, while a helper kernel has the longest single row.

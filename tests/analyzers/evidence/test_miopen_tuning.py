@@ -112,7 +112,7 @@ def test_a_solver_without_parameters_asks_for_none() -> None:
     assert (made.solution.id, made.parameters) == (GEMM, None)
 
 
-def test_a_confirmed_winner_has_the_workspace_of_the_build_s_other_files() -> None:
+def test_a_missing_workspace_comes_from_another_file() -> None:
     """If the measurement that confirmed a fast solver states no workspace, another file states it.
 
     The other file must come from the same MIOpen build.
@@ -159,7 +159,7 @@ def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
     return done
 
 
-def test_one_of_the_two_solvers_is_known_to_be_in_the_build() -> None:
+def test_one_of_two_solvers_exists_in_the_build() -> None:
     """A row for MIOpen names two solvers, of which at least one is known to exist in the user's MIOpen build.
 
     MIOpen overwrites a row if it has none of the named solvers. The faster one may be from another build's database.
@@ -184,7 +184,7 @@ def test_without_a_solver_of_the_build_nothing_is_proposed() -> None:
 
 
 @pytest.mark.parametrize(("solver", "origin", "noted"), [(GEMM, "find-db", 1), (CK, "find-db", 0), (GEMM, "driver", 0)])
-def test_what_find_does_not_time_is_noted(solver: str, origin: str, noted: int) -> None:
+def test_time_that_miopen_does_not_measure_is_noted(solver: str, origin: str, noted: int) -> None:
     """A finding from MIOpen's own measurement says that it does not include the time for setting dW to zero.
 
     A GEMM solver of weight gradients first sets dW to zero. In the job this takes time, but MIOpen's search does not

@@ -29,7 +29,7 @@ from tests.conftest import NIGHTLY, SAMPLES, sized
 OVERRIDES = [str(next(SAMPLES.rglob(name))) for name in ("*.ufdb.txt", "tunableop_results0.csv")]
 
 
-def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: Path) -> None:
+def test_every_subcommand_reports_a_confirmed_padding(store: Store, tmp_path: Path) -> None:
     """Every subcommand reports that a matrix product is faster with padding, if a measurement confirmed it.
 
     The interval of the gain is computed from single measured times. An earlier version of the HTML page did not read
@@ -46,7 +46,7 @@ def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: 
     assert shown.drop(columns=of_the_list).equals(found(whole.findings).drop(columns=of_the_list))
 
 
-def test_the_narrowed_tables_give_the_same_findings_and_overrides(samples: Store) -> None:
+def test_needed_rows_give_the_same_override_files(samples: Store) -> None:
     """If only the needed rows are read, the override files are the same, including the parameters of MIOpen's solvers.
 
     Without its parameters, a solver runs several times slower than measured.
@@ -59,7 +59,7 @@ def test_the_narrowed_tables_give_the_same_findings_and_overrides(samples: Store
 
 
 @pytest.mark.parametrize("seed", range(sized(1, 40)))
-def test_narrowed_tables_of_random_stores_give_the_same_findings_and_differences(seed: int, tmp_path: Path) -> None:
+def test_needed_rows_of_random_data_give_the_same_findings(seed: int, tmp_path: Path) -> None:
     """For random data, the findings and differences are the same, whether all rows are read or only the needed ones.
 
     The data are two runs of random sample logs and random find-db records (MIOpen's solver times). Times, chosen

@@ -56,7 +56,7 @@ def test_quantiles_of_student_are_those_of_the_tables(degrees: float, p: float, 
     assert student_t_tail(-t, degrees) == pytest.approx(p, rel=2e-3)
 
 
-def test_tails_of_student_stay_right_where_they_are_small() -> None:
+def test_small_tail_probabilities_of_student_are_exact() -> None:
     """Very small tail probabilities of Student's t distribution are still exact.
 
     With two degrees of freedom the tail has a closed form: P(T > t) = (1 − t/√(2 + t²)) / 2.

@@ -80,7 +80,7 @@ def test_times_are_of_the_ratio_and_the_unit_as_it_is() -> None:
     assert (len(found.pairs), len(found.timed), found.seconds) == (32, 2, 10.0)
 
 
-def test_a_process_of_its_own_bias_widens_the_interval() -> None:
+def test_processes_that_disagree_widen_the_interval() -> None:
     """If two processes measure different ratios, the interval of the result contains both ratios.
 
     Here the ratios differ by 6 %.

@@ -50,7 +50,7 @@ def server(large: int = 30, small: int = 10) -> Tables:
     return tables(kernels=[place | x for x in kernels], facts=facts)
 
 
-def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
+def test_kernel_times_are_weighted_by_batch_sizes_of_the_run() -> None:
     """Kernel times of a trace are weighted, as if it had large and small batches as often as the whole run.
 
     Of the run's 40 batches, 30 are large (100 µs of kernels) and 10 are small (10 µs). So an average batch takes (30 ·
@@ -149,7 +149,7 @@ def test_weighed_tables_can_be_weighed_by_other_counts() -> None:
     assert reweighed(held, {"64": 1}) is held
 
 
-def test_times_of_a_run_without_logs_count_and_its_units_do_not() -> None:
+def test_step_times_come_from_the_run_without_logs() -> None:
     """If a job also ran without logs, step times come from that run, and numbers of steps come from the run with logs.
 
     Writing logs made the job slower. The run without logs made another number of steps.

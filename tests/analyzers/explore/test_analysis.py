@@ -59,7 +59,7 @@ def test_the_page_of_a_find_db_agrees_with_recommend(store: Store) -> None:
     )
 
 
-def test_the_page_of_traces_has_the_list_of_the_simulated_step(tmp_path: Path) -> None:
+def test_proposed_changes_of_a_trace_come_from_the_simulation(tmp_path: Path) -> None:
     """For a run with a trace, the HTML page's list of proposed changes comes from a simulation of the step.
 
     In an earlier version, the page promised to save kernel time although the host limited the step (on an H200).

@@ -289,7 +289,7 @@ def close(page: Page) -> None:
     page.wait_for_function("!location.search.includes('problem=')")  # the panel goes before the address changes
 
 
-def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo: Served) -> None:
+def test_an_override_row_is_copied_with_three_clicks(seen: Visit, demo: Served) -> None:
     """A user needs three clicks to copy a row of an override file: on a filter, on a row and on the copy button.
 
     The user starts at the first screen, which shows where the time goes, the proposed changes and the first rows of the
@@ -348,7 +348,7 @@ def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo:
     seen.clean()
 
 
-def test_the_keyboard_leads_everywhere_and_the_url_is_the_state(seen: Visit, demo: Served) -> None:
+def test_everything_is_reachable_by_keyboard_and_in_the_url(seen: Visit, demo: Served) -> None:
     """Everything on the HTML page can be reached by keyboard, and the URL contains the whole state of the page.
 
     The test begins with a link that somebody else sent. It then uses filters, search, table and card by keyboard alone.
@@ -690,7 +690,7 @@ def test_points_are_drawn_where_there_is_no_webgl(alone: Visit, both: Served, re
 
 
 @pytest.mark.nightly
-def test_a_report_prints_whole(seen: Visit, reports: dict[str, Path]) -> None:
+def test_a_printed_report_is_complete(seen: Visit, reports: dict[str, Path]) -> None:
     """A printed report has light colours, and every chart and row fits on the paper.
 
     After printing, the screen looks as before.

@@ -125,7 +125,7 @@ def test_a_problem_states_one_now_one_best_and_one_saving(tmp_path: Path, seed: 
         assert todo.gain is None or 0 <= todo.saving_us <= todo.gain.now_us * (1 + 1e-9), todo
 
 
-def test_a_hot_trace_beside_a_cold_replay_keeps_the_ratio(store: Store) -> None:
+def test_a_traced_time_is_multiplied_by_the_measured_ratio(store: Store) -> None:
     """To predict the time with a faster kernel, the traced time is multiplied by the ratio of two measured times.
 
     The kernels were measured with cold caches. So even the fastest kernel took longer than the call in the trace.
@@ -155,7 +155,7 @@ def test_a_time_alone_saves_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("others", [[], ["skipped"], ["failed"], ["ok"]], ids=["alone", "skipped", "failed", "slower"])
-def test_what_a_pick_loses_is_known_where_another_solution_was_tried(store: Store, others: Sequence[Status]) -> None:
+def test_untried_and_slower_kernels_are_distinguished(store: Store, others: Sequence[Status]) -> None:
     """The HTML page distinguishes between "no other kernel was tried" and "no other kernel is faster".
 
     This must be true for the table, its CSV, the card, the sums and the view ``regret``.

@@ -60,7 +60,7 @@ def test_a_click_in_a_chart_answers_with_a_url(client: FlaskClient) -> None:
     assert after({"range": {"x": ["a", 1], "y": [1, 2]}}, boxed=True, view="roofline") is None
 
 
-def test_rows_come_as_the_table_asks(client: FlaskClient) -> None:
+def test_the_server_sends_the_requested_rows(client: FlaskClient) -> None:
     """The server sends the rows that the table requests: sorted, and from one position to another.
 
     If a request contains something that the HTML page would never send, it is ignored.
@@ -231,7 +231,7 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
 
 
 @pytest.mark.parametrize("open_run", ["before", "after"])
-def test_compare_joins_an_unknown_layout_as_diff_does(tmp_path: Path, open_run: str) -> None:
+def test_an_unknown_layout_is_compared_as_in_diff(tmp_path: Path, open_run: str) -> None:
     """If a convolution's memory layout is unknown, the page compares it with the only one of the other run that fits.
 
     ``logparse diff`` does the same.
@@ -324,7 +324,7 @@ def test_what_other_sites_load_from_the_page_is_refused(
     assert client.get("/", headers=headers).status_code == status
 
 
-def test_the_page_opens_the_run_with_the_most_to_gain(tmp_path: Path) -> None:
+def test_the_page_first_shows_the_run_with_the_largest_saving(tmp_path: Path) -> None:
     """The HTML page first shows the run in which the most time can be saved. This may not be the latest run.
 
     After a change the latest run may have nothing left to do. For a large store (Parquet folder) the latest run is

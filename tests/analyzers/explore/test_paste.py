@@ -51,7 +51,7 @@ def test_a_losing_pick_gets_the_row_that_the_library_reads(told: pd.Series) -> N
     assert made.override.note == "for gfx942, 304 CUs"
 
 
-def test_what_recommend_does_not_propose_has_no_row(told: pd.Series) -> None:
+def test_only_proposed_kernels_have_a_row_to_copy(told: pd.Series) -> None:
     """The HTML page offers a row for an override file only if ``logparse recommend`` proposes it.
 
     A shorter time alone does not prove a gain.
@@ -107,7 +107,7 @@ def test_a_finding_is_a_sentence_with_its_remedy(told: pd.Series) -> None:
     assert advice(told, HERE, PageVerdict()).sentence == "The library hints: 'pad it to 8.' Pad 50257 to 50264."
 
 
-def test_a_call_through_the_object_gets_its_row_too() -> None:
+def test_a_call_through_the_cpp_class_gets_a_second_row() -> None:
     """For a bf16 call through hipBLASLt's C++ class, the page offers a second row with another compute type.
 
     The log line of such a call has ``--api_method cpp``. Up to hipBLASLt 1.2.2 the library looks for its row with

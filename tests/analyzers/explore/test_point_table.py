@@ -49,7 +49,7 @@ def test_label_flops_and_bytes_are_the_models(sampled_points: pd.DataFrame) -> N
         assert row["bytes"] == problem.bytes or (problem.bytes is None and math.isnan(row["bytes"]))
 
 
-def test_a_column_without_a_value_is_of_texts() -> None:
+def test_an_empty_column_has_the_type_string() -> None:
     """A column without any value gets the type "string".
 
     Otherwise DuckDB 1.5, the newest version for Python 3.10, would take a column of ``None`` as integers.
@@ -68,7 +68,7 @@ def test_w_stands_beside_its_own_f_and_b(example_points: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize(("names", "times"), [(2, 3), (130, 130), (130, 131)])
-def test_a_solution_counts_once(example_views: dict[str, pd.DataFrame], names: int, times: int) -> None:
+def test_each_measured_kernel_is_counted_once(example_views: dict[str, pd.DataFrame], names: int, times: int) -> None:
     """The column ``solutions`` has the number of different kernels that were measured, even if there are many.
 
     A kernel that was measured several times counts once.
@@ -114,7 +114,7 @@ def test_the_saving_is_the_one_that_recommend_computed(example_views: dict[str, 
 
 
 @pytest.mark.parametrize("sureness", ["measured alone", "estimated"])
-def test_a_finding_of_two_measured_times_is_no_estimate(
+def test_a_difference_of_two_measured_times_is_labelled_measured(
     example_views: dict[str, pd.DataFrame], sureness: Sureness
 ) -> None:
     """A saving that is the difference of two measured times is labelled "measured".
@@ -239,7 +239,7 @@ def test_store_and_frames_give_one_table(sampled: Store) -> None:
     pd.testing.assert_frame_equal(one, other, check_dtype=False)
 
 
-def test_two_texts_of_one_problem_are_one_row_as_in_top(sampled: Store, sampled_points: pd.DataFrame) -> None:
+def test_two_descriptions_of_one_product_are_one_row(sampled: Store, sampled_points: pd.DataFrame) -> None:
     """If two logs describe one matrix product in two ways, the table has one row for it, as in ``logparse top``.
 
     Here one log names the kernel, and the other one has the number of calls.
@@ -267,7 +267,7 @@ def traced(problem: ConvProblem, us: float, calls: int) -> list[object]:
     return [Call(problem=problem, category="profiler", count=calls), kernel]
 
 
-def test_what_a_call_takes_now_is_the_runs_own(store: Store) -> None:
+def test_the_present_time_comes_from_the_run_itself(store: Store) -> None:
     """The present time of a call comes from the run itself. Another run can only add a faster kernel.
 
     The column ``file`` then names that other run.
@@ -336,7 +336,7 @@ def test_an_unknown_layout_is_named_with_its_reason(store: Store) -> None:
     assert facet_text("layout", row["layout"]) == facet_text("layout", "??") == facet_text("dtype", "?") == "unknown"
 
 
-def test_devices_share_no_times(store: Store) -> None:
+def test_times_come_from_the_same_gpu_model(store: Store) -> None:
     """A run is shown only with times that were measured on the same GPU model.
 
     The store (Parquet folder) has MIOpen's solver times for three GPUs, which differ.

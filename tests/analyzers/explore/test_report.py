@@ -54,7 +54,7 @@ def test_a_report_of_500_problems_has_at_most_3_mb_and_only_scripts_of_its_polic
         assert f"'sha256-{digest}'" in policy
 
 
-def test_the_headline_agrees_with_the_list_of_findings() -> None:
+def test_the_headline_agrees_with_the_findings() -> None:
     """If anything is slow, the headline does not say that nothing can be saved.
 
     Here the library chose the fastest kernel for every matrix product, but one weight gradient of a convolution is

@@ -33,7 +33,7 @@ from tests.analyzers.explore.conftest import part
 from tests.waiting import PATIENCE_S
 
 
-def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_browser_can_ask_before_slow_imports(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The browser can send its first request before the server has imported its slow modules.
 
     The server opens its socket first, so that the request waits there.
@@ -79,7 +79,7 @@ def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, m
     assert not page.parent.exists()
 
 
-def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> None:
+def test_printed_text_does_not_disturb_progress_reports(capfd: pytest.CaptureFixture[str]) -> None:
     """If a library prints something, this does not disturb the progress reports of the process that reads the data.
 
     In an earlier version, a progress bar of DuckDB ended the HTML page of a large store (Parquet folder).
@@ -91,7 +91,7 @@ def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> 
     assert capfd.readouterr() == ('["ready", ""]\nas before', "50%")
 
 
-def test_ctrl_c_does_not_end_a_reader_while_it_starts(sampled: Store) -> None:
+def test_ctrl_c_does_not_end_the_starting_process(sampled: Store) -> None:
     """Ctrl-C does not end the process that reads the data while this process is still importing modules.
 
     A terminal sends Ctrl-C to all processes that run in it. In an earlier version, this process printed a traceback.

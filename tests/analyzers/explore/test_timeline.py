@@ -96,7 +96,7 @@ def test_many_works_are_joined_and_the_open_problem_is_marked() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
-def test_each_kind_of_work_has_one_colour_of_its_own(place: int) -> None:
+def test_each_kind_of_work_has_its_own_colour(place: int) -> None:
     """Each kind of GPU work has its own colour, and no two colours look alike.
 
     The HTML page's style sheet must have the same colours as the charts.
@@ -113,7 +113,7 @@ def test_each_kind_of_work_has_one_colour_of_its_own(place: int) -> None:
             assert apart > 25 or {one, other} in alike, (one, other, apart)
 
 
-def test_a_step_begins_with_its_first_launched_work_however_late_the_device_is() -> None:
+def test_a_step_begins_with_its_first_launched_kernel() -> None:
     """The timeline of a step begins with the first kernel that the step launched, even if the GPU runs it much later.
 
     The host may launch step after step while the GPU still does work from before the trace.

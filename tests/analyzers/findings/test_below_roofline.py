@@ -67,7 +67,7 @@ def test_held_against_comparable_problems() -> None:
     assert "5 comparable problems of the trace reach 80%" in one.message
 
 
-def test_calls_are_those_of_the_run_not_of_the_steps_that_a_trace_is_of() -> None:
+def test_the_number_of_calls_comes_from_the_log() -> None:
     """The number of calls in a finding comes from the job's log, not from the trace.
 
     ``logparse capture --trace`` traces only a few steps, but the log has the calls of all steps.

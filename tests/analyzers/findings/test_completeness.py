@@ -36,7 +36,7 @@ def test_level_may_have_disabled_the_mask() -> None:
     assert "HIPBLASLT_LOG_LEVEL" not in said(tables(messages=[message("api", "cublasLtCreate")]))
 
 
-def test_a_log_of_cublaslt_has_no_level_of_hipblaslt() -> None:
+def test_no_hipblaslt_advice_for_a_cublaslt_log() -> None:
     """For a log of cuBLASLt, nothing advises the user to set HIPBLASLT_LOG_LEVEL, because the log has all calls.
 
     A log is taken to be from cuBLASLt if its calls name a cuBLASLt algorithm, or if another file of the run states the

@@ -96,7 +96,7 @@ def test_planted_case(analyzer: Analyzer) -> None:
 
 
 @by_name
-def test_every_finding_says_what_a_person_does(analyzer: Analyzer) -> None:
+def test_every_finding_says_what_the_user_should_do(analyzer: Analyzer) -> None:
     """If logparse cannot fix the cause of a finding itself, the finding says what the user should do.
 
     Remarks about the whole run are exempt.
@@ -129,7 +129,7 @@ def test_all_cases_together(how: str) -> None:
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
+def test_tables_may_be_empty_or_lack_values(name: str) -> None:
     """No analyzer fails if a table is empty, has a single row, or has columns in which every value is missing.
 
     A log format may omit a value in every row. DuckDB then returns the column with the type "object".
@@ -154,7 +154,7 @@ def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
     return replace(given, **kept, workload=given.workload[called])
 
 
-def test_any_two_samples_alone(samples: Store) -> None:
+def test_any_two_samples_can_be_analysed(samples: Store) -> None:
     """No analyzer fails on any two of the sample files.
 
     The measured savings never add up to more than the largest possible saving that ``recommend`` states.
@@ -188,7 +188,7 @@ def test_any_two_tables_may_be_empty_of_one_row_or_unknown(how: str) -> None:
         recommend(replace(given, **changed_frames), Settings())
 
 
-def test_logs_and_measurements_without_a_common_problem() -> None:
+def test_measurements_of_other_products_propose_nothing() -> None:
     """If none of the measured matrix products was called in the logs, no other kernel is proposed.
 
     No error is raised either. An earlier version raised KeyError.

@@ -61,7 +61,7 @@ def test_the_floor(us: float, found: int) -> None:
 
 
 @pytest.mark.parametrize(("us", "found"), [(1_700.0, 1), (4_000.0, 0)])
-def test_a_job_of_which_they_are_hardly_a_part_keeps_its_layout(us: float, found: int) -> None:
+def test_a_job_with_few_transposes_keeps_its_layout(us: float, found: int) -> None:
     """Another memory layout is proposed only if transposing images takes enough of the job's whole time.
 
     In a ViT of 1.7 ms on an MI300X the transposes take 12 µs. That is 26 % of its only convolution, but 0.7 % of the

@@ -145,7 +145,7 @@ def test_no_saving_without_a_measurement(steps: list[str], calls: int, us: float
 
 
 @needs_corpus
-def test_gpt2_writes_its_gelu_out(store: Store, tmp_path: Path) -> None:
+def test_the_cost_of_unfused_gelu_in_gpt2(store: Store, tmp_path: Path) -> None:
     """For GPT-2, which computes its GELU with single operators, the cost of not fusing these operators is right.
 
     The expected time is computed from the kernels of the trace by a few lines that do not use logparse.

@@ -52,7 +52,7 @@ def found(given: Tables) -> list[Finding]:
     return list(find(given, Settings()))
 
 
-def test_a_forward_pass_of_a_trace() -> None:
+def test_a_naive_forward_pass_has_an_estimated_saving() -> None:
     """If the GPU's peak rates are known, the finding estimates the time of a good solver: half of the roofline's speed.
 
     Here a forward pass takes 2 s with MIOpen's naive solver.
@@ -116,7 +116,7 @@ MIOpen(HIP): Info [FillFindReturnParameters] FW Chosen Algorithm: ConvDirectNaiv
 RAN = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{DRIVER}\n"
 
 
-def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) -> None:
+def test_free_memory_if_a_workspace_did_not_fit(store: Store, tmp_path: Path) -> None:
     """If MIOpen skipped a solver because its workspace did not fit, the advice is to free memory.
 
     The convolution may also be split. A search would skip the solver again, so no file has a time of it.
@@ -130,7 +130,7 @@ def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) ->
     assert one.remedy == Advise("make room for the workspace", "the program: free memory, or split the convolution")
 
 
-def test_the_nearest_problem_of_the_users_find_db_shows_what_it_could_take(store: Store, tmp_path: Path) -> None:
+def test_the_time_of_a_smaller_convolution_is_scaled_up(store: Store, tmp_path: Path) -> None:
     """If a skipped solver was measured for a similar but smaller convolution, its time there is scaled up.
 
     The smaller convolution has fewer slices, so that the workspace fitted. Its time is multiplied by the ratio of the

@@ -50,7 +50,7 @@ def test_criterion(f: float | None, b: float | None, w: float, loss: float | Non
     assert [x.per_call_us for x in found] == ([] if loss is None else [pytest.approx(loss)])
 
 
-def test_remarks_are_of_the_runs_own_files_and_calls() -> None:
+def test_remarks_mention_only_convolutions_of_the_run() -> None:
     """A remark about a file of another run mentions only convolutions that the present run calls."""
     of_other = {"source_id": "s", "run": "other", "path": "db.txt"}
     calls = {name: [work(p.text, 8)] for name, p in (("W", W), ("F", F))}
@@ -101,7 +101,7 @@ def test_estimates_and_picks_are_no_measurements() -> None:
         ("miopen:B", 150.0, "gfx90a", True),
     ],
 )
-def test_what_the_job_does_not_run_is_no_finding(ran: str, us: float, elsewhere: str, still: bool) -> None:
+def test_a_slow_solver_that_did_not_run_is_no_finding(ran: str, us: float, elsewhere: str, still: bool) -> None:
     """A slow solver in MIOpen's database is not reported if the log shows that the job ran a faster one."""
     rows = [
         measurement(F.text, "miopen:A", 100.0),
@@ -184,7 +184,7 @@ def test_several_devices_weigh_nothing_until_one_is_the_target() -> None:
     assert [(x.per_call_us, x.saving_us) for x in slow(t, target)] == [(700.0, 7000.0)]
 
 
-def test_a_device_without_its_number_of_cus_is_the_one_of_that_name() -> None:
+def test_gpu_names_and_architectures_are_matched() -> None:
     """A file that only names its GPU and a file that states architecture and compute units can be from the same GPU.
 
     MIOpenDriver prints only the name, for example "AMD Instinct MI300X". The name of a database file states gfx942 and
@@ -349,7 +349,7 @@ def test_a_trace_shows_a_slow_w_weighted_by_its_calls() -> None:
 
 
 @pytest.mark.parametrize("known", [{"arch": "sm_90"}, {"device": "NVIDIA H200"}, {"backend": "CUDA"}])
-def test_no_finding_tunes_miopen_on_nvidia(known: dict[str, str]) -> None:
+def test_advice_on_nvidia_is_to_measure_with_logparse(known: dict[str, str]) -> None:
     """On NVIDIA the advice is to measure the kernels with logparse, because no NVIDIA tool searches as MIOpen does."""
     [found] = slow(traced(700.0, **known))
     assert found.advice == slow_wrw.TUNE_CUDNN

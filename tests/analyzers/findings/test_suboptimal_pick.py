@@ -73,7 +73,7 @@ def test_a_group_is_advised_for_the_program_because_no_file_chooses_for_it() -> 
     assert "hipblaslt_ext::getAlgosFromIndex(handle, {9}" in str(found.advice)
 
 
-def test_a_solution_for_which_the_calls_give_too_little_workspace_is_no_override() -> None:
+def test_kernels_that_need_more_workspace_are_not_written() -> None:
     """If a faster kernel needs more workspace than the calls give, no file that selects it is written.
 
     The user gets advice instead. hipBLASLt would not use such a kernel from a file. Only the program can give it a
@@ -89,9 +89,7 @@ def test_a_solution_for_which_the_calls_give_too_little_workspace_is_no_override
 
 
 @pytest.mark.parametrize(("build", "remedy"), [(CUDA, Replay()), (BUILD, Search())])
-def test_a_pick_without_a_time_is_replayed_on_nvidia_and_searched_on_amd(
-    build: dict[str, str], remedy: Replay | Search
-) -> None:
+def test_advice_for_an_untimed_kernel_depends_on_the_vendor(build: dict[str, str], remedy: Replay | Search) -> None:
     """If the time of the kernel that the library chose is unknown, the advice differs between NVIDIA and AMD.
 
     On NVIDIA, logparse should measure it. On AMD, a tool of the library should search for faster kernels. NVIDIA has no
@@ -286,7 +284,7 @@ def test_regret_is_a_distribution() -> None:
     assert regret(rows[:0]) == {}
 
 
-def test_calls_are_those_of_top(store: Store) -> None:
+def test_the_number_of_calls_is_the_same_as_in_top(store: Store) -> None:
     """A finding has the same number of calls as ``logparse top``.
 
     Both use the same rule for calls whose kernel the log does not name: these calls are added to the only other entry
@@ -303,7 +301,7 @@ def test_calls_are_those_of_top(store: Store) -> None:
 
 
 @pytest.mark.parametrize("best", ["torch:layout=NHWC,stored", "torch:pad=64", "kernel:mine:gemm", "cudnn:eng1_k2=0"])
-def test_what_no_file_can_express_is_advice(best: str) -> None:
+def test_a_gain_that_no_file_can_express_is_advice(best: str) -> None:
     """If no override file can express a faster way to compute a product, the user gets advice instead.
 
     Libraries do not read from a file that they should use another layout, padding, a user's own kernel or a plan of
@@ -314,7 +312,7 @@ def test_what_no_file_can_express_is_advice(best: str) -> None:
     assert found.advice
 
 
-def test_of_several_confirmations_the_latest_counts() -> None:
+def test_the_latest_confirmation_is_used() -> None:
     """If a faster kernel was confirmed by several measurements, the latest one is used, not the most favourable one.
 
     The most favourable one would overstate the gain. But a measurement by more processes is preferred to a later one by
@@ -340,7 +338,7 @@ def test_of_several_confirmations_the_latest_counts() -> None:
     assert picks_vs_best(replace(aged, facts=frame("facts", more)), Settings())["best_us"].tolist() == [50.0]
 
 
-def test_a_layout_that_a_call_may_have_already_is_not_proposed() -> None:
+def test_channels_last_is_not_proposed_for_unknown_layouts() -> None:
     """If a trace does not state the memory layout of a convolution, channels_last is not proposed.
 
     The job may already use it.

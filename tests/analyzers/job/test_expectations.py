@@ -13,7 +13,7 @@ from tests.analyzers.build import call, facts, tables, work
 from tests.analyzers.findings.test_slower_than_comparable import DEVICE, FINE, SLOW, half, lone, planted, us
 
 
-def test_the_work_begins_with_the_largest_difference_to_what_is_expected() -> None:
+def test_the_call_furthest_above_its_expected_time_comes_first() -> None:
     """logparse first measures the call that is furthest above its expected time, even if other calls take longer.
 
     The expected time comes from comparable calls.
@@ -49,7 +49,7 @@ def test_times_of_what_ran() -> None:
     assert set(guesses(planted(), Settings())) == {SLOW.text, FINE.text}
 
 
-def test_a_source_without_a_cu_count_is_of_the_device_that_the_run_states() -> None:
+def test_a_missing_number_of_compute_units_comes_from_other_logs() -> None:
     """If a log does not state the GPU's number of compute units, the number comes from other logs of the same run.
 
     For example, the first lines of a TunableOp file state only the GPU's architecture.

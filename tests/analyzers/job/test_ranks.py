@@ -56,7 +56,7 @@ def job(*each):  # type: ignore[no-untyped-def]
     return tables(facts=facts, kernels=kernels, collectives=held)
 
 
-def test_the_rank_that_comes_last_waits_for_nobody() -> None:
+def test_the_last_rank_does_not_wait() -> None:
     """The rank that enters a collective last does not wait. The extra time of another rank in it is a wait.
 
     Rank 1 computes for 60 of 100 µs and rank 0 for only 20 µs, so rank 1 comes last. Rank 1 needs 10 and 5 µs for the
@@ -94,7 +94,7 @@ def test_a_device_that_only_waits_is_idle_and_the_sum_is_at_most_the_window() ->
 
 
 @pytest.mark.parametrize(("calls", "exposed_us", "waiting_us"), [([(400, 400)], 20, 35), ([(40, 40)] * 2, 55, None)])
-def test_no_more_is_exposed_than_computation_leaves_of_the_untraced_step(
+def test_communication_fits_into_the_step_without_the_profiler(
     calls: list[tuple[float, float]], exposed_us: float, waiting_us: float | None
 ) -> None:
     """The reported time of communication is never longer than the step without the profiler, minus computation.
@@ -123,7 +123,7 @@ def test_the_rank_that_the_others_wait_for_is_named_and_why_it_is_late() -> None
 
 
 @pytest.mark.parametrize(("name", "value", "missing"), [("ranks", 4, 2), ("ranks", 2, 0), ("ranks", "?", 0)])
-def test_waiting_is_a_lower_bound_where_a_rank_left_no_trace(name: str, value: object, missing: int) -> None:
+def test_waits_are_lower_bounds_if_a_rank_has_no_trace(name: str, value: object, missing: int) -> None:
     """If a rank has no trace, logparse says that the other ranks wait "at least" for the computed time.
 
     All traced ranks may have waited for the missing rank, so their real waits may be longer than the traces show.

@@ -198,7 +198,7 @@ def test_streams_without_an_event_run_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("vendor", ["cuda", "hip"])
-def test_a_stated_event_does_not_wait_for_later_work(vendor: str) -> None:
+def test_an_event_does_not_wait_for_later_work(vendor: str) -> None:
     """A kernel that waits for an event does not wait for work that was launched after the event was recorded.
 
     Here ``late`` is launched after the event, so ``second`` does not wait for it. Some traces do not state the ids of
@@ -266,7 +266,7 @@ def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
     assert not found.outside
 
 
-def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
+def test_a_collective_with_untraced_ranks_is_shortened() -> None:
     """If other ranks have no trace, the simulation shortens the collective's time to fit the step without the profiler.
 
     In the trace, the step took 60 µs, and the collective 50 µs of it, because it waited until another rank had started
@@ -284,7 +284,7 @@ def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
 
 
 @pytest.mark.parametrize(("factor", "us", "limit"), [(0.5, 100, "host"), (1.0, 100, "host"), (2.0, 181, "kernels")])
-def test_a_device_that_catches_up_is_no_faster_than_its_host(factor: float, us: float, limit: str) -> None:
+def test_the_host_can_limit_a_busy_gpu(factor: float, us: float, limit: str) -> None:
     """The host can be the limit of a step although the GPU is never idle in the trace.
 
     The GPU first has 1,000 µs of earlier work. Then kernels of 90 µs follow without gaps. But the host launches only
@@ -370,7 +370,7 @@ def test_the_host_is_scaled_to_the_untraced_step() -> None:
 
 
 @pytest.mark.parametrize("slowed", [1.2, 1.8, 2.5])
-def test_the_profiler_is_taken_off_a_machine(slowed: float) -> None:
+def test_the_slowdown_by_the_profiler_is_found(slowed: float) -> None:
     """The simulation finds out by how much the profiler slowed the host, from the time of a step without the profiler.
 
     Random programs run on a simulated machine, once without the profiler and once with a host that is slowed by a known
@@ -390,7 +390,7 @@ def test_the_profiler_is_taken_off_a_machine(slowed: float) -> None:
     assert found >= 5
 
 
-def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
+def test_a_gpu_bound_step_keeps_the_traced_host_times() -> None:
     """If the GPU limits a step, the step's time without the profiler says nothing about the host's speed.
 
     The step has a kernel of 400 µs and 100 µs of host work. It takes 5 % longer without the profiler. This cannot be
@@ -523,7 +523,7 @@ def test_what_the_host_spent_on_launches() -> None:
     assert of == {turned: 3, "fprop": 4, back: 5, "relu": 2, "relu_again": 4}
 
 
-def test_what_limits_the_step_is_weighed_by_how_often_its_kinds_ran() -> None:
+def test_the_limit_is_the_one_that_takes_most_of_all_steps() -> None:
     """If a job has several kinds of steps, the stated limit is the one that takes most of the time of all steps.
 
     One kind of step waits for its host. The other kind waits for kernels that take ten times the host's time. If 95 of
@@ -607,7 +607,7 @@ def test_waits_for_data_are_shortened_alone() -> None:
     )
 
 
-def test_no_ceiling_is_above_the_step_of_now() -> None:
+def test_no_predicted_limit_is_longer_than_the_step() -> None:
     """The predicted step time with an infinitely fast host is never longer than the present step time.
 
     In this trace the simulated mean would become longer: the first step ends 890 µs earlier, but the data for the
@@ -622,7 +622,7 @@ def test_no_ceiling_is_above_the_step_of_now() -> None:
     assert answer(step, {}).ceilings.fast_host_us == now
 
 
-def test_a_loader_without_workers_is_the_host() -> None:
+def test_a_loader_without_workers_is_host_work() -> None:
     """A data loader without worker processes is work of the host, so a faster host makes the step shorter.
 
     The loader takes 800 of the step's 1,000 µs, in the host process.
@@ -664,7 +664,7 @@ def test_a_copy_to_the_host_waits() -> None:
     assert simulate(found, {"k": 0.5}, host_factor=0.0) == pytest.approx(4 + 50 + 1 + 2 + 4 + 6 + 25 + 2)
 
 
-def test_a_copy_that_waits_follows_its_own_call() -> None:
+def test_a_copy_on_an_idle_stream_starts_at_once() -> None:
     """If the GPU's stream is idle, a copy to the host starts as soon as the host asks for it.
 
     A host of half the speed asks later, so the copy starts later, too.
@@ -696,7 +696,7 @@ def test_a_stream_synchronisation_waits_for_the_stream_of_the_last_launch() -> N
     assert simulate(found, factors) == pytest.approx(66 + 4 + 100), "k 66, call 70, mark 100 after the call"
 
 
-def test_autograd_runs_on_its_thread_while_the_caller_waits() -> None:
+def test_the_caller_waits_for_the_autograd_thread() -> None:
     """The backward pass runs in another thread, but the simulation puts it between the forward pass and the optimizer.
 
     The calling thread waits for it. So if the host takes half the time, the step takes half the time.
@@ -775,7 +775,7 @@ def test_kernels_of_an_operator_are_known_by_their_problem() -> None:
     assert simulate(build([found]), {"aten::mm": 0.5}) == pytest.approx(70)
 
 
-def test_kernels_of_other_operators_are_known_by_theirs() -> None:
+def test_changes_of_other_operators_are_simulated() -> None:
     """The simulation also predicts changes of operators that are neither matrix products nor convolutions.
 
     Attention takes 100 µs, or half of it with cuDNN's kernel. An earlier version ignored such a change.
@@ -800,7 +800,7 @@ def test_kernels_of_other_operators_are_known_by_theirs() -> None:
     assert simulate(build([found]), {identity.problem: 0.5}) == pytest.approx(70)
 
 
-def test_the_layout_of_a_trace_does_not_matter_and_damage_costs_one_event() -> None:
+def test_a_damaged_event_costs_only_this_event() -> None:
     """A trace is read correctly however its JSON is laid out. If an event in it is damaged, only this event is lost.
 
     For speed, the reader parses a whole block of events at once. Only if that fails, it parses the block event by
@@ -864,7 +864,7 @@ def test_a_step_needs_no_file_of_its_traces(two_ranks: Tables, tmp_path: Path) -
     assert not any("no trace of all their ranks" in note for note in found.notes)
 
 
-def test_a_step_of_an_older_store_is_read_from_files_that_are_the_same(two_ranks: Tables, tmp_path: Path) -> None:
+def test_a_step_of_an_older_store_is_read_from_the_trace_file(two_ranks: Tables, tmp_path: Path) -> None:
     """If an older version stored no timeline of a trace, the step is simulated from the original trace file.
 
     If a file is gone or has changed, a note names it and says what to do. If no usable file is left, there is no
@@ -903,7 +903,7 @@ def test_a_step_survives_compaction_and_a_temporary_store(store: Store, two_rank
 
 
 @given(st.integers(0, 1 << 30))
-def test_a_stored_trace_is_the_one_that_was_read(seed: int) -> None:
+def test_a_stored_trace_is_unchanged(seed: int) -> None:
     """A trace that is stored as Parquet and read back is the same as before, even if one of its lists is empty."""
     steps = program(seed)
     (row,) = (x for one in read_events(Text(text(*run(steps, {}, 1.4)[1]))) for x in one.tables.values())
@@ -912,7 +912,7 @@ def test_a_stored_trace_is_the_one_that_was_read(seed: int) -> None:
     assert trace_of(pq.read_table(sink)) == trace_of(row)
 
 
-def test_a_step_that_its_traces_do_not_explain_is_unknown(store: Store, tmp_path: Path) -> None:
+def test_nothing_is_predicted_from_a_misleading_trace(store: Store, tmp_path: Path) -> None:
     """If the traced step takes much longer than a step without the profiler, logparse predicts nothing and says why.
 
     Here the trace has a kernel of 100 µs, but without the profiler a whole step takes only 20 µs.
@@ -960,7 +960,7 @@ def test_a_trace_of_one_kernel_is_too_short_and_not_damaged(store: Store, tmp_pa
 @pytest.mark.parametrize(
     "name", ["h200/gpt2.trace", "h200/resnet50.trace", "nvidia/convnext_tiny.trace", "tracelens/mi300_vit"]
 )
-def test_real_traces_give_their_own_time(name: str) -> None:
+def test_an_unchanged_trace_keeps_its_times(name: str) -> None:
     """If nothing is changed, each kernel of a real trace ends in the simulation at the same time as in the trace.
 
     If all kernels take no time, no kernel ends later than in the trace.
@@ -975,7 +975,7 @@ def test_real_traces_give_their_own_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("stated", [True, False])
-def test_a_machine_that_runs_again_takes_what_was_simulated(stated: bool) -> None:
+def test_simulated_times_come_true(stated: bool) -> None:
     """The predicted times of steps are the times that a simulated machine really takes after the change.
 
     Random programs run on the machine with a profiler that makes the host 1.4 times as slow. This gives the trace. Then

@@ -87,7 +87,7 @@ def test_a_late_first_kernel_is_the_hosts(tmp_path: Path, store: Store) -> None:
     assert "a step, 390 ms: GEMM 119 ms · idle 271 ms" in text
 
 
-def test_a_device_that_lags_behind_its_host(tmp_path: Path, store: Store) -> None:
+def test_a_step_of_a_late_gpu_lasts_from_first_to_last_kernel(tmp_path: Path, store: Store) -> None:
     """If the GPU is still busy with earlier work, a step lasts from its first to its last kernel on the GPU.
 
     This is 10 ms here. The host took only 2.4 ms to launch these kernels. The trace does not show the earlier work.
@@ -158,7 +158,7 @@ def test_a_capture_without_kernels_is_not_worth_a_word(tmp_path: Path, store: St
     assert (found.window_us, found.left_out) == (10_000, ())
 
 
-def test_a_job_that_captures_a_graph_itself(tmp_path: Path, store: Store) -> None:
+def test_graph_captures_are_not_part_of_the_reported_time(tmp_path: Path, store: Store) -> None:
     """If a job captures a CUDA graph while it is traced, the reported time of the job excludes the capture."""
     trace = MadeTrace()
     trace.operator("aten::mm", 0, [(GEMM, 1_000)])
@@ -252,7 +252,9 @@ def test_graphs_without_kernels_make_idle_unknown(tmp_path: Path, store: Store, 
 
 
 @pytest.mark.parametrize(("kept", "of"), [(26, 26), (99, 100)])
-def test_graphs_whose_kernels_are_kept(tmp_path: Path, store: Store, kept: int, of: int) -> None:
+def test_idle_time_is_known_if_few_graph_launches_lack_kernels(
+    tmp_path: Path, store: Store, kept: int, of: int
+) -> None:
     """If one of a hundred launches of a CUDA graph has no kernels in the trace, the GPU's idle time is still computed.
 
     The reason may just be that the last launch was still running when the profiler stopped.

@@ -210,7 +210,7 @@ gfx950,2,4,1024,4096,ck,311,1,7.8,opus_bmm_kernel,8.6,1075.87,0.0015
 """
 
 
-def test_a_batched_table_of_mx_scales_goes_by_the_arch_alone() -> None:
+def test_rows_with_mx_scales_fit_every_gpu_of_the_architecture() -> None:
     """A row of aiter's batched table with MX scales is used on every GPU of its architecture.
 
     The number of compute units does not matter, because aiter's function ``lookup_mxscale_bmm_config`` ignores it. The
@@ -225,7 +225,7 @@ def test_a_batched_table_of_mx_scales_goes_by_the_arch_alone() -> None:
     assert (row.key, row.problem.label) == ("gfx950,2,1,1024,4096", "TN 1024×1×4096 b2 ?")
 
 
-def test_a_table_with_blocks_of_mx_scales_is_not_judged() -> None:
+def test_tables_with_w_scale_block_are_refused() -> None:
     """``logparse lint`` refuses a table with the column ``w_scale_block``, because it cannot check it.
 
     Later versions of aiter look rows up by this column, too, and it is not known how they write its value.
@@ -247,7 +247,7 @@ def test_a_row_without_a_time_may_route_to_triton() -> None:
     assert not file.rows[0].verdicts.fault, "a merged table keeps it"
 
 
-def test_calls_of_the_other_tables_are_unknown_not_missed() -> None:
+def test_calls_without_a_row_are_unknown_in_other_tables() -> None:
     """For aiter's tables other than bf16, ``coverage`` says "unknown" and not "miss" about a call without a row.
 
     No log states which operator of aiter made the call, so another table may have a row for it.
@@ -289,7 +289,7 @@ EDITS = (",", " ", "0", "1", ".0", "x", "True", "torch.float16", "gfx950", "\r",
 
 
 @given(st.lists(written, min_size=1, max_size=4), st.data())
-def test_a_dead_row_serves_no_call(entries: list[Override], data: st.DataObject) -> None:
+def test_rows_that_lint_calls_useless_are_never_found(entries: list[Override], data: st.DataObject) -> None:
     """If aiter finds a row for a call, ``lint`` must not say that no call can find the row.
 
     The table may be damaged anywhere. aiter's reader is imitated with pandas.
@@ -375,7 +375,7 @@ def test_tables_of_aiter_have_no_errors(name: str) -> None:
     assert [note for note in file.notes if note.severity in ("error", "warning")] == []
 
 
-def test_a_table_without_indices_of_a_library(tmp_path: Path) -> None:
+def test_a_portable_table_works_with_every_build(tmp_path: Path) -> None:
     """``portable`` turns a table for one build of hipBLASLt into a table that works with every build.
 
     A row that names a kernel by hipBLASLt's index is valid for one build only. It is replaced by the next best row for

@@ -76,7 +76,7 @@ def test_ddmin_fails_and_does_not_without_any_one_row(case: tuple[int, Callable[
 
 
 @given(checks(), st.integers(0, 1 << 16), st.sampled_from([0.0, 0.2, 0.9]))
-def test_the_search_is_minimal_whatever_is_skipped(
+def test_the_guilty_set_is_minimal_even_without_some_answers(
     case: tuple[int, Callable[[Sequence[int]], bool]], seed: int, skipped: float
 ) -> None:
     """The search finds a minimal set of guilty rows, even if the user's check cannot tell for some sets of rows.
@@ -170,7 +170,7 @@ def test_real_files_are_taken_apart(path: str) -> None:
 
 
 def copy_of(file: Emission) -> str:
-    """Return the path at which the user's check finds the shortened copy of the override file, as a shell expression."""
+    """Return where the user's check finds the shortened copy of the override file: the path, as a shell expression."""
     named = {
         "hipblaslt-tuning-file": "$HIPBLASLT_TUNING_OVERRIDE_FILE",
         "rocblas-tune": "$ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH",
@@ -312,7 +312,7 @@ def test_the_jobs_output_is_in_a_file_per_run(table: Path) -> None:
     assert {x.read_text() for x in logs} == {"of the job\nand its errors\n"}
 
 
-def test_of_a_long_output_the_end_is_kept(table: Path) -> None:
+def test_only_the_end_of_a_long_output_is_kept(table: Path) -> None:
     """The log of a check has only the end of its output.
 
     In an earlier version, a check that printed all day filled the disk.

@@ -63,7 +63,7 @@ def test_a_byte_order_mark_is_skipped_and_none_is_written(tmp_path: Path) -> Non
         assert not any(BOM_UTF8 in file.data for file in made.files)
 
 
-def test_there_and_back() -> None:
+def test_conversion_to_csv_keeps_all_rows() -> None:
     """If a hipBLASLt tuning file is converted to PyTorch's CSV, all its rows and kernels are still there."""
     before = inspect("t.txt", Path(TUNING).read_bytes(), TARGET)
     wanted = {row.key: row.solution.text for row in before.rows if row.solution}
@@ -193,7 +193,7 @@ problems = st.builds(
 
 
 @given(st.lists(st.tuples(problems, st.integers(1, 10**6), st.integers(1, 10**6)), min_size=1, max_size=6))
-def test_every_row_of_every_conversion_serves_its_own_problem(
+def test_conversions_keep_the_kernel_of_every_product(
     tmp_path_factory: pytest.TempPathFactory, entries: list[tuple[GemmProblem, int, int]]
 ) -> None:
     """After any conversion, the library finds for each matrix product the same kernel index as in the original file."""

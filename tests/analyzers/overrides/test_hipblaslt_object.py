@@ -101,7 +101,7 @@ def test_a_row_of_f32_serves_no_call_of_16_bits(store: Store, tmp_path: Path) ->
     assert (use.state, use.reason) == ("hit", "")
 
 
-def test_a_second_row_is_written_for_the_object(store: Store, tmp_path: Path) -> None:
+def test_a_second_row_is_written_for_the_cpp_class(store: Store, tmp_path: Path) -> None:
     """A matrix product that is called through hipBLASLt's C++ class gets a second row in the tuning file.
 
     It comes after the row for the C functions. Other products get only one row, and so do all products for a library

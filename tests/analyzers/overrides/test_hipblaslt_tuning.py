@@ -44,7 +44,7 @@ def cell(column: str, value: str) -> str:
     return GIT + entry(values=",".join(cells))
 
 
-def test_an_empty_revision_is_a_revision() -> None:
+def test_an_empty_revision_is_not_unknown() -> None:
     """An empty build revision is a revision like any other: a file with it is used only by a build with it.
 
     Debian's builds of hipBLASLt have an empty revision.
@@ -220,7 +220,7 @@ def test_an_old_file_is_read_as_its_library_version_reads_it() -> None:
         assert row.key == tuning_file.key(call, target | {"arch": "gfx942"})
 
 
-def test_rows_copied_to_neighbouring_sizes_are_claims() -> None:
+def test_rows_copied_to_other_sizes_are_no_measurements() -> None:
     """A time in a tuning file that was copied from another size is not taken as a measurement.
 
     Teams that serve models copy the measurement of one size to rows of smaller sizes. Only one row was really measured:

@@ -190,9 +190,7 @@ VERSIONS: list[Facts] = [
 
 @pytest.mark.parametrize("format", [x for x in OVERRIDE_FORMATS if x.writer], ids=lambda format: format.name)
 @given(st.data())
-def test_an_override_is_served_by_its_file_or_refused_with_the_reason(
-    format: OverrideFormat, data: st.DataObject
-) -> None:
+def test_a_written_row_is_used_or_refused_with_a_reason(format: OverrideFormat, data: st.DataObject) -> None:
     """The library uses every row that logparse writes to an override file (the user's choice of kernels).
 
     If the library would drop a row, logparse does not write it and gives a reason. This must be true for any matrix
@@ -327,7 +325,7 @@ READ = {x.name: x for x in FORMATS if isinstance(x, FileFormat) and x.name in {y
 
 
 @given(st.data())
-def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -> None:
+def test_a_refused_file_gives_no_measurements(data: st.DataObject) -> None:
     """If a damaged row makes the library refuse the whole file, logparse takes none of its times as measured.
 
     The test damages one cell of a row.
@@ -347,7 +345,7 @@ def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -
 
 
 @given(st.data())
-def test_lint_coverage_merge_and_convert_take_the_same_rows(data: st.DataObject) -> None:
+def test_all_subcommands_agree_on_valid_rows(data: st.DataObject) -> None:
     """The subcommands ``lint``, ``coverage``, ``merge`` and ``convert`` agree on which rows of a file are valid.
 
     This must be true even if a row is damaged, or if the file is for another GPU.
@@ -390,7 +388,7 @@ def test_lint_coverage_merge_and_convert_take_the_same_rows(data: st.DataObject)
 
 @pytest.mark.parametrize("name", ["miopen-find-db", "miopen-perf-db"])
 @given(data=st.data())
-def test_a_row_that_miopen_drops_contributes_no_claim(name: str, data: st.DataObject) -> None:
+def test_only_entries_that_miopen_uses_are_read(name: str, data: st.DataObject) -> None:
     """From a damaged MIOpen database, logparse reads exactly the entries that MIOpen would use."""
     [format] = [x for x in OVERRIDE_FORMATS if x.name == name]
     file, target = data.draw(st.sampled_from(samples()[name]))

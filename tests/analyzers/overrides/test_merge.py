@@ -236,7 +236,7 @@ def test_find_dbs(tmp_path: Path) -> None:
     assert len(merged.notes) == 1
 
 
-def test_of_equal_rows_the_path_that_was_named_first_is_shown() -> None:
+def test_a_conflict_names_the_first_of_several_files() -> None:
     """If several files have the same row, the message about a conflict names the file that the user named first.
 
     Here the path ``b`` is named twice, and only its second file has the row.

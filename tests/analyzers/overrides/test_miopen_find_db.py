@@ -56,7 +56,7 @@ FUSED = (
 """A line of a MIOpen 3.5.1 find-db (measured solvers), for a convolution that is fused with a batch normalisation."""
 
 
-def test_records_of_fusions_are_no_convolutions(store: Store, tmp_path: Path) -> None:
+def test_files_of_fused_operators_are_not_used(store: Store, tmp_path: Path) -> None:
     """A find-db file for fused operators is recognised but not used: no subcommand checks, merges or reads its lines.
 
     If such a file has a line for a single convolution, the line is ignored, too.
@@ -106,7 +106,7 @@ def test_rules(text: str, rule: tuple[int | None, str, str]) -> None:
 NAIVE = "ConvDirectNaiveConvWrw:{},0,miopenConvolutionBwdWeightsAlgoDirect"
 
 
-def test_a_record_that_miopen_overwrites() -> None:
+def test_a_line_that_miopen_would_replace_is_noticed() -> None:
     """If a find-db line has no usable solver left, ``lint`` warns that MIOpen will search again and replace it."""
     huge = ROW.replace("6422528", "99999999999999")
     assert [x[1:] for x in rules(huge)] == [("error", "workspace"), ("warning", "overwritten")]
@@ -144,7 +144,7 @@ def test_solvers_of_2026_are_known(direction: str, solver: str, family: str) -> 
 @pytest.mark.parametrize("solver", ["MySolver", "ConvCkTileWrw", "ConvHipImplicitGemmNextFwd", "Winograd9000<2-3>"])
 @pytest.mark.parametrize("direction", ["F", "B", "W"])
 @pytest.mark.parametrize("family", ["Direct", "ImplicitGEMM", "Winograd"])
-def test_a_solver_that_is_not_known_here_is_not_judged(direction: str, solver: str, family: str) -> None:
+def test_unknown_solvers_are_no_error(direction: str, solver: str, family: str) -> None:
     """``lint`` reports no error for a solver that it does not know, because the solver may come from a newer MIOpen.
 
     Without the solver's direction and algorithm, ``lint`` cannot tell whether MIOpen would ignore the solver.
@@ -171,7 +171,7 @@ def test_a_solver_that_is_not_known_here_is_not_judged(direction: str, solver: s
         "mine.ufdb.txt",
     ],
 )
-def test_a_name_that_the_target_never_opens(name: str) -> None:
+def test_a_file_name_that_miopen_never_opens_is_an_error(name: str) -> None:
     """If MIOpen would never open a file of this name on the user's GPU, ``lint`` reports an error and the right name.
 
     ``tests/conformance/test_miopen_files.py`` has more such names.
@@ -198,7 +198,7 @@ F_KEY = "64-128-128-3x3-64-128-128-8-1x1-1x1-1x1-0-NCHW-FP16-F"
         ("gfx90a_64", ["arch=gfx90a", "cu_count=64"], ""),
     ],
 )
-def test_the_number_in_a_name_is_what_hip_counts(name: str, words: list[str], wanted: str) -> None:
+def test_compute_units_in_file_names_are_counted_as_hip_does(name: str, words: list[str], wanted: str) -> None:
     """The number of compute units in the name of a find-db file is counted in the way in which HIP counts them.
 
     On RDNA HIP counts pairs of compute units, and MIOpen (``GetDbBasename``) uses this number. A user states the number
@@ -221,7 +221,7 @@ def test_two_words_that_state_one_count_of_cus_agree() -> None:
     assert target_from(["gfx1201_64.HIP.3_5_1_abc.ufdb.txt"])["cu_count"] == "64"
 
 
-def test_a_build_whose_tweak_is_empty() -> None:
+def test_an_empty_tweak_is_not_unknown() -> None:
     """If the last part of MIOpen's version (the "tweak") is empty, logparse takes it as known, not as unknown.
 
     So a file of another build is refused. Debian's builds of MIOpen have an empty tweak.
@@ -262,7 +262,7 @@ SHIPPED = (SAMPLES / "miopen/gfx942130.HIP.fdb.txt").read_text(encoding="utf-8")
 
 
 @given(st.data())
-def test_usual_records_are_judged_as_one_by_one(data: st.DataObject) -> None:
+def test_lines_checked_together_have_the_same_errors(data: st.DataObject) -> None:
     """``lint`` checks the usual lines of a find-db together, to be fast, with the same result as one by one.
 
     The test damages some of the lines at random.
@@ -326,9 +326,7 @@ LARGE = "1024-162-92-3x3-1024-162-92-{}-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-FP16-{}"
         (240, "W", "GemmWrwUniversal", "GEMM", False),
     ],
 )
-def test_a_tensor_beyond_the_indices_of_a_solver(
-    n: int, direction: str, solver: str, family: str, warned: bool
-) -> None:
+def test_a_tensor_too_large_for_32_bit_indices(n: int, direction: str, solver: str, family: str, warned: bool) -> None:
     """``lint`` warns of a solver whose 32-bit indices cannot address the whole tensor.
 
     logparse also never writes such a solver to a file. MIOpen versions before July 2026 return wrong results in this

@@ -34,7 +34,7 @@ def rules(text: str) -> list[tuple[int | None, str, str]]:
     return [(note.line, note.severity, note.rule) for note in judged(text).notes]
 
 
-def test_rows_of_batch_normalisations_are_no_convolutions(store: Store, tmp_path: Path) -> None:
+def test_files_of_batch_normalisations_are_not_used(store: Store, tmp_path: Path) -> None:
     """A perf-db file for batch normalisations is recognised but not used: it is not checked, merged or read.
 
     MIOpen 3.5.1 keeps the rows of batch normalisations in a file of their own.
@@ -139,7 +139,7 @@ def test_parameters_by_which_the_library_divides_are_not_0(parameters: str, cras
         ("ConvBinWinogradRxSf3x2", "257", "3.5.0", False),
     ],
 )
-def test_split_k_without_its_workspace(solver: str, parameters: str, version: str, warned: bool) -> None:
+def test_split_k_solvers_with_too_little_workspace(solver: str, parameters: str, version: str, warned: bool) -> None:
     """``lint`` warns of solvers that split the sum along K, if this version of MIOpen gives them too little workspace.
 
     This is true up to MIOpen 3.5.0. If the version is unknown, there is no warning.

@@ -129,7 +129,7 @@ STRIDES = {"a": "--stride_a 8704 ", "b": "--stride_b 4096 ", "c": "--stride_c 20
         ("gemm_ex", {}, "C", "f32_r", ["", "1,1,1,"]),
     ],
 )
-def test_rows_that_a_logged_call_finds(
+def test_a_logged_call_finds_the_same_rows_as_in_rocblas(
     function: str, strides: dict[str, str], trans: str, kind: str, served: list[str]
 ) -> None:
     """For a logged call, logparse finds the same rows of an override file that rocBLAS 5.2 was seen to use.

@@ -188,9 +188,7 @@ OLD = (
         (HEAD, {"arch": "sm_90", "pytorch_version": "2.11.0"}, ""),
     ],
 )
-def test_each_stated_fact_is_held_against_the_validator_that_has_it(
-    head: str, stated: dict[str, str], why: str
-) -> None:
+def test_a_file_for_another_version_is_rejected(head: str, stated: dict[str, str], why: str) -> None:
     """If a version that the user states differs from a version line ("validator") of the file, PyTorch would reject it.
 
     If the versions are the same, PyTorch may still reject the file, because it compares all version lines.

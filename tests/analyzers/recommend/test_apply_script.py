@@ -192,7 +192,7 @@ def test_a_caution_is_printed_and_the_files_apply(shell: str, folder: Path, tmp_
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("code", [*BLIND, *LINES], ids=repr)
-def test_a_fact_is_data(shell: str, code: str, tmp_path: Path) -> None:
+def test_facts_are_never_run_as_code(shell: str, code: str, tmp_path: Path) -> None:
     """No text about the expected machine (a fact's name or value, a warning) is ever run as code by the shell.
 
     A machine that reports the same strange text is still accepted.
@@ -243,7 +243,7 @@ def test_one_of_several_gpus_is_enough(shell: str, folder: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_copied_folder(shell: str, folder: Path, tmp_path: Path) -> None:
+def test_apply_sh_works_after_a_move(shell: str, folder: Path, tmp_path: Path) -> None:
     """``apply.sh`` still works after its folder was moved.
 
     Bash tells a script where it lies. In other shells, ``apply.sh`` finds its files only in the working directory, and
@@ -283,7 +283,7 @@ class cuda:
 """
 
 
-def test_what_pytorch_reports(folder: Path, tmp_path: Path) -> None:
+def test_facts_from_pytorch_are_right(folder: Path, tmp_path: Path) -> None:
     """The Python code within ``apply.sh`` gets the right facts about GPU and libraries from PyTorch.
 
     A real Python interpreter runs this code, with a fake ``torch`` module that answers as on an MI300X.

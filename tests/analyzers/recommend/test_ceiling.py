@@ -95,7 +95,7 @@ def test_products_with_their_fastest_kernel_are_part_of_the_total() -> None:
     assert recommend(lucky, Settings()).ceiling.saving_us == pytest.approx(2.0), "a race's winner was lucky in part"
 
 
-def test_measured_findings_are_below_the_ceiling() -> None:
+def test_the_possible_saving_includes_measured_savings() -> None:
     """The largest possible saving includes measured savings of calls for which no log names the kernel that ran.
 
     Estimates are not included, and each matrix product or convolution is included only once.
@@ -136,7 +136,7 @@ def test_verdicts() -> None:
     ]
 
 
-def test_the_ceiling_does_not_depend_on_what_is_asked_for() -> None:
+def test_the_possible_saving_does_not_depend_on_min_gain() -> None:
     """The largest possible saving is the same for every ``--min-gain`` (the smallest gain that the user wants to see).
 
     In an earlier version, a ``--min-gain`` above 75 % removed a measured gain of 75 % from it.

@@ -80,7 +80,7 @@ def test_without_the_fact_a_pair_is_no_test() -> None:
     assert (finding.confirmed, finding.sureness) == (False, "measured alone")
 
 
-def test_a_confirmation_does_not_count_for_the_other_direction() -> None:
+def test_a_confirmed_loss_is_no_gain_of_the_default() -> None:
     """If the second measurement shows that the supposedly faster kernel is slower, no gain is reported at all.
 
     In particular, the default kernel is not reported as a gain, because the measurement did not test whether it is
@@ -100,7 +100,7 @@ def test_a_confirmation_does_not_count_for_the_other_direction() -> None:
     assert result.left_out == {NOT_CONFIRMED: 1}
 
 
-def test_all_confirmations_of_the_run_are_one_family() -> None:
+def test_p_values_of_a_run_are_corrected_together() -> None:
     """The p-values of all confirming measurements of a run are corrected together for multiple testing.
 
     A p-value that is small enough for a single test is not small enough among many tests.

@@ -98,7 +98,7 @@ def test_numbers_of_numpy_and_numbers_that_are_not_finite_are_plain_json() -> No
     assert [shown[name] for name in details] == [2, None, [None, True], {"1": {}}]
 
 
-def test_a_name_of_a_unit_is_no_markup_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_html_in_the_name_of_a_step_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """HTML in the name of a step does not become HTML in the report.
 
     The name comes from a trace. In an earlier version, the line about the possible saving contained it unchanged.

@@ -72,7 +72,7 @@ def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
     assert "1 row, 1 confirmed" in result.application.line
 
 
-def test_a_trace_of_some_steps_weighs_the_rows_of_a_log_of_the_whole_job() -> None:
+def test_the_saving_per_step_comes_from_the_trace() -> None:
     """The saving per step that override files promise is computed from the calls in the trace, not in the logs.
 
     The logs of two processes have 100 and 10 calls of one product, 50 µs each. The trace has two calls in two steps.

@@ -71,7 +71,7 @@ def figures(found: Recommendation) -> dict[str, Any]:
 
 
 @needs_corpus
-def test_a_training_step_of_an_mi300x(tmp_path: Path) -> None:
+def test_a_real_training_step_of_an_mi300x(tmp_path: Path) -> None:
     """The times and findings for a real trace of ResNet training on an MI300X are right.
 
     In this trace the GPU lags behind the host: a quarter of the kernels were launched before the trace began.

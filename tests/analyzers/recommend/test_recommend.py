@@ -110,7 +110,7 @@ def test_a_text_without_calls_repeats_nothing_of_the_counted_one() -> None:
     assert deduplicated([counted, echo, another, ours], links) == [counted, another, ours]
 
 
-def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_path: Path) -> None:
+def test_a_measurement_by_direct_calls_is_used(store: Store, tmp_path: Path) -> None:
     """A faster kernel is found even if no log names the library's choice, because the measurement itself can tell it.
 
     logparse measured the product by calling the library directly, so the library's first choice (hipblaslt:5) is the
@@ -471,7 +471,7 @@ def test_agreement_of_facts() -> None:
     assert folder({}) == "no-target"
 
 
-def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
+def test_no_gain_for_products_that_the_run_never_called() -> None:
     """A gain is not reported for a run that never called the matrix product.
 
     Another run measured two products, but this run called only one of them.
@@ -501,7 +501,7 @@ def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
         ({"hipblaslt:7": 40.0}, {"hipblaslt:9": 40.0}, "9"),
     ],
 )
-def test_calls_that_share_a_row_get_what_costs_them_least_in_all(
+def test_calls_with_one_row_get_the_best_common_kernel(
     plain: dict[str, float], added: dict[str, float], row: str | None, store: Store, tmp_path: Path
 ) -> None:
     """If two kinds of calls share a row of an override file, the row gets the kernel that is fastest for both together.

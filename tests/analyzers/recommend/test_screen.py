@@ -112,7 +112,7 @@ def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "applied", "shown"), [(4, 1, (2, 1)), (8, 2, (2, 1)), (10, 2, (1, 1)), (11, 2, (1, 0)), (14, 2, (0, 0))]
 )
-def test_what_tune_prints_last_never_takes_more_lines(said: int, applied: int, shown: tuple[int, int]) -> None:
+def test_the_last_screen_of_tune_fits(said: int, applied: int, shown: tuple[int, int]) -> None:
     """The last screen of ``logparse tune`` never has more lines than are allowed.
 
     The more other lines ``tune`` has to print, the fewer proposals and reasons it shows. ``shown`` is the expected
@@ -154,7 +154,7 @@ def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.M
         assert f"--run {label} -- JOB && logparse verify before {label} " in lines
 
 
-def test_savings_are_in_one_unit_and_say_how_sure_they_are(tmp_path: Path) -> None:
+def test_savings_have_one_unit_and_a_certainty(tmp_path: Path) -> None:
     """All savings in a list have the same unit, and each says how certain it is.
 
     Two changes of the job are listed. The second one may save nothing.
@@ -216,9 +216,7 @@ def test_what_cannot_show_in_the_step_is_not_chosen() -> None:
 
 
 @pytest.mark.parametrize(("saved_us", "shows"), [(10.0, False), (60.0, True)])
-def test_an_action_that_the_step_does_not_show_is_applied_only_by_name(
-    saved_us: float, shows: bool, tmp_path: Path
-) -> None:
+def test_a_change_without_visible_effect_is_not_listed(saved_us: float, shows: bool, tmp_path: Path) -> None:
     """A change whose effect on the step is too small to see is not listed, and is applied only if the user names it.
 
     The step of 500 µs waits for its host, so saving ``saved_us`` of GPU time hardly makes it shorter.
@@ -267,7 +265,7 @@ def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(
     assert ("--action exact" in check, "rough" in check) == (True, False)
 
 
-def test_rows_that_the_step_does_not_show_are_not_proposed(tmp_path: Path) -> None:
+def test_kernels_without_visible_effect_are_not_proposed(tmp_path: Path) -> None:
     """If other kernels would save too little of the step to be seen, they are not proposed.
 
     Here they would save 1.2 µs of a step of 500 µs, which waits for its host.

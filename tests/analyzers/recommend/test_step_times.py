@@ -88,7 +88,7 @@ def test_the_step_now_and_then_stands_beside_the_gpu_time() -> None:
     assert (gain(todo), kernels_text(todo), todo.gained_us) == ("27.5 → 24.1 ms", "", 3_400)
 
 
-def test_a_finding_gains_the_step_no_more_than_kernels_of_no_time() -> None:
+def test_a_gain_is_at_most_the_time_of_all_kernels() -> None:
     """The promised gain of a step is never larger than the gain if all kernels took no time.
 
     Faster kernels would save 15.7 ms of kernel time. But even if kernels took no time, the step of 54.9 ms would become
@@ -107,7 +107,7 @@ def test_a_finding_gains_the_step_no_more_than_kernels_of_no_time() -> None:
     assert "search" in [x.name for x in verdict(replace(found, step=StepTimes(small, {}))).todo], "it waits for kernels"
 
 
-def test_a_step_that_waits_for_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a step waits for data, the advice is to load data sooner, not to speed up the host.
 
     The GPU idles for 230 of 500 µs. An infinitely fast host would gain less of this than data that arrive in time.
@@ -258,7 +258,7 @@ def test_what_makes_no_step_faster_is_not_listed() -> None:
     assert [x.name for x in verdict(faster).todo] == ["padded_output"], "1.6 % of the step"
 
 
-def test_what_is_nothing_beside_the_step_is_not_listed() -> None:
+def test_tiny_savings_are_not_listed() -> None:
     """A finding whose saving is tiny compared with the step is not listed.
 
     In an earlier version, a saving of 0.07 µs was listed for a step of 48 ms on an H200.

@@ -30,7 +30,7 @@ def context(cache_bytes: int, **method: Any) -> WorkerContext:
 
 
 @pytest.mark.parametrize("size", [16, 64, 256, 1024, 4096])
-def test_cold_operands_are_counted_by_bytes(size: int) -> None:
+def test_copies_of_operands_exceed_the_cache(size: int) -> None:
     """To measure with a cold cache, enough copies of the operands are used to exceed the cache of 256 MB.
 
     There are at most 64 copies. If 64 copies of a small product's operands fit into the cache, the cache must be
@@ -76,7 +76,7 @@ def test_a_host_that_stays_too_slow_gives_no_time(torch: Any, monkeypatch: pytes
     assert device.time_us(lambda i: None, 0, 1) == 5.0
 
 
-def test_the_host_is_timed_while_it_enqueues(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_time_covers_only_the_calls(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The measured host time covers only the calls, neither the timing events nor the wait for the GPU.
 
     Three calls take 2 ms each. Recording an event and waiting for the GPU take 20 ms each.

@@ -77,7 +77,7 @@ def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
     ],
     ids=["RELU_AUX_BIAS", "BGRADA", "scaled"],
 )
-def test_what_is_written_besides_the_result_is_checked(backend: Backend, problem: GemmProblem, fault: str) -> None:
+def test_second_outputs_are_checked(backend: Backend, problem: GemmProblem, fault: str) -> None:
     """A kernel that writes a wrong second output is refused, even if its main result is right.
 
     A second output is an auxiliary matrix or a bias gradient. In a call with scales, the wrong kernel spoils the main

@@ -66,7 +66,7 @@ def test_a_faster_solution_is_found_confirmed_and_stored(tmp_path: Path) -> None
     assert rows.set_index("solution").loc["fake:fast", "error"].startswith("relative error")
 
 
-def test_every_process_of_a_confirmation_is_a_fresh_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_confirming_process_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each process that confirms that a kernel is faster is a new process.
 
     Here two kernels seem faster than the default, and three processes must confirm each. One process measures all
@@ -110,7 +110,7 @@ def test_a_budget_that_ends_between_processes_keeps_what_they_measured(tmp_path:
     assert replay(store, FAKE).confirmations, "and the next replay confirms the pair with all processes"
 
 
-def test_a_dry_run_is_that_of_its_stages(tmp_path: Path) -> None:
+def test_a_dry_run_prints_all_measurements(tmp_path: Path) -> None:
     """``replay --dry-run`` only prints what would be measured: kernels for each product, and changes of the job.
 
     The convolutions of the job are in NCHW, so that there is a change to measure: the layout channels_last.

@@ -29,7 +29,7 @@ def scripted(*readings_us: float) -> SteadyClock:
     return clock
 
 
-def test_an_idle_clock_is_not_taken_for_the_steady_one() -> None:
+def test_the_idle_clock_is_not_the_steady_one() -> None:
     """The clock frequency of an idle GPU is not taken for the steady one, although it does not change for 0.3 s.
 
     The first readings are at the idle frequency of 345 MHz, and all later ones at 1,980 MHz.
@@ -89,7 +89,7 @@ def test_a_device_that_does_not_settle_is_refused() -> None:
         scripted(50.0, *(50.0 * 1.1**n for n in range(1, 40))).held(lambda: 100.0)
 
 
-def test_what_replaces_a_discarded_sample_is_checked_too() -> None:
+def test_a_repeated_measurement_is_checked_too() -> None:
     """If a time is discarded because the GPU's frequency changed, the repeated measurement is checked, too.
 
     The frequency falls during two measurements, so both must be discarded. The second one must be checked although the
@@ -108,7 +108,7 @@ def test_what_replaces_a_discarded_sample_is_checked_too() -> None:
     assert clock.held(sample) == 4, "within 0.1 s of a check nothing is read"
 
 
-def test_a_block_of_a_confirmation_in_which_the_clock_changed_is_taken_again() -> None:
+def test_a_block_with_a_changed_clock_is_repeated() -> None:
     """If the GPU's frequency changes during a block of measurements that compare two kernels, the block is repeated.
 
     Every block is checked, even if the last check was less than 0.1 s ago.
@@ -170,7 +170,7 @@ def test_a_throttled_start_is_remarked() -> None:
         ({"CUDA_VISIBLE_DEVICES": "3"}, "cuda:1", "none"),
     ],
 )
-def test_the_facts_are_of_the_gpu_that_the_process_sees(
+def test_clock_and_temperature_are_of_the_used_gpu(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], device: str, asked: str
 ) -> None:
     """The stored frequency and temperature come from the GPU that the process really uses.

@@ -86,7 +86,7 @@ def test_a_copy_of_the_pick_is_neither_winner_nor_confirmed() -> None:
     assert len(set(backend.seeds)) > 3, "inputs were fresh"
 
 
-def test_a_pair_is_executed_equally_often() -> None:
+def test_two_compared_kernels_run_equally_often() -> None:
     """If two kernels are compared, both run equally often in each measurement.
 
     A measurement also contains the time for starting and ending it. If one kernel ran 64 times and the other one 24

@@ -120,7 +120,7 @@ def test_a_winner_is_seen_in_a_second_process(tmp_path: Path) -> None:
     assert (found.word, found.code, found.starts) == ("step", 0, 2), "the exit code of what we have ended is no error"
 
 
-def test_winners_are_tried_together_and_never_added_up(tmp_path: Path) -> None:
+def test_gains_are_measured_together_and_not_added(tmp_path: Path) -> None:
     """Changes that make the job faster are also tried together, because their gains cannot simply be added.
 
     ``channels_last_benchmark`` includes ``channels_last``, so these two are never tried together.
@@ -157,7 +157,7 @@ def test_a_short_job_is_started_until_its_pairs_suffice(tmp_path: Path) -> None:
     assert [json.loads(x)["expected"] for x in lines] == [0, 60]
 
 
-def test_a_winner_is_seen_again_before_undecided_actions_are_tried_again() -> None:
+def test_the_best_change_is_confirmed_first() -> None:
     """A second start of the job first confirms the best change, before undecided changes are tried again.
 
     The user waits for the answer about the best change.

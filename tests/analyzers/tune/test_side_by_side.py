@@ -120,9 +120,7 @@ def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("most", [3, 4, 6])
-def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
-    most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_undecided_comparison_ends_at_the_users_limit(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the comparison of two versions stays undecided, the job is started as often as the user allows, and no more.
 
     Single starts differ by up to 10 %, but the two versions of the job do not differ. So more starts decide nothing.
@@ -135,7 +133,7 @@ def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
     assert len(times.pairs) == most
 
 
-def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_turn_uses_another_core(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the beginning of each turn, PyTorch's autograd thread is put on a single core, each time another one.
 
     Two versions of a job take turns. During a turn the autograd thread runs only on this core, and afterwards on all
@@ -179,7 +177,7 @@ def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.nightly  # thousands of comparisons
 @pytest.mark.parametrize("most", [4, 12])
-def test_no_gain_counts_as_one_in_few_of_a_hundred_jobs(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_without_gain_is_rarely_reported(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change that gains nothing is rarely reported as a gain, although times are noisy.
 
     Two equal jobs are compared 500 times. Fewer than 6 % of the comparisons may report a gain. The times of two starts
@@ -213,7 +211,7 @@ def test_all_ranks_of_a_job_take_the_same_turns(tmp_path: Path) -> None:
     assert [done.count(name) for name in ("was", "is")] == [400, 400]
 
 
-def test_kinds_of_long_units_that_alternate_are_all_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_kinds_of_alternating_steps_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If two kinds of steps alternate in a job, each turn of the job is long enough to time both kinds.
 
     The first step of a turn is not timed. So with two steps per turn, only one of the kinds would be timed.

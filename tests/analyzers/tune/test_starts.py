@@ -65,7 +65,7 @@ def piped() -> Iterator[Starts]:
     os.close(read)
 
 
-def test_every_run_gets_the_input(tmp_path: Path, piped: Starts) -> None:
+def test_every_run_gets_the_same_input(tmp_path: Path, piped: Starts) -> None:
     """Every run of the job gets the same standard input.
 
     In an earlier version, the second run found its input empty. It failed, or it did no work and was still compared.
@@ -87,7 +87,7 @@ def test_both_of_a_pair_get_the_input(tmp_path: Path, piped: Starts) -> None:
     assert (tmp_path / "read").read_text().split() == ["all", "all"]
 
 
-def test_a_command_runs_before_every_start_and_one_run_after_another(tmp_path: Path) -> None:
+def test_the_before_each_command_runs_before_every_start(tmp_path: Path) -> None:
     """The user's command ``--before-each`` runs before every start of the job. The runs then follow one after another.
 
     Here the command removes a checkpoint. Without it the second run would find the checkpoint and make no step.
@@ -160,7 +160,7 @@ def not_applied(marks: Path) -> str:
     return "" if list(marks.glob("applied_*")) else "tf32 left no mark"
 
 
-def test_runs_that_left_no_mark_are_not_compared(tmp_path: Path) -> None:
+def test_runs_without_the_change_are_not_compared(tmp_path: Path) -> None:
     """Runs that did not apply the change of settings or of the model are not compared.
 
     They ran the unchanged job, so a comparison would show nothing.
@@ -189,7 +189,7 @@ def test_turns_without_a_mark_give_no_times(monkeypatch: pytest.MonkeyPatch, tmp
     assert said[-1] == "    the runs cannot be timed in turns: tf32 left no mark"
 
 
-def test_tune_gives_no_verdict_on_a_job_that_ran_as_it_was(
+def test_tune_gives_no_verdict_on_an_unchanged_job(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
     """If the second run of a job did not apply any change, ``logparse tune`` says so and gives no verdict.

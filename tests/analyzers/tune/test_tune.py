@@ -198,9 +198,7 @@ def with_trials(tables: Tables, **ratios: float | str) -> Tables:
     return replace(tables, facts=pd.concat([tables.facts, pd.DataFrame(rows)], ignore_index=True))
 
 
-def test_what_was_measured_in_the_job_comes_first_and_is_applied(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_change_that_won_in_the_job_is_applied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """``tune`` applies the change that made the real job faster, whatever the measurements of single calls predict.
 
     By the measurements it would apply ``cudnn_benchmark``, because its kernels take less time. But when it was tried in
@@ -336,7 +334,7 @@ def test_more_changes_must_speed_up_the_changed_job(
     assert applied(tmp_path) == {"CHOSEN": ("cudnn_benchmark",), "ALONE": ("cudnn_benchmark",)}
 
 
-def test_a_change_that_the_step_does_not_show_is_neither_tried_nor_proposed(
+def test_a_change_without_visible_effect_is_not_tried(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
     """A change whose effect on the step is too small to see is neither tried nor proposed.
@@ -422,7 +420,7 @@ def test_changes_timed_without_the_kept_change_are_named(
 RUNS = (("before", 1000), ("after", 600))
 
 
-def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
+def test_a_change_without_gain_is_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
     """A change that makes no step faster is removed from the written files again.
 
     The steps in the traced runs got faster, but the steps in runs that took turns did not.
@@ -438,9 +436,7 @@ def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch
     assert applied(tmp_path)["ALONE"] == ()
 
 
-def test_files_of_no_known_saving_are_taken_back_too(
-    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
-) -> None:
+def test_files_without_gain_are_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
     """Override files (the user's choice of kernels) are removed again if the job gets no faster with them.
 
     This is also true if nobody knows what they save. Here no log has the calls of the product in the files.
@@ -484,7 +480,7 @@ def test_runs_go_by_turns_and_their_units_are_read(tmp_path: Path) -> None:
     assert len(said) == 1
 
 
-def test_runs_that_decide_nothing_are_followed_by_more(tmp_path: Path) -> None:
+def test_undecided_runs_are_followed_by_more(tmp_path: Path) -> None:
     """If the first runs of two versions of a job do not decide which one is faster, more runs follow.
 
     For both versions, half of the runs take 14 ms and the other half 10 ms.

@@ -63,7 +63,7 @@ def folder(job_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path
     return out
 
 
-def test_captures_are_traced_up_to_a_bound(folder: Path) -> None:
+def test_only_some_graph_captures_are_traced(folder: Path) -> None:
     """In one job, logparse traces the capture of only a limited number of CUDA graphs.
 
     A capture that failed has no trace, and neither has a capture during which the job's own profiler ran.

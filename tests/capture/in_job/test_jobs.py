@@ -129,7 +129,7 @@ while time.monotonic() < end and not glob.glob(os.environ["LOGPARSE_TRACE_DIR"] 
 """
 
 
-def test_a_window_of_time_begins_once_the_profiler_has_started(job_server: Server, tmp_path: Path) -> None:
+def test_a_timed_trace_begins_when_the_profiler_is_ready(job_server: Server, tmp_path: Path) -> None:
     """If a trace shall last a given time, the time is counted from when the profiler is ready.
 
     On a GPU, the first start of the profiler takes seconds. In an earlier version, the time was over before the
@@ -164,7 +164,7 @@ print("ended")
 """
 
 
-def test_a_window_of_time_never_begins_within_a_backward_pass(job_server: Server, tmp_path: Path) -> None:
+def test_a_trace_never_begins_within_a_backward_pass(job_server: Server, tmp_path: Path) -> None:
     """A trace never begins in the middle of a backward pass.
 
     The profiler would then see only some of the operators. In an earlier version, this killed the job.

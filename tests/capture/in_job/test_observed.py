@@ -691,9 +691,7 @@ def test_a_job_under_a_python_profiler_sees_one_function_of_ours(job_server: Ser
     assert observed.behaviour.out == b"['begin']\n"
 
 
-def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(
-    job_server: Server, tmp_path: Path
-) -> None:
+def test_late_steps_are_timed_and_traced(job_server: Server, tmp_path: Path) -> None:
     """If the steps of a job begin late, they are still timed and traced.
 
     If no step comes for some time, logparse traces the job for a given number of seconds instead. On a GPU the first

@@ -174,7 +174,7 @@ def test_what_is_clear_is_decided_soon_and_rightly(ratio: float, noise: float, m
     assert sorted(len(x.pairs) for x, _ in runs)[len(runs) // 2] <= most_pairs
 
 
-def test_no_effect_is_seldom_one() -> None:
+def test_a_change_without_effect_is_rarely_a_gain() -> None:
     """A change without any effect is reported as a gain in at most 5 % of simulated trials.
 
     During a trial, logparse checks several times whether the gain is certain. The limit of 5 % is for all these checks

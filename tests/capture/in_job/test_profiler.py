@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 
-def test_no_gpu_is_asked_for_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_profiler_asks_for_no_missing_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine without a GPU, logparse's profiler does not ask for CUDA, because PyTorch would print a warning.
 
     The job would not print this warning by itself. It comes from CUDA builds of PyTorch.

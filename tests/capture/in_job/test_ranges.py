@@ -46,7 +46,7 @@ PROGRAM = """
 """
 
 
-def test_ranges_are_found_without_a_reference_to_other_objects(job_server: Server, tmp_path: Path) -> None:
+def test_no_unfinished_tuple_is_referred_to(job_server: Server, tmp_path: Path) -> None:
     """While logparse searches the job's memory for open ranges, it never refers to a tuple that is still being built.
 
     Otherwise ``tuple(generator)`` in another thread would raise SystemError.

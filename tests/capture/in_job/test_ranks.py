@@ -60,7 +60,7 @@ def test_every_rank_hears_all() -> None:
     assert Alone().exchange({"is": 1}) == [{"is": 1}]
 
 
-def test_a_rank_that_does_not_come_ends_it_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_rank_ends_the_trial_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """If one rank does not reach a common step in time, the trial ends for all ranks.
 
     The first rank that waited too long decides this, also for ranks that would wait longer and for the late rank.
@@ -254,7 +254,7 @@ def tried(server: Server, kind: str, folder: Path) -> list[Record]:
 @pytest.mark.parametrize(
     "kind", ["fsdp2", "fsdp1_orig", *(pytest.param(x, marks=pytest.mark.nightly) for x in _OTHERS)]
 )
-def test_a_sharded_call_is_compared_and_the_job_stays_as_it_was(job_server: Server, tmp_path: Path, kind: str) -> None:
+def test_a_sharded_job_computes_the_same_bits(job_server: Server, tmp_path: Path, kind: str) -> None:
     """A job with sharded parameters computes exactly the same bits with a trial as without it.
 
     Its parameters remain sharded as before. The results with the tried change are compared with the results without it.
@@ -275,7 +275,7 @@ _FAILURES = [
 
 
 @pytest.mark.parametrize(("kind", "why"), _FAILURES)
-def test_a_repeat_that_fails_is_refused_in_all_ranks(job_server: Server, tmp_path: Path, kind: str, why: str) -> None:
+def test_a_failed_comparison_is_refused_in_all_ranks(job_server: Server, tmp_path: Path, kind: str, why: str) -> None:
     """If one rank cannot compare the results with and without a change, all ranks refuse the change.
 
     To compare, a call is repeated with the change. In one case the repeated call fails, in the other case it returns
@@ -286,7 +286,7 @@ def test_a_repeat_that_fails_is_refused_in_all_ranks(job_server: Server, tmp_pat
         assert (attention.ended, attention.why) == ("refused", f"its result could not be compared: {why}")
 
 
-def test_two_ranks_switch_after_the_same_unit(job_server: Server, tmp_path: Path) -> None:
+def test_two_ranks_switch_after_the_same_step(job_server: Server, tmp_path: Path) -> None:
     """Both ranks switch a setting on and off after the same steps.
 
     They refuse to change a model that is already wrapped by DistributedDataParallel.

@@ -140,7 +140,7 @@ def test_everything_is_as_it_was() -> None:
     assert not torch.nn.modules.module._global_forward_hooks
 
 
-def test_it_runs_as_the_job_does() -> None:
+def test_the_compared_model_runs_as_in_the_job() -> None:
     """To compare results, the model is called as the job called it, for example with autocast or without gradients.
 
     The input is copied first, because the job may change it later.

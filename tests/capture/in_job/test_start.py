@@ -76,7 +76,7 @@ def test_a_torch_that_fails_to_import_fails_as_without_us(environ: dict[str, str
     assert "no library" in found[0][1]
 
 
-def test_a_module_of_the_files_can_be_imported_by_its_name(environ: dict[str, str]) -> None:
+def test_a_file_run_in_the_job_can_be_imported(environ: dict[str, str]) -> None:
     """If logparse runs a file in the job, the file is also a module that can be imported by its name.
 
     PyTorch's compiler (Dynamo) imports the module of each function that it compiles.
@@ -96,7 +96,7 @@ def pythons() -> list[str]:
 
 
 @pytest.mark.parametrize("python", pythons())
-def test_any_python_starts_as_without_us(python: str, environ: dict[str, str], tmp_path: Path) -> None:
+def test_any_python_starts_as_without_logparse(python: str, environ: dict[str, str], tmp_path: Path) -> None:
     """Any Python that a job starts, of any version, works as it would without logparse.
 
     It must find all of its own modules and print nothing.
@@ -117,7 +117,7 @@ def test_any_python_starts_as_without_us(python: str, environ: dict[str, str], t
 
 
 @pytest.mark.parametrize("python", [sys.executable, *pythons()])
-def test_a_python_that_starts_imports_little_for_us(python: str, environ: dict[str, str], tmp_path: Path) -> None:
+def test_starting_python_imports_little(python: str, environ: dict[str, str], tmp_path: Path) -> None:
     """A Python that starts in the job imports only very few modules for logparse.
 
     Every child process of the job needs time for these imports, even if it does not use torch. ``typing`` alone would
@@ -136,7 +136,7 @@ def test_the_package_is_written_for_the_oldest_python_that_has_a_pytorch_of_ours
     ast.parse((FOLDER / "sitecustomize.py").read_text(), feature_version=(3, 4))
 
 
-def test_the_package_imports_nothing_of_ours_and_nothing_but_torch() -> None:
+def test_code_in_the_job_imports_only_torch() -> None:
     """logparse's code in a user's job imports only torch and Python's standard library.
 
     The job's Python may have no other packages.

@@ -167,7 +167,7 @@ def test_on_is_what_apply_does_and_off_restores_every_bit(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_model_that_trains_while_it_is_on_keeps_what_it_learned(name: str) -> None:
+def test_training_with_the_change_switched_on_and_off_is_the_same(name: str) -> None:
     """A model learns the same if a change is switched on and off during the training.
 
     The losses and the final parameters are equal up to rounding.
@@ -207,7 +207,7 @@ def test_the_optimizer_has_the_layout_of_its_parameters_while_it_is_on() -> None
     assert {x.stride() for x in (weight, *beside)} == {(27, 9, 3, 1)}
 
 
-def test_what_the_job_does_meanwhile_stays() -> None:
+def test_the_jobs_own_changes_stay() -> None:
     """If the job itself changes its model while a logparse change is on, this stays after the change is off.
 
     Examples are the job's own hooks, the mode (training or evaluation) of modules that logparse had replaced, and new
@@ -346,7 +346,7 @@ def test_padding_leaves_other_optimizers_alone() -> None:
     switch.off()
 
 
-def test_the_node_of_a_gradient_is_made_anew_and_hooks_of_the_parameter_stay() -> None:
+def test_gradients_have_the_new_size_and_hooks_stay() -> None:
     """After a parameter changed its size, its gradient has the right size, and the parameter's hooks are still called.
 
     A loss that the job keeps refers to the autograd node that added up gradients of the former size.
@@ -448,7 +448,7 @@ def test_cudnn_benchmark_is_not_tried_alone() -> None:
     assert fits("channels_last+tf32", ["channels_last", "tf32"])
 
 
-def test_a_search_of_solvers_is_not_tried_on_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cudnn_benchmark_is_not_tried_on_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
     """On ROCm the setting ``cudnn.benchmark`` is never tried in a running job, not even together with channels_last.
 
     PyTorch remembers MIOpen's solver for each convolution, and may do so only once for both layouts
@@ -595,7 +595,7 @@ def test_every_action_can_be_switched() -> None:
     assert {part for x in SWITCHABLE for part in x.parts} == {*settings.KNOWN, *models.KNOWN}
 
 
-def test_apply_holds_definitions_that_need_torch_alone() -> None:
+def test_modules_of_changes_import_only_torch() -> None:
     """The modules in ``changes`` import only torch and a few standard modules, and do not use the same name twice.
 
     Their code is copied into a single module, the generated ``apply.py``.

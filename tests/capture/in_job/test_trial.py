@@ -155,7 +155,7 @@ def test_another_result_is_not_offered(run: Any) -> None:
 
 
 @pytest.mark.parametrize(("by", "ended"), [("1 / is_on()", "refused"), ("1 / (not is_on())", "differs")])
-def test_a_result_that_is_not_finite_is_no_same_result(by: str, ended: str, run: Any) -> None:
+def test_results_that_are_not_finite_are_refused(by: str, ended: str, run: Any) -> None:
     """If a model returns NaN or infinity, a change of it is not accepted, because the results cannot be compared.
 
     In the first case the numbers are not finite without the change, in the second case with it.
@@ -173,7 +173,7 @@ def test_a_result_that_is_not_finite_is_no_same_result(by: str, ended: str, run:
     assert ran.tried.out == ran.plain.out
 
 
-def test_dropout_does_not_make_a_result_another(run: Any) -> None:
+def test_dropout_does_not_make_results_look_wrong(run: Any) -> None:
     """Dropout in the model does not make the results with a change look wrong.
 
     The random mask of a dropout depends on the memory layout. So results are compared in evaluation mode if there is a
@@ -235,7 +235,7 @@ def test_an_exception_while_it_is_on_reaches_the_job_with_nothing_switched(
     assert ran.tried.code == 0
 
 
-def test_an_exception_outside_of_modules_is_named_and_stays_the_job_s(tmp_path: Path) -> None:
+def test_a_change_that_breaks_the_job_is_recorded(tmp_path: Path) -> None:
     """If a change makes the job fail, its trial is recorded as "broken", with the job's own exception as the reason.
 
     Here the change alters the strides of the parameters, and the job raises an exception because of that. The program
@@ -336,7 +336,7 @@ def test_a_copy_of_another_module_does_not_interrupt_a_trial(run: Any) -> None:
     assert ran.tried.out == ran.plain.out
 
 
-def test_a_module_is_pickled_as_without_a_trial(run: Any) -> None:
+def test_pickling_during_a_trial_is_unchanged(run: Any) -> None:
     """During a trial, pickling a module gives the same bytes, tracebacks and warnings as without a trial.
 
     If the module has methods of its own for pickling, they are called.
@@ -392,7 +392,7 @@ def test_a_state_is_loaded_into_the_sizes_of_the_job(run: Any) -> None:
     assert ran.one.seen[0].pairs
 
 
-def test_a_loss_that_outlives_its_unit(run: Any) -> None:
+def test_a_trial_works_if_the_job_keeps_a_loss(run: Any) -> None:
     """A trial that changes the size of a parameter works even if the job keeps the loss of an earlier step.
 
     The kept loss refers to an autograd node that adds up gradients of the former size.
@@ -406,7 +406,7 @@ def test_a_loss_that_outlives_its_unit(run: Any) -> None:
     assert ran.tried == ran.plain
 
 
-def test_a_state_read_between_forward_and_backward(run: Any) -> None:
+def test_reading_the_state_before_backward_ends_the_trial(run: Any) -> None:
     """If the job reads its state between forward and backward while a change is on, the trial ends.
 
     The record states this reason. The padded rows cannot be removed then, because the job's backward pass would fail.
@@ -567,7 +567,7 @@ def test_an_input_with_tensors_that_the_job_has_computed(run: Any) -> None:
     assert ran.tried == ran.plain
 
 
-def test_what_was_asked_for_is_gone(job_server: Server, tmp_path: Path) -> None:
+def test_a_missing_request_changes_nothing(job_server: Server, tmp_path: Path) -> None:
     """If the file that asks for a trial no longer exists, the job runs as usual.
 
     A process may live longer than the trial that started it.

@@ -17,7 +17,7 @@ def series_of(count: int, us: float = 1.0, name: str = "a") -> Series:
     return series
 
 
-def test_units_settle_by_their_kinds() -> None:
+def test_each_kind_of_step_settles_by_itself() -> None:
     """Each kind of step, such as a batch size, is checked separately for whether its times have settled.
 
     In an earlier version, a server with several batch sizes got no trace in 84 requests, because the times of different
@@ -144,7 +144,7 @@ class Store(dict[str, bytes]):
         return all(x in self for x in names)
 
 
-def test_ranks_trace_the_same_units_however_far_ahead_a_host_is() -> None:
+def test_all_ranks_trace_the_same_steps() -> None:
     """All ranks of a job trace the same steps, even if the host of one rank is some steps ahead.
 
     In an earlier version, a rank that was four steps ahead traced later steps than its neighbour, and then waited for

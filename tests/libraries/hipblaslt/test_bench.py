@@ -276,7 +276,7 @@ def test_command_of_every_sample_reads_back(path: Path) -> None:
         assert call(bench.command(read.problem, read.solution)).problem.text == read.problem.text
 
 
-def test_scales_of_c_and_d_have_a_value_for_the_tool() -> None:
+def test_written_options_for_scales_have_a_value() -> None:
     """A hipblaslt-bench command that logparse writes has a value after an option for a scale, as in ``--scaleD 1``.
 
     hipBLASLt logs ``--scaleD`` without a value, but its own tool of ROCm 7.2.4 then fails: "Invalid value for
@@ -303,7 +303,7 @@ def test_options_of_adaptive_timing_cost_no_call(more: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["f4_r", "f6_r", "bf6_r"])
-def test_a_type_that_only_runs_in_blocks_is_not_unscaled(kind: str) -> None:
+def test_missing_scales_of_block_types_are_unknown(kind: str) -> None:
     """If a data type needs scales per block but the log states none, the scales are unknown, and a remark says so.
 
     Builds of 2026 log no scale for such types. The command that logparse writes has one.

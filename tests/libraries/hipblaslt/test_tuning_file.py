@@ -116,7 +116,7 @@ def gemm() -> GemmProblem:
     return problem
 
 
-def test_c_type_is_ds_where_beta_is_zero() -> None:
+def test_the_type_of_c_is_the_type_of_d_if_beta_is_zero() -> None:
     """If β = 0, so that C is not read, logparse writes the type of D as the type of C, also for 8-bit types.
 
     The library has no kernel for another type of C (``tests/conformance/test_hipblaslt_calls.py``).
@@ -136,7 +136,7 @@ def test_what_6_4_would_drop() -> None:
     assert tuning_file.key(xf32, NEW) == "T,N,1,12288,8192,4096,bf16_r,bf16_r,bf16_r,xf32_r"
 
 
-def test_a_call_of_16_bit_compute_type_is_looked_up_as_it_runs() -> None:
+def test_calls_in_16_bit_need_rows_in_32_bit() -> None:
     """A call that asks for a 16-bit compute type needs a row with f32_r, because hipBLASLt computes it in f32_r.
 
     A Trace line states the type that the program asked for. A bench line of the same call states f32_r.

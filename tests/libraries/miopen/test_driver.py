@@ -254,7 +254,7 @@ def only(text: str) -> ConvProblem:
     return problem
 
 
-def test_values_as_the_driver_takes_them() -> None:
+def test_values_are_read_as_by_the_driver() -> None:
     """Values in a command are read as MIOpenDriver reads them: layouts in small letters, and 0 groups as one group."""
     plain = only(TYPED)
     assert only(f"{TYPED} -g 0") == plain
@@ -276,7 +276,7 @@ SIZES = "MIOpenDriver convfp16 -n 2 -c 16 -H 12 -W 12 -k 8"
         ("-m trans -F 2", "8-14-14-3x3-16-12-12-2-0x0-1x1-1x1-0-NCHW-FP16-F"),
     ],
 )
-def test_the_key_is_the_one_that_the_library_looks_for(command: str, key: str) -> None:
+def test_the_key_of_a_command_equals_miopens_key(command: str, key: str) -> None:
     """For each command, logparse computes the key under which MIOpen looks up the convolution in its find-db.
 
     The find-db is MIOpen's file of solver times. The expected keys were logged by MIOpenDriver of ROCm 7.2.4 (MIOpen
@@ -337,7 +337,7 @@ def test_the_key_is_the_one_that_the_library_looks_for(command: str, key: str) -
         ),
     ],
 )
-def test_sizes_of_1_leave_the_layout_to_the_other_tensors(command: str, key: str) -> None:
+def test_other_tensors_decide_an_ambiguous_layout(command: str, key: str) -> None:
     """If a tensor fits several memory layouts, because some of its sizes are 1, the other tensors decide.
 
     The commands and keys come from MIOpen 3.5.1 (``tests/conformance/test_miopen_keys.py``). In the first four commands

@@ -217,7 +217,7 @@ def test_v1_v0_and_ragged_items_agree_with_the_plain_reader() -> None:
         (";a:1,0,@", ["no 'solver:values'", "a 1000.0"]),
     ],
 )
-def test_items_are_what_the_library_makes_of_them(items: str, read: list[str]) -> None:
+def test_entries_are_read_as_by_miopen(items: str, read: list[str]) -> None:
     """The entries of a find-db line are read as MIOpen 3.5.1 (ROCm 7.2.4) reads them from a user's file.
 
     An entry that the library drops gets no time, but a reason.

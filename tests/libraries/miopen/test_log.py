@@ -126,7 +126,7 @@ def measured(lines: list[str]) -> set[tuple[str, ...]]:
 
 
 @given(st.permutations([0] * 13 + [1] * 13), st.sampled_from(["", "[rank{}]: ", "[default{}]:", "(Worker pid={}) "]))
-def test_ranks_in_one_log_keep_their_problems_apart(order: list[int], mark: str) -> None:
+def test_times_of_ranks_are_not_confused(order: list[int], mark: str) -> None:
     """If several ranks write into one MIOpen log, no convolution gets the time of another rank's convolution.
 
     If each line begins with its rank, every time is read. Otherwise a time may be left out.
@@ -141,7 +141,7 @@ def test_ranks_in_one_log_keep_their_problems_apart(order: list[int], mark: str)
         assert found == both
 
 
-def test_what_is_left_out_is_remarked() -> None:
+def test_times_of_simultaneous_searches_are_left_out() -> None:
     """If two searches for solvers run at once in a log, their times are left out, because they cannot be told apart.
 
     A remark says so. Times after the end of the first search are not given to the second one either.
@@ -154,7 +154,7 @@ def test_what_is_left_out_is_remarked() -> None:
 
 
 @pytest.mark.parametrize("digits", [19, 5000])
-def test_a_workspace_of_too_many_digits_is_no_number(digits: int) -> None:
+def test_a_workspace_with_too_many_digits_is_rejected(digits: int) -> None:
     """A size of a workspace with too many digits is rejected without an error.
 
     Python raises an error for numbers of more than 4,300 digits.

@@ -103,7 +103,7 @@ CK = replace(
 )  # fmt: skip
 
 
-def test_what_is_written_beside_a_find_db() -> None:
+def test_a_perf_db_is_written_with_a_find_db() -> None:
     """When a find-db (solver times) is written, a perf-db with tuned parameters of the same solvers is written, too.
 
     The perf-db has the parameters of the chosen solver and of its fallback.

@@ -42,7 +42,7 @@ def test_all_fields_are_tried() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_a_command_states_no_unknown_field(problem: ConvProblem, name: str) -> None:
+def test_no_command_is_written_for_unknown_properties(problem: ConvProblem, name: str) -> None:
     """If a property of a convolution is unknown, no MIOpenDriver command is written that would need it."""
     driver.command(problem)
     if problem.spatial == 2 and (name == "d" or name.endswith("_d")):
@@ -51,7 +51,7 @@ def test_a_command_states_no_unknown_field(problem: ConvProblem, name: str) -> N
         driver.command(without(problem, name))
 
 
-def test_what_the_driver_leaves_open_may_be_unknown() -> None:
+def test_a_command_needs_no_output_type() -> None:
     """A MIOpenDriver command can be written although the type of the output is unknown, because no option states it.
 
     For example, an int8 convolution may have an output of int8, int32 or float.
@@ -62,7 +62,7 @@ def test_what_the_driver_leaves_open_may_be_unknown() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_a_key_is_made_of_known_fields_alone(problem: ConvProblem, name: str) -> None:
+def test_a_key_with_an_unknown_property_is_unknown(problem: ConvProblem, name: str) -> None:
     """If MIOpen's key for a convolution contains an unknown property, the key is unknown, too.
 
     Otherwise it is known.
@@ -97,7 +97,7 @@ def test_what_is_left_out_of_an_export_is_counted_with_its_reason(text: str, why
     assert f"state {why}, which is unknown" in left
 
 
-def test_sizes_that_no_formula_gives_are_not_exported_as_others() -> None:
+def test_unusual_output_sizes_are_not_exported() -> None:
     """No MIOpenDriver command is written for a convolution with an output size that no command can state.
 
     "SAME" padding may pad one side more than the other, but a command has one number for both sides. It would run a

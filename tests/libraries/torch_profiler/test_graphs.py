@@ -109,7 +109,7 @@ def trace(folder: Path, name: str, change: Any) -> None:
     (folder / name).write_text(json.dumps(content))
 
 
-def test_captures_lie_in_a_folder_of_their_own(tmp_path: Path) -> None:
+def test_captures_are_found_in_their_own_folder(tmp_path: Path) -> None:
     """The trace of a graph's capture is also found in a folder ``capture_traces`` beside the job's trace.
 
     vLLM 0.26, SGLang and ATOM write it there.
@@ -164,7 +164,7 @@ def test_files_beside(tmp_path: Path) -> None:
     assert not list(InputFile("-").beside())
 
 
-def test_replays_whose_kernels_bear_the_id_of_no_operator() -> None:
+def test_graphs_launched_in_a_marked_range_have_no_operator() -> None:
     """If a program launches a graph within a range that it marked, the graph's kernels are given to no operator.
 
     In the trace these kernels have the id of the marked range, not the id of an operator. Their time is reported as
@@ -181,7 +181,7 @@ def test_replays_whose_kernels_bear_the_id_of_no_operator() -> None:
     assert float(found["graph_unexplained_us"]) > 0
 
 
-def test_replays_within_an_operator_are_not_its_kernels(tmp_path: Path) -> None:
+def test_graph_kernels_belong_to_the_captured_operators(tmp_path: Path) -> None:
     """If a compiled region launches a graph, the graph's kernels belong to the captured operators, not to the region.
 
     In the trace these kernels have the id of the region.
@@ -269,7 +269,7 @@ def test_cuda_replays_are_joined_by_the_order_of_their_launches(tmp_path: Path, 
     assert store.query("select cast(sum(calls) as int) as calls from workload")["calls"].tolist() == [4]
 
 
-def test_launches_of_the_capture_alone_count(tmp_path: Path) -> None:
+def test_only_launches_during_the_capture_count(tmp_path: Path) -> None:
     """Only launches during the capture belong to a captured graph, even if several threads launch kernels.
 
     Here another thread launches gradients. A kernel that really ran, or that was launched before the capture, does not
@@ -321,7 +321,7 @@ def test_marks_tell_graphs_with_as_many_kernels_apart(tmp_path: Path) -> None:
     assert not calls(read(written(tmp_path, "decode.json", replay))), "a launch of another library"
 
 
-def test_what_ran_in_the_trace_of_a_capture_is_of_no_unit(tmp_path: Path) -> None:
+def test_kernels_during_a_capture_belong_to_no_step(tmp_path: Path) -> None:
     """Kernels that ran while a graph was captured are not part of any step of the job.
 
     PyTorch runs such kernels before the capture begins, for the random seeds of the graph.
@@ -352,7 +352,7 @@ def test_what_ran_in_the_trace_of_a_capture_is_of_no_unit(tmp_path: Path) -> Non
         assert facts(read(path))["graph_capture"] == '{"kernels": 1, "us": 5.0}', "what is left out"
 
 
-def test_kernels_of_replays_are_of_the_unit_that_launched_them(tmp_path: Path) -> None:
+def test_graph_kernels_belong_to_the_launching_step(tmp_path: Path) -> None:
     """A graph's kernels belong to the step that launched the graph, even if they run long after the step.
 
     The step is then over on the host. The profiler also marks each step on the GPU's timeline. These marks must not

@@ -206,7 +206,7 @@ NOTES: list[object] = ["", "}", "{", {"x": "}}"}, ["}", {}]]
 
 
 @pytest.mark.parametrize(("name", "note"), list(zip(ODD, NOTES * 2, strict=True)))
-def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
+def test_braces_and_quotes_in_names_are_read(name: str, note: object) -> None:
     """Names in a trace that look like the end of an event (braces and quotes) are read correctly.
 
     The fast reader is compared with the slow way, which parses every event as JSON.
@@ -228,7 +228,7 @@ def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
     ids=["control characters", "bad UTF-8", "lone backslashes", "half an escape", "cut escape"],
 )
 @pytest.mark.parametrize("kineto", [True, False])
-def test_what_strict_json_refuses_is_read_all_the_same(odd: bytes, kineto: bool) -> None:
+def test_invalid_json_in_a_name_costs_no_event(odd: bytes, kineto: bool) -> None:
     """A name that is not valid JSON does not keep the other events of the trace from being read.
 
     The profiler (Kineto) writes names without escaping them, for example with control characters or a single backslash.
@@ -251,7 +251,7 @@ def test_a_kernel_keeps_a_name_that_strict_json_refuses() -> None:
 
 
 @pytest.mark.parametrize("spelled", ["kineto", "dump", "sorted"])
-def test_inputs_count_wherever_they_stand_among_the_arguments(spelled: str) -> None:
+def test_inputs_are_read_in_any_order(spelled: str) -> None:
     """The inputs of an operator are read in whatever order the arguments of the event are.
 
     Triton's operators have their inputs after "Ev Idx". In an earlier version, such inputs were lost in Kineto's own
@@ -516,7 +516,7 @@ def test_top_adds_up_to_the_time_of_the_kernels(store: Store) -> None:
     assert ranked.is_monotonic_decreasing
 
 
-def test_the_unit_of_display_is_not_that_of_the_times() -> None:
+def test_times_are_microseconds_whatever_is_displayed() -> None:
     """Times in a trace are taken as microseconds, even if the trace tells its viewer to show nanoseconds."""
     shown = CONTENT | {"displayTimeUnit": "ns", "baseTimeNanoseconds": 1759190000000000000}
     assert totals(outcomes(FORMAT, json.dumps(shown).encode())) == totals(outcomes(FORMAT, JOB))

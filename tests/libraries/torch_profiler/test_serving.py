@@ -108,7 +108,7 @@ def test_inputs_that_are_missing_are_no_product(name: str) -> None:
 
 @needs_corpus
 @pytest.mark.parametrize("name", ["mi300_resnet_train", "mi300_vit"])
-def test_counts_and_times_are_those_of_the_reference_report(name: str) -> None:
+def test_counts_and_times_equal_the_reference_report(name: str) -> None:
     """The numbers of calls and their times equal the report that the tool TraceLens made of the same trace.
 
     The report includes every kernel that ``aten::convolution`` launches, even the addition of its bias. It counts a

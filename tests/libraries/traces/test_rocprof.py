@@ -30,7 +30,7 @@ def test_older_columns_and_plain_agents() -> None:
     assert units(found) == {"foreign": 1, "measurement": 1, "reject": 1}
 
 
-def test_means_of_several_runs_have_fractions() -> None:
+def test_times_may_have_fractions_of_a_nanosecond() -> None:
     """Time stamps with fractions of a nanosecond are read without an error.
 
     rocprof-compute writes them in ``pmc_perf.csv``, because they are means of several runs.
@@ -53,7 +53,7 @@ def test_statistics_are_the_same_totals() -> None:
     assert units(stats) == {"foreign": 1, "measurement": 2}
 
 
-def test_summaries_of_rocpd_are_the_same_totals(store: Store, tmp_path: Path) -> None:
+def test_summaries_give_the_same_sums_as_traces(store: Store, tmp_path: Path) -> None:
     """A summary from ``rocpd summary --format csv`` gives the same sums as a trace, also a summary by rank.
 
     If the summary and the trace of one process are in a folder, each kernel is counted once.
@@ -105,7 +105,7 @@ def test_recognise(path: object) -> None:
     assert not rocprof.FORMAT.recognise(Head("x.csv", b"a,b\r,c\n"))
 
 
-def test_files_of_one_process_count_their_kernels_once(store: Store, tmp_path: Path) -> None:
+def test_trace_and_statistics_count_kernels_once(store: Store, tmp_path: Path) -> None:
     """If rocprofv3 wrote a trace and statistics of the same process, each kernel is counted only once.
 
     Both files have all kernels.

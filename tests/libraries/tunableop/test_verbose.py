@@ -200,7 +200,7 @@ def test_excerpts(name: str, statuses: dict[str, int]) -> None:
     assert Counter(m.status for m in measured([*records([o for o in taken if o]), *rest])) == statuses
 
 
-def test_a_drawn_tree_is_not_of_tunableop() -> None:
+def test_drawn_trees_are_not_read_as_tunableop() -> None:
     """Lines of other programs that draw trees or tables are not taken for TunableOp's lines.
 
     TunableOp's lines begin with the same characters. Such programs are the command ``tree`` and rocprof-compute.
