@@ -100,9 +100,9 @@ class Writer:
 
 
 def fill(out: Writer, uuid: str, pid: int, stamped: bool) -> None:
-    """Insert a process with two marked ranges, four kernel launches and their kernels.
+    """Write the sample program's data to the database: two marked ranges, four kernel launches and their kernels.
 
-    Another kernel has no start time.
+    One more kernel has no start time.
     """
     out.rows("metadata", (1, "schema_version", "4.0.0" if stamped else "3"), (2, "uuid", uuid))
     out.rows("info_process", (1, 1, 1, pid, "./train"))

@@ -166,9 +166,9 @@ def verbose_cut() -> list[str]:
 
 
 def verbose_23() -> list[str]:
-    """Return the verbose log of torch 2.3.
+    """Return TunableOp's verbose log as torch 2.3 prints it.
 
-    Such a log lacks leading dimensions, shortest and longest times, and any time of a slower kernel.
+    Such a log lacks leading dimensions, shortest and longest times, and all times of slower kernels.
     """
     named = "GemmTunableOp_float_NN(nn_1024_512_2048)"
     timing = "├──tuning using warmup iters 1 [{} ms] and tuning iters 29 [{} ms] instance id={}, {} {}"

@@ -50,7 +50,7 @@ PIECES: tuple[bytes, ...] = (
 def seeds() -> Mapping[str, Sequence[tuple[str, bytes]]]:
     """Return samples of each log format: {format: [(file name, content)]}.
 
-    A content is a whole file, or only the lines or blocks of a file that the format reads.
+    The content is a whole file, or only the lines or blocks of a file that the format reads.
     """
     out: dict[str, list[tuple[str, bytes]]] = {format.name: [] for format in FORMATS}
     for path in SAMPLE_FILES:

@@ -1,4 +1,4 @@
-"""The examples in CONTRIBUTING.md work as they stand there."""
+"""Tests that the examples of code in CONTRIBUTING.md work exactly as they are printed there."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ EXAMPLES = re.findall(r"^```python\n(\"\"\".*?)^```$", (ROOT / "CONTRIBUTING.md"
 
 
 def example(word: str) -> dict[str, Any]:
-    """Run the example whose first line contains ``word``, and return its names."""
+    """Run the example in CONTRIBUTING.md whose first line contains ``word``. Returns the names that it defines."""
     [text] = [x for x in EXAMPLES if word in x.partition("\n")[0]]
     names: dict[str, Any] = {"__name__": "example"}
     exec(text, names)
     return names
 
 
-def test_the_example_of_a_format_reads_its_table() -> None:
-    """A row gives a time, and a row with an unknown type becomes a reject with the reason."""
+def test_the_example_of_a_log_format_reads_a_table() -> None:
+    """The example of a new log format in CONTRIBUTING.md reads a table of times.
+
+    A good row gives a time. A row with an unknown data type is rejected with the reason.
+    """
     data = b"kernel,m,n,k,dtype,us\nsplit_k_4,4096,512,1024,bf16,55.9\nsplit_k_4,4096,512,1024,int4,1\n"
     format = example("kernelbench")["FORMAT"]
     assert format.recognise(Head("times.csv", data))

@@ -147,9 +147,10 @@ CONFIRMED_WITH = {
 
 @pytest.mark.parametrize("blocks", CONFIRMED_WITH)
 def test_six_blocks_confirm_as_well_as_twelve(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The documents' figures on how reliable six and twelve blocks of measurements are follow from the recorded data.
+    """The figures in docs/measurement.md about six and twelve blocks of measurements agree with recorded data.
 
-    For six blocks, the summary is computed again from the first six blocks of each process.
+    A process compares two kernels in blocks of measurements. The figures state how reliable the result is. For six
+    blocks they are computed from the first six of the twelve recorded blocks of each process.
     """
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     found = record("intervals")["pairs"]

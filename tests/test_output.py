@@ -461,10 +461,11 @@ def test_an_earlier_name_of_an_option_works_and_no_help_shows_it(
     assert not re.search(rf"{old}(?![\w-])", verb.get_help(context).replace("--table", "")), "the help names it"
 
 
-def test_options_of_the_same_name_mean_the_same_in_every_verb() -> None:
-    """``--as`` once named a format to read in ``lint`` and a format to write in ``export``.
+def test_equal_options_mean_the_same_in_every_subcommand() -> None:
+    """An option of the program has the same help text in every subcommand, except for the options in a short list.
 
-    The pairs below share a name and are alike, but their sentences differ by verb.
+    The options in this list mean nearly the same, but need another sentence in each subcommand. In an earlier version,
+    ``--as`` named a format to read in ``lint``, but a format to write in ``export``.
     """
     alike = {"-n", "--run", "--budget", "--trace", "--out", "--kind", "--ladder", "--timeout", "--as", "--to",
              "--same-build", "--against", "--verbose"}  # fmt: skip

@@ -94,9 +94,9 @@ class Runtime:
 
 
 class VirtualDevice(TorchDevice):
-    """A device for measurements.
+    """Stand-in for a GPU, with which logparse measures kernels.
 
-    Its operands are in torch's CPU memory, its streams and events are on the virtual GPU.
+    Operands are in torch's CPU memory. Streams and events are on the virtual GPU.
     """
 
     def __init__(self, name: str) -> None:

@@ -116,7 +116,7 @@ def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -
 def units_of(read: Read) -> Counter[str]:
     """Return how many lines (and parts of torn lines) of each kind there are, for example {"measurement": 3}.
 
-    Together they are ``lines + splits``.
+    The numbers add up to the number of lines plus the number of places at which torn lines were split.
     """
     units = Counter({"foreign": read.foreign, "blank": read.blank})
     for line in read.claimed:

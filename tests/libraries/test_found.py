@@ -28,8 +28,11 @@ def test_a_new_room_is_found_by_a_line_of_its_module(tmp_path: Path) -> None:
     assert list(offering("BUILD", folder=tmp_path)) == ["logparse.libraries.new"]
 
 
-def test_a_file_is_found_by_the_last_word_of_its_name(tmp_path: Path) -> None:
-    """The rules of an override format are found without opening a file, because each start of ``recommend`` does it."""
+def test_modules_are_found_by_the_last_word_of_their_name(tmp_path: Path) -> None:
+    """Modules that define formats of override files are found by their file name: its last word is ``rules``.
+
+    So no file has to be opened, which saves time at each start of ``recommend``.
+    """
     (tmp_path / "new").mkdir()
     for name in ("rules.py", "table_rules.py", "myrules.py", "rules_old.py", "rules.txt"):
         (tmp_path / "new" / name).write_text("")
@@ -49,10 +52,11 @@ def test_each_library_that_replay_measures_states_how_its_builds_are_told_apart(
     assert all(build.facts for build in BUILDS.values())
 
 
-def test_a_fact_of_a_build_has_a_meaning() -> None:
-    """Only facts of ``FACTS`` are accepted by ``--target`` and kept of a machine.
+def test_facts_of_builds_are_known_facts() -> None:
+    """Every fact that identifies a library build, such as ``cudnn_version``, is in the list ``FACTS``.
 
-    Once ``cudnn_version`` was missing, so a target never had a build of cuDNN.
+    Other facts are refused by the option ``--target`` and dropped from the facts of a machine. In an earlier version
+    ``cudnn_version`` was missing, so no build of cuDNN could be stated.
     """
     facts = {name: "1" for build in BUILDS.values() for name in build.facts}
     assert facts.keys() <= FACTS.keys()

@@ -333,7 +333,7 @@ def test_gain_beyond_the_kernels_is_credited_to_the_host(wall_us: float) -> None
 
 
 def times(found: ActionProof) -> tuple[float, float, float]:
-    """Return the time of the kernels before, as promised and after, in µs."""
+    """Return three times of the kernels in µs: before the change, as promised, and after the change."""
     return found.measured.now_us, found.promised.then_us, found.measured.then_us
 
 

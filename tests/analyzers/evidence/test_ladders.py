@@ -33,7 +33,7 @@ STEP = Settings(ladder=128)
 
 
 def calls(store: Store, folder: Path, *sizes: int) -> None:
-    """Read the log of a job that calls a matrix product with several N (``sizes``) into the store (Parquet folder)."""
+    """Read the log of a job into the store (Parquet folder). The job calls a matrix product with several sizes N."""
     read(store, folder, {"job.log": "".join(bench(4096, n, 1024, count=10) for n in sizes)})
 
 

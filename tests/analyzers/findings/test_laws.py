@@ -202,7 +202,10 @@ def test_measurements_of_other_products_propose_nothing() -> None:
 
 @cache
 def of_known_devices() -> Tables:
-    """Return the test cases of all analyzers, with a GPU for each file that states none."""
+    """Return the test cases of all analyzers as one run in which every file has a GPU.
+
+    A file that states no GPU is taken to come from an MI300X (gfx942, 304 compute units).
+    """
     given = together()
     stated = set(given.facts.loc[given.facts["name"] == "arch", "source_id"])
     here = [y for x in given.sources["source_id"] if x not in stated for y in facts(x, arch="gfx942", cu_count="304")]

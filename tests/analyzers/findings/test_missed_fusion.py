@@ -30,9 +30,9 @@ def planted() -> Tables:
 
 
 def tail(problem: str, steps: list[str], calls: int, us: list[float]) -> dict[str, object]:
-    """Return the fact that, in the trace ``t``, these elementwise operations follow a matrix product.
+    """Return a row of the table ``facts``, which says that these elementwise operations follow a matrix product.
 
-    ``us`` has the time of each operation in µs, summed over all calls.
+    The row belongs to the trace ``t``. ``us`` has the time of each operation in µs, summed over all calls.
     """
     value = json.dumps({"problem": problem, "tail": steps, "calls": calls, "us": us})
     return {"source_id": "t", "run": "r", "name": "epilogue_kernels", "value": value}

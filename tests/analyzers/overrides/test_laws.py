@@ -219,8 +219,12 @@ def test_a_written_row_is_used_or_refused_with_a_reason(format: OverrideFormat, 
         assert {x.state for x in answers if x.key is not None} <= {"hit"}
 
 
-def test_an_override_format_is_in_a_file_of_rules() -> None:
-    """A format in a file with another name would not be found, so no command would know it."""
+def test_every_override_format_is_found_by_its_file_name() -> None:
+    """Every format of override files is defined in a module whose file name ends with the word ``rules``.
+
+    logparse searches for formats by this word. So it would not find a format in another file, and no subcommand would
+    know it.
+    """
     assert {module for _, module in named("rules")} == set(offering(*OFFERS))
 
 

@@ -34,7 +34,7 @@ def solutions(name: str, data: bytes) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(("path", "depth", "head"), [(CSV, 1, 5), (TUNING, 2, 1), (USER, 1, 0)])
-def test_a_new_row_counts_and_the_others_stay(path: Path, depth: int, head: int) -> None:
+def test_new_rows_replace_the_users_rows_with_the_same_key(path: Path, depth: int, head: int) -> None:
     """If the user's file and the new one have different kernels for the same key, the new kernel is written.
 
     All other rows of the user's file are kept.

@@ -208,7 +208,10 @@ def writer(fails: bool = False) -> Writer:
 
 
 def searching(command: Command) -> list[SearchScript]:
-    """Return the scripts that search for faster kernels, with ``command`` as the command for each matrix product."""
+    """Return the scripts with which a user searches for faster kernels, changed so that they run ``command``.
+
+    ``command`` is the command that a script runs for each matrix product.
+    """
     return [replace(script, command=command) for script in SEARCH_SCRIPTS]
 
 

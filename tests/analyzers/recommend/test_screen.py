@@ -187,10 +187,11 @@ def test_everything_to_do_is_explained_by_number_and_by_name(tmp_path: Path) -> 
         screen.explained(found, "nosuch")
 
 
-def test_a_long_title_is_cut_in_the_list_and_shown_whole_where_it_is_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once a longer title of a remedy made the heading wider than the screen, and ``--explain`` cut the title, too."""
+def test_a_long_title_is_cut_in_the_list_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long title of an advice is cut in the list of proposals, but ``--explain`` prints it whole.
+
+    In an earlier version, such a title made a line wider than the screen, and ``--explain`` cut it, too.
+    """
     title = "find faster solvers of MIOpen and hipBLASLt for many problems"
     monkeypatch.setattr(Search, "title", lambda remedy, problems: title)
     found = found_in("everything", tmp_path)

@@ -144,8 +144,12 @@ def test_a_saving_is_a_part_of_the_step_without_the_profiler() -> None:
     assert "simulated as 450 µs, roughly: a host that takes no time would save 131 of 450 µs" in found.limit
 
 
-def test_the_headline_and_the_limit_name_the_same_gain_if_no_step_is_marked() -> None:
-    """A trace of GPT-2 without marks listed 8.5 ms for a busy GPU, and 7 ms for a host that takes no time."""
+def test_headline_and_limit_name_the_same_gain() -> None:
+    """If the GPU waits for the host, the headline and the line about the limit promise the same gain.
+
+    In an earlier version, they differed for a trace of GPT-2 in which no step is marked: 8.5 ms for a busy GPU, and 7
+    ms for a host that takes no time.
+    """
     now = replace(answer(1_000), now_us=1_000, ceilings=Ceilings(1_000, 700, 1_000, 540))
     found = replace(recommend(test_host_bound.traced(540.0), Settings()), step=StepTimes(now, {}))
     seen = verdict(found)
@@ -156,7 +160,11 @@ def test_the_headline_and_the_limit_name_the_same_gain_if_no_step_is_marked() ->
 
 
 def test_at_least_three_kinds_of_work_are_named() -> None:
-    """Exposed communication was 11.8 of 18.8 ms, so its line named nothing else and ended with 6.41 ms of others."""
+    """The line about the time of a step names at least three kinds of work besides the largest one.
+
+    In an earlier version, communication took 11.8 of 18.8 ms, so the line named nothing else and ended with 6.41 ms of
+    "others".
+    """
     kinds = (("exposed communication", 11_761.0), ("normalisation", 2_156.0), ("convolutions", 1_947.0),
              ("transposes and copies", 1_450.0), ("element-wise", 711.0), ("idle", 667.0))  # fmt: skip
     seen = Verdict("", tuple(Share(*x) for x in kinds), 18_800.0, "step", ())

@@ -79,10 +79,10 @@ def test_scaled_types_contain_underscores() -> None:
 
 
 def test_one_scale_per_operand_of_fnuz_types() -> None:
-    """In a TunableOp key with FNUZ types, each operand has a single scale.
+    """If a TunableOp key has FNUZ types, logparse reads it as a product with a single scale per operand.
 
-    So such a key can be read and written again unchanged. Scales per block exist only on gfx950, which has no FNUZ
-    types.
+    The key itself only states that the scales are not row-wise (``rw_0``). But scales per block exist only on gfx950,
+    which has no FNUZ types. So the key can be read and written again unchanged.
     """
     key = "ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e5m2fnuz_BFloat16_TN,tn_1_2_3_ld_3_3_1_rw_0_bias_None"
     assert (gemm(key).scale_a, gemm(key).scale_b) == ("scalar", "scalar")
