@@ -28,7 +28,7 @@ PROGRAM = ("logparse.cli", "logparse.api")
 These two modules may import all other modules, and no other module imports them.
 """
 HANDED_OUT = ("logparse", "logparse.api")
-"""The only import that may go against the direction: ``logparse`` offers ``open`` from its Python interface.
+"""The only import that may break the order of the folders: ``logparse`` offers ``open`` from its Python interface.
 
 The import happens when ``logparse.open`` is first used.
 """

@@ -159,8 +159,9 @@ def test_every_field_separates_two_problems_or_is_marked_unknown(name: str, base
 def test_a_stated_number_of_compute_units_may_mean_all() -> None:
     """Two calls may be the same if one states a number of compute units and the other states none, which means all.
 
-    cuBLAS states the number with every call of the classic interface: 132 on an H200, which is all of them. But a user
-    may have set a smaller number, so the link has the level "shape" and not "exact".
+    cuBLAS states the number with every call of its older functions: 132 on an H200, which is all of them. But a user
+    may have set a smaller number. So logparse says that the calls may be the same (level "shape"), not that they are
+    (level "exact").
     """
     all_units, some, more = (replace(FULL, sm_count=x) for x in (0, 48, 132))
     assert [linked(all_units, x) for x in (all_units, some)] == ["exact", "shape"]

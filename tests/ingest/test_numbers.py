@@ -24,7 +24,10 @@ from tests.program import run
 
 GROUPS = [[format.name] for format in FORMATS] if NIGHTLY else [[format.name for format in FORMATS]]
 MANY = 12
-"""If a format has more samples than this, ``make test`` puts a third of the numbers into each of them."""
+"""Number of samples of a log format above which ``make test`` saves time.
+
+In each sample of such a format, it tries only a third of the impossible numbers.
+"""
 IN_RANGE = {
     "calls": f"count is null or count between 0 and {MOST_CALLS}",
     "measurements": " and ".join(
@@ -82,8 +85,8 @@ def test_every_number_may_be_wrong(tmp_path: Path, names: Sequence[str]) -> None
 def test_all_times_of_a_trace_may_be_wrong(tmp_path: Path, name: str, member: str) -> None:
     """If all kernels in a trace take no time or an impossible time, every subcommand still answers.
 
-    In an earlier version, a division by zero raised an error. The subcommands run on one store with the kernels and on
-    one without them, because the stores of the other numbers have the same rows.
+    In an earlier version, a division by zero raised an error. Many impossible times are tried, but a store (Parquet
+    folder) then either has the kernels or lacks them. So the subcommands run on one store of each sort.
     """
     states: dict[bool, Store] = {}
     for number in NUMBERS[:-1] if NIGHTLY else (b"0", b"-2.5", b"9223372036854775808"):

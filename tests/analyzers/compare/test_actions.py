@@ -380,7 +380,7 @@ def test_a_host_bound_step_is_not_made_faster_by_kernels(
 
     On an H200, a step took 26.3 ms, but its kernels only 3.6 ms. Earlier versions of ``verify`` wrongly said "time
     unknown". One version did so because the times of the steps differed by 5 %. A later version did so because the step
-    launched 60 of 2,404 kernels less, which may save 3.6 µs per launch.
+    launched 60 kernels less (of 2,404), and each launch takes 3.6 µs.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.9))
@@ -517,11 +517,10 @@ def timed(run: str, *walls: float) -> list[Units]:
 
 
 def test_alternating_runs_have_students_interval() -> None:
-    """With three runs before and three runs after a change, the interval of the gain is the one of Student's t-test.
+    """From three runs before and three after a change, the time after it gets the interval of Student's t-test.
 
-    The means of the runs are 100, 101, 102 before and 97, 98, 99 after the change. So a step takes 101 µs before and 98
-    µs after it. The variance of each of the two averages is 1/3, so there are 4 degrees of freedom. The interval of the
-    time after the change is 98 ± t · √(1/3 + 1/3), which is taken from the difference of the averages.
+    The means of the runs are 100, 101, 102 µs before and 97, 98, 99 µs after the change. Their averages are 101 and 98
+    µs, each with a variance of 1/3. So there are 4 degrees of freedom, and the interval is 98 ± t · √(1/3 + 1/3).
     """
     found = unit_time(timed("a", 100, 101, 102), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
     off = student_t_quantile(0.975, 4) * (2 / 3) ** 0.5

@@ -88,9 +88,9 @@ def test_needed_rows_of_random_data_give_the_same_findings(seed: int, tmp_path: 
 
 
 def check(whole: Tables, narrowed: Tables, files: Sequence[str]) -> None:
-    """Check that both sets of tables give the same answers about each override file (the user's choice of kernels).
+    """Check that reading all rows and reading only the needed rows give the same answers about each override file.
 
-    The answers are the calls that the file serves, and the notes about its rows.
+    The answers are the calls for which the file (the user's choice of kernels) has a row, and the notes about its rows.
     """
     for path in files:
         one, two = (coverage(lint(path, None, tables), tables) for tables in (narrowed, whole))

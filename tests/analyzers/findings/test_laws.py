@@ -144,7 +144,7 @@ def test_tables_may_be_empty_or_lack_values(name: str) -> None:
 
 
 def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
-    """Return the tables as if only these files had been read."""
+    """Return the tables with only the rows that come from the given files."""
     kept = {
         name: frame[frame["source_id"].isin(sources)]
         for name in FRAMES

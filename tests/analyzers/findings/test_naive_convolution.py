@@ -53,9 +53,9 @@ def found(given: Tables) -> list[Finding]:
 
 
 def test_a_naive_forward_pass_has_an_estimated_saving() -> None:
-    """If the GPU's peak rates are known, the finding estimates the time of a good solver: half of the roofline's speed.
+    """If a convolution ran MIOpen's naive (very slow) solver, the saving is estimated from the GPU's peak rates.
 
-    Here a forward pass takes 2 s with MIOpen's naive solver.
+    A good solver is assumed to reach half of the speed that the roofline allows. Here the naive forward pass takes 2 s.
     """
     given = traced((VIDEO, NAIVE["F"], 10, 2e6), (VIDEO, "add_bias", 10, 50.0), **RADEON)
     (one,) = found(given)
@@ -117,9 +117,10 @@ RAN = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{DRIVER}\n"
 
 
 def test_free_memory_if_a_workspace_did_not_fit(store: Store, tmp_path: Path) -> None:
-    """If MIOpen skipped a solver because its workspace did not fit, the advice is to free memory.
+    """If MIOpen skipped a fast solver because its workspace did not fit into memory, the advice is to free memory.
 
-    The convolution may also be split. A search would skip the solver again, so no file has a time of it.
+    Another way out is to split the convolution. A search for solvers does not help: MIOpen would skip this solver
+    again, so its files would not get a time of it.
     """
     (one,) = found(read(store, tmp_path, {"job.log": LOG + RAN * 7}))
     assert (one.problem, one.calls) == (VIDEO, 7)

@@ -75,7 +75,9 @@ def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
 def test_the_saving_per_step_comes_from_the_trace() -> None:
     """The saving per step that override files promise is computed from the calls in the trace, not in the logs.
 
-    The logs of two processes have 100 and 10 calls of one product, 50 µs each. The trace has two calls in two steps.
+    The trace has two calls of a product in two steps, which take 96 µs together. Measured alone, a call takes 50 µs, or
+    40 µs with the kernel in the file. So the two steps save 96 · (50 − 40) / 50 = 19.2 µs. The 100 and 10 calls in the
+    logs of two processes play no part in this.
     """
     known = everything()
     of_trace = {"source_id": "trace", "run": "r"}

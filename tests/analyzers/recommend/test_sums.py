@@ -140,8 +140,8 @@ def test_gains_of_the_same_calls_are_not_added() -> None:
 def test_a_call_that_takes_less_in_the_job_saves_less() -> None:
     """A call that takes less time in the job than alone also saves less in the job, by the same factor.
 
-    Alone, the call takes 100 µs, and 60 µs with another kernel. In the job it takes 50 µs, so it saves 40 % of 50 µs.
-    Saving the measured 40 µs would be 80 %.
+    Alone, the call takes 100 µs, or 60 µs with another kernel: (100 − 60) / 100 = 40 % are saved. In the job it takes
+    50 µs, so it saves 0.4 · 50 = 20 µs. The difference of the times alone, 40 µs, would be too much.
     """
     text = gemm().text
     kernel = {"source_id": "t", "run": "r", "op": "aten::mm", "kernel": "k", "calls": 10, "problem": text}

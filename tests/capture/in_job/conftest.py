@@ -1,4 +1,4 @@
-"""The process that runs observed jobs."""
+"""Fixture with the process that starts jobs under logparse's observer, its code in a user's job."""
 
 from __future__ import annotations
 

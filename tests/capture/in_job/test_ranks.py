@@ -61,9 +61,10 @@ def test_every_rank_hears_all() -> None:
 
 
 def test_a_missing_rank_ends_the_trial_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If one rank does not reach a common step in time, the trial ends for all ranks.
+    """If one rank of a job does not reach a common step in time, the trial of a change ends for all ranks.
 
-    The first rank that waited too long decides this, also for ranks that would wait longer and for the late rank.
+    It ends as soon as the first rank has waited too long. Ranks that would wait longer, and the late rank itself, then
+    get the same error.
     """
     monkeypatch.setattr(ranks, "_LATE_S", 0.0)
     store = Store()

@@ -31,9 +31,9 @@ Course = Callable[[random.Random, int, int], float]
 
 times = st.lists(st.floats(1e-3, 1e9), max_size=120)
 repeating = st.lists(st.integers(1, 6), min_size=LEAST, max_size=250)
-"""Random lists of times, many of them equal.
+"""Random lists of step times, many of them equal.
 
-Some lists have 80 times or more. The rule then takes the times in batches of at least two.
+For a list of 80 times or more, the rule takes neighbouring times together in batches of at least two.
 """
 
 
