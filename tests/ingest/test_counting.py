@@ -66,11 +66,9 @@ Taken = tuple[list[object], dict[tuple[bytes, bytes, bytes, bytes], int]]
 
 
 def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
-    """Count the equal lines of a text, in blocks of ``size`` bytes.
+    """Count the equal lines of a text, in blocks of ``size`` bytes. Returns the result of each block, and the lines.
 
-    Returns the result of each block, and the counted lines.
-
-    Both are in a form that does not depend on how the counter numbers its lines.
+    Both results are in a form that does not depend on how the counter numbers its lines.
     """
     counter = new_counter(*MARKERS, native=is_native)
     said: list[object] = [counter.count(block, at) for block, at in blocks(io.BytesIO(data), size=size)]

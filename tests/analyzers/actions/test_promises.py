@@ -245,8 +245,9 @@ def test_the_output_layer_is_what_is_padded() -> None:
 def test_the_layer_of_queries_keys_and_values_is_not_the_output_layer() -> None:
     """The layer that computes queries, keys and values is not mistaken for the model's output layer.
 
-    No other layer reads the outputs of an output layer. This is also true for Swin's first blocks: their layer has 288
-    = 3 × 96 outputs, which attention splits into heads of 32. That alone must not make it an output layer.
+    No other layer reads the outputs of a model's output layer. But the same is true for a layer in Swin's first blocks:
+    attention splits its 288 = 3 × 96 outputs into heads of 32. So this property alone must not make a layer the output
+    layer.
     """
     known = job(*((x, 9.0) for x in linear(288, 96)), *((x, 0.1) for x in linear(1000, 768)))
     assert padded_output.odd_output(known) == 1000

@@ -223,9 +223,10 @@ def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path)
 
 
 def test_shapes_in_a_servers_log_that_have_no_row_are_named(store: Store, tmp_path: Path) -> None:
-    """For aiter's 8-bit tables, ``coverage`` names the shapes without a row, and each padded M that would have one.
+    """If a server's log has a shape without a row in aiter's 8-bit table, ``coverage`` says which row would help.
 
-    The shapes come from a server's log, in which aiter states each shape that it looks up.
+    aiter also looks up larger values of M (the number of rows). For example, M = 300 has no row, but a row for M = 320
+    or M = 512 would be used for it, too.
     """
     table, missed = "a8w8_bpreshuffle_tuned_gemm.csv", "not found tuned config in /x/{}, will use default config!"
     log = tmp_path / "server.log"

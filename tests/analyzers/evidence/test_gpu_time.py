@@ -89,9 +89,10 @@ def test_nothing_without_kernels() -> None:
 
 
 def test_a_call_is_named_after_its_main_kernel() -> None:
-    """If a call launches several kernels, its name is the main kernel, even if a helper kernel seems to take longer.
+    """If a call launches several kernels, its name is the main kernel, which takes the most time in all.
 
-    The main kernel's time is spread over several rows, while a helper kernel has the longest single row.
+    Here the main kernel's time is spread over several rows of the trace's table. So the longest single row belongs to a
+    helper kernel, which must not give the name.
     """
     text, main, helper = gemm(1).text, "igemm_fwd_gtcx3_nhwc_fp16", "SubTensorOpWithScalar1d"
     rows = [

@@ -314,8 +314,8 @@ def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
 def test_a_host_bound_loop() -> None:
     """If the host limits a step, only a faster host makes it shorter. Faster kernels do not.
 
-    The host needs 500 µs for a step of ten kernels. If a kernel takes 100 µs instead of 10 µs, the kernels become the
-    limit: the step takes 10 · 101 µs, with a gap of 1 µs after each kernel.
+    The host needs 500 µs for a step of ten kernels. If each kernel takes 100 µs instead of 10 µs, the kernels become
+    the limit. With a gap of 1 µs after each kernel, the step then takes 10 · (100 + 1) = 1,010 µs.
     """
     step = host_bound()
     (found,) = step.graphs

@@ -237,9 +237,10 @@ def test_find_dbs(tmp_path: Path) -> None:
 
 
 def test_a_conflict_names_the_first_of_several_files() -> None:
-    """If several files have the same row, the message about a conflict names the file that the user named first.
+    """If two files have the same row, the message about a conflict names the file that the user named first.
 
-    Here the path ``b`` is named twice, and only its second file has the row.
+    The user names the files ``b``, ``c`` and again ``b``. The row is in ``c`` and in ``b`` as it is read the second
+    time. The message names ``b``, because this path was named first.
     """
     one, other = (f"{KEY}={x}:1.5,0,miopenConvolutionBwdWeightsAlgoGEMM\n" for x in ("GemmWrwUniversal", "GemmWrw"))
     texts = [("a", one), ("b", ""), ("c", other), ("b", other)]

@@ -43,7 +43,7 @@ for name in (
         importlib.import_module(name)
 
 _LIMIT_S = 300.0
-"""Limit for a program, longer than any takes, also on a busy machine."""
+"""Longest time in seconds that a program may run. Every program ends earlier, even on a busy machine."""
 
 
 def started(request: dict[str, Any]) -> int:

@@ -79,7 +79,7 @@ def test_what_is_gone_leads_no_more() -> None:
 
 
 def windows_of(units: int, plan: Windows) -> list[tuple[int, int]]:
-    """Return the traces that the plan makes in a job of ``units`` steps, as (number of the trace, step before it).
+    """Return where the traces begin in a job of ``units`` steps, as pairs (number of the trace, step before it).
 
     A trace ends when its steps are done.
     """
