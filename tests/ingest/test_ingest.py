@@ -111,8 +111,8 @@ def test_a_log_with_a_long_unfinished_line_is_recognised(
 ) -> None:
     """A log that was read before is recognised even if its last line is long and has no line end.
 
-    Such a line is not counted yet, because it may still grow. But the hash by which the log is recognised must include
-    its bytes.
+    logparse counts whole lines. But the hash by which it recognises the log must also include the bytes of the last
+    line.
     """
     monkeypatch.setattr("logparse.ingest.worker._RANGED_BYTES", 0)
     for module in ("lines", "input_file"):

@@ -41,7 +41,7 @@ def test_an_unknown_name_is_refused() -> None:
 
 TABLES = [x for x in FORMATS if isinstance(x, FileFormat)]
 COUNTED: Mapping[str, set[type]] = {"measurement": {Measurement, Kernel}, "call": {Call}}
-"""For each kind of line, the types of results of which such a line must give at least one.
+"""Classes of records of which a line must give at least one to be counted as this kind of line.
 
 For example, a line may only be counted as a "call" if a ``Call`` was read from it.
 """
