@@ -510,7 +510,7 @@ def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
     (tmp_path / "cleared.json").write_text(
         '{"schemaVersion": 1, "deviceProperties": [], "traceEvents": [{"ph": "M", "name": "x"}]}'
     )
-    assert "export in `on_trace_ready`" in run("ingest", str(tmp_path / "cleared.json"), *at).stderr
+    assert "export the trace in `on_trace_ready`" in run("ingest", str(tmp_path / "cleared.json"), *at).stderr
     assert "the file begins with 'hello'" in out.stderr
     (tmp_path / "tunableop_results0.csv").touch()
     out = run("ingest", str(tmp_path / "tunableop_results0.csv"), *at)
@@ -520,13 +520,13 @@ def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("category", "wanted"),
     [
-        ("Trace", "export in `on_trace_ready`"),
-        ("mtia_runtime", "a trace of MTIA"),
-        ("async_npu", "a trace of Ascend NPUs"),
+        ("Trace", "export the trace in `on_trace_ready`"),
+        ("mtia_runtime", "the trace is of MTIA"),
+        ("async_npu", "the trace is of Ascend NPUs"),
         ("cuda_profiler_range", "counters of CUPTI"),
-        ("Kernel", "a trace of 2021"),
-        ("cpu_op", "a trace of the CPU only"),
-        ("xpu_driver", "its events are of xpu_driver"),
+        ("Kernel", "the trace has the form of 2021"),
+        ("cpu_op", "events of the CPU only"),
+        ("xpu_driver", "the trace's events have only the categories xpu_driver"),
     ],
 )
 def test_a_trace_without_kernels_is_named_by_what_it_is_of(category: str, wanted: str, tmp_path: Path) -> None:

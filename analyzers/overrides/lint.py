@@ -309,7 +309,7 @@ def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
             f"no file of this MIOpen names {', '.join(names[:_SHOWN])}; if the build lacks these solvers, it "
             "searches again and overwrites the record"
         )
-        yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
+        yield Note(line, "warning", "overwritten", message, "add a solver that the target's MIOpen build has")
 
 
 def _names(texts: Sequence[str]) -> str:

@@ -101,8 +101,8 @@ def expected(reading: Reading[Any], call: Problem) -> str | None:
     whys = [breach.note.message for row in rows for breach in row.breaches]
     names = {
         "its algorithm is": "other family's algorithm",
-        "uses a solver with a time": "negative time",
-        "more than any GPU has": "workspace beyond memory",
+        "uses another solver with a time": "negative time",
+        "more than the memory of any GPU": "workspace beyond memory",
     }
     found = [name for words, name in names.items() if any(words in why for why in whys)]
     workspaces = [row.text.split(",")[1:2] for row in rows]

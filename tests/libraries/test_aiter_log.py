@@ -136,8 +136,9 @@ def test_what_is_left_out_is_counted() -> None:
     assert aiter_log.untuned([*lines, *lines]) == (
         [],
         [
-            "aiter: 2 shapes not written: bf16_tuned_gemm.csv: no line states the operand types",
-            "aiter: 2 shapes not written: x.csv: no tuner is known for this table",
+            "aiter: 2 shapes not written: bf16_tuned_gemm.csv: no line of the log states the operand types of this "
+            "shape",
+            "aiter: 2 shapes not written: x.csv: logparse knows no tuner for this table of aiter",
         ],
     )
 

@@ -57,7 +57,7 @@ def test_what_to_capture_instead(name: str) -> None:
     ("name", "table", "what"),
     [
         ("gfx906_60.ukdb", "kern_db(id integer)", "MIOpen's compiled kernels"),
-        ("gfx906_60_1.1.0.udb", "perf_db(id integer, solver text)", "MIOpen's perf-db from before ROCm 6.2"),
+        ("gfx906_60_1.1.0.udb", "perf_db(id integer, solver text)", "MIOpen's perf-db in sqlite, from before ROCm 6.2"),
         ("report1.sqlite", "CUPTI_ACTIVITY_KIND_KERNEL(id integer)", "Nsight Systems"),
         ("results.db", "api(id integer)", "not rocpd of rocprofv3"),
     ],

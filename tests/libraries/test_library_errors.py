@@ -44,7 +44,7 @@ def test_a_warning_of_pytorch_is_read_behind_its_place(store: Store, tmp_path: P
     )
     [result] = ingest([str(log)], store, run="r")
     assert (result.format, result.units["message"]) == ("library-errors", 1)
-    assert any("PyTorch passes this GPU's products to rocBLAS instead" in x for x in missing(store))
+    assert any("PyTorch passes the matrix products of this GPU to rocBLAS" in x for x in missing(store))
 
 
 def test_status_and_recommend_state_what_they_mean(store: Store) -> None:
@@ -93,14 +93,14 @@ def test_a_file_that_a_library_refused_is_stated(store: Store, tmp_path: Path) -
     )
     ingest([str(log)], store, run="r")
     lines = "\n".join(missing(store))
-    assert "(1 line): PyTorch refused a TunableOp file" in lines
+    assert "(1 line): PyTorch rejected a TunableOp file" in lines
     assert "(1 line): hipBLASLt used no row of its tuning file" in lines
 
 
 def test_verify_reports_rows_that_rocblas_did_not_take(store: Store) -> None:
     ingest([str(LOG)], store, run="r")
     assert list(signs(tables_to_analyse(store, "r"))) == [
-        "rocBLAS ignored rows of the override table, or found none in it (1 times)"
+        "rocBLAS ignored rows of the override table, or found no row in the table (1 times)"
     ]
 
 
@@ -109,12 +109,20 @@ def test_verify_reports_rows_that_rocblas_did_not_take(store: Store) -> None:
     [
         ("hipBLASLt error: Heuristic Fetch Failed!", ERROR, "found no kernel"),
         ("rocBLAS error: hipBLASLt default heuristic fetch failed!", ERROR, "found no kernel"),
-        ("hipBLASLt error: Cannot find specified solution index!", ERROR, "of another build"),
-        ("hipBLASLt error: algo not supported.", ERROR, "A search tries such solutions"),
+        ("hipBLASLt error: Cannot find specified solution index!", ERROR, "made for another build"),
+        ("hipBLASLt error: algo not supported.", ERROR, "This happens when TunableOp searches"),
         ("hipblaslt: algo not supported: insufficient workspace.", ERROR, "less workspace"),
-        ("Attempting to use hipBLASLt on an unsupported architecture! Overriding blas", WARNING, "to rocBLAS instead"),
+        (
+            "Attempting to use hipBLASLt on an unsupported architecture! Overriding blas",
+            WARNING,
+            "to rocBLAS and not to hipBLASLt",
+        ),
         ("rocBLAS warning: No Tensile solution found for XF32, fall back to FP32", WARNING, "ran them in FP32"),
-        ("rocBLAS error: No Tensile solution found, but exception thrown for { a_type }", ERROR, "a product failed"),
+        (
+            "rocBLAS error: No Tensile solution found, but exception thrown for { a_type }",
+            ERROR,
+            "a matrix product failed",
+        ),
         ("rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat: Illegal seek", ERROR, "kernels"),
         ("rocblaslt warning: No paths matched /opt/rocm/lib/*gfx906*co. Make sure that", WARNING, "kernels"),
         ("MIOpen Error: /MIOpen/src/hipoc/hipoc_program.cpp:304: Code object build failed.", ERROR, "compile"),
@@ -144,7 +152,7 @@ def test_texts_of_the_sources(text: str, category: str, means: str | None) -> No
         (
             "MIOpen(HIP): Warning [SQLiteBase] Missing system database file: gfx1030_36.kdb Performance may degrade. "
             "Please follow instructions to install: https://github.com/ROCm/MIOpen#installing-miopen-kernels-package",
-            "each kernel is compiled at its first use",
+            "MIOpen compiles each kernel at its first use",
         ),
         (
             "MIOpen(HIP): Warning [IsEnoughWorkspace] [EvaluateInvokers] Solver <GemmBwdRest>, workspace required: 96, "

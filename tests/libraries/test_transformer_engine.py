@@ -56,8 +56,8 @@ def test_what_a_build_keeps() -> None:
         5: "",
         7: "",
         8: "line 2 has the same key and an overlapping range of workspaces, so the first row is kept",
-        9: "dev_cap 905 (gfx950) differs from the target's 904, so the row is ignored",
-        10: "ws_min 67,108,864 is above ws_max 0, so the row is dropped",
+        9: "the row's dev_cap 905 (gfx950) differs from the target's 904, so TransformerEngine ignores the row",
+        10: "the row's ws_min 67,108,864 is above its ws_max 0, so TransformerEngine drops the row",
     }
 
 

@@ -110,7 +110,9 @@ def process(text: str) -> int | None:
 def _lookup(body: str, text: str) -> Outcome:
     found = _LOOKUP.match(body)
     if found is None:
-        return Outcome("reject", [Reject("aiter: a lookup of a shape whose line is cut off or has an unknown form")])
+        return Outcome(
+            "reject", [Reject("the line of aiter about the lookup of a shape is cut off or has an unknown form")]
+        )
     hit = found["file"] is not None
     outcome = _call(found["fields"], found["missed"] or found["listed"] or found["file"] or "", _solution(found))
     if isinstance(outcome, Reject):
@@ -233,7 +235,11 @@ def untuned(lines: Iterable[str]) -> Untuned:
         kind, values = _kind(missed), _values(found["fields"])
         rows = [values] if "dtype" in values or kind != "bf16" else defaults.get(_size(values), [])
         if kind is None or not rows:
-            why = "no tuner is known for this table" if kind is None else "no line states the operand types"
+            why = (
+                "logparse knows no tuner for this table of aiter"
+                if kind is None
+                else "no line of the log states the operand types of this shape"
+            )
             if found["missed"]:
                 left_out.setdefault(f"{missed}: {why}", {})[found["fields"]] = None
             continue
@@ -348,7 +354,7 @@ _USE_MOE = Shell(
 
 FORMAT = LineFormat(
     name="aiter-log",
-    about="aiter's log lines of a server: shapes with and without a tuned kernel, tables, fused MoE",
+    about="aiter's lines in a server's log: shapes with and without a tuned kernel, tables that were read, fused MoE",
     markers=(b"[aiter] ", b", not found tuned config in ", b" is tuned on cu_num = ", b" is tuned, in "),
     start=rf"{_PREFIX}(?:\[aiter\] (?:\[pid=\d+ [^\]\n]*\] )?(?:{_SHAPE})?|{_SHAPE})".encode(),
     read=read,

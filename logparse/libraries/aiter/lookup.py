@@ -71,8 +71,8 @@ class Lookup:
         return [x for x in self.keys if x in columns or x not in self.late]
 
 
-_OLD = "a table of an older aiter; newer versions raise a KeyError"
-_NO_GFX = {"gfx": "aiter then finds the row by cu_num alone, which several GPUs share"}
+_OLD = "the table is of an older aiter, and newer versions raise a KeyError when they read it"
+_NO_GFX = {"gfx": "without this column aiter finds a row by cu_num alone, and several GPU models have the same cu_num"}
 _DEVICE = ("gfx", "cu_num")
 _BY_ID = ("kernelId", "splitK", "kernelName")
 _COMPILED = frozenset({"ck", "cktile", "asm", "flydsl", "triton"})
@@ -107,7 +107,7 @@ _BLOCKSCALE = Lookup(
 )
 _BATCHED = Lookup(
     keys=(*_DEVICE, "B", "M", "N", "K"),
-    late={**_NO_GFX, "cu_num": "only the batched bf16 GEMM of an older aiter reads such a table"},
+    late={**_NO_GFX, "cu_num": "a table without this column is read only by the batched bf16 GEMM of an older aiter"},
     index="kernelId",
     needed=_BY_ID,
     names=("kernelName",),

@@ -46,7 +46,7 @@ _MISSING = frozenset(
 )
 _BOOLS = {**dict.fromkeys(("True", "TRUE", "true"), True), **dict.fromkeys(("False", "FALSE", "false"), False)}
 _RETUNE = (
-    "tune again on the target with aiter's tuner; for a bf16 table, `logparse convert --to aiter` can also write it"
+    "tune again on the target with aiter's tuner (a bf16 table can also be written with `logparse convert --to aiter`)"
 )
 
 
@@ -136,7 +136,9 @@ class _Context:
 def _short(entry: TunedRow, context: _Context) -> str | None:
     if entry.width >= len(context.columns):
         return None
-    return f"{entry.width} values for {len(context.columns)} columns, so values may be under the wrong column"
+    return (
+        f"the row has {entry.width} values for {len(context.columns)} columns, so values may be under the wrong column"
+    )
 
 
 def _untyped(entry: TunedRow, context: _Context) -> str | None:
@@ -146,7 +148,7 @@ def _untyped(entry: TunedRow, context: _Context) -> str | None:
     if not wrong:
         return None
     named = ", ".join(f"{x} {entry.texts.get(x)!r}" for x in wrong)
-    return f"no call equals {named}, because pandas gives the whole column another type"
+    return f"the row is used for no call, because pandas gives the whole column another type: {named}"
 
 
 def _no_call(entry: TunedRow, context: _Context) -> str | None:
@@ -159,7 +161,9 @@ def _no_call(entry: TunedRow, context: _Context) -> str | None:
         if isinstance(value, (int, float)) and not (value % 1 == 0 and least <= value <= most):
             wrong.append(name)
     wrong += [x for x in sorted(table.types) if x in entry.cells and entry.cells[x] not in _DTYPES]
-    return f"no call has {', '.join(f'{x} {entry.texts[x]!r}' for x in wrong)}" if wrong else None
+    if not wrong:
+        return None
+    return f"the row is used for no call, because no call has {', '.join(f'{x} {entry.texts[x]!r}' for x in wrong)}"
 
 
 _DTYPES = frozenset(aiter.DTYPES)
@@ -171,12 +175,12 @@ def _elsewhere(entry: TunedRow, target: Facts) -> str | None:
     if not wrong:
         return None
     named = ", ".join(f"{x} {_plain(entry.cells[x])}" for x in wrong)
-    return f"{named}, but aiter looks for {', '.join(theirs[x] for x in wrong)}"
+    return f"the row is for {named}, but aiter on the target looks for {', '.join(theirs[x] for x in wrong)}"
 
 
 def _left_out(entry: TunedRow, context: _Context) -> str | None:
     tagged = context.table.keeps_first and entry.texts.get("_tag") == PASSED_OVER
-    return f"_tag {PASSED_OVER}: the code that reads the table ignores such rows" if tagged else None
+    return f"the row has _tag {PASSED_OVER}, and aiter ignores rows with this tag" if tagged else None
 
 
 def _passed_over(entry: TunedRow, context: _Context) -> str | None:
@@ -184,7 +188,8 @@ def _passed_over(entry: TunedRow, context: _Context) -> str | None:
     if not context.table.keeps_first or not entry.key or used is None or used.cells == entry.cells:
         return None
     return (
-        f"line {used.line} has the same key, and aiter uses the first row; before May 2026 it rejected the whole table"
+        f"line {used.line} has the same key, and aiter uses the first row of a key (before May 2026 aiter rejected the "
+        "whole table)"
     )
 
 
@@ -209,7 +214,10 @@ def _bad_index(entry: TunedRow, context: _Context) -> str | None:
     index = entry.cells.get(name)
     if name not in context.columns or (isinstance(index, int) and not isinstance(index, bool)):
         return None
-    return f"{name} {entry.texts.get(name)!r}: aiter passes it on unchanged, but a backend takes only whole numbers"
+    return (
+        f"{name} is {entry.texts.get(name)!r}: aiter passes the value on unchanged, but a backend takes only whole "
+        "numbers"
+    )
 
 
 def _no_kernel(entry: TunedRow, context: _Context) -> str | None:
@@ -218,7 +226,7 @@ def _no_kernel(entry: TunedRow, context: _Context) -> str | None:
         wanted = ("kernelName",)
     empty = [x for x in wanted if x in context.columns and not isinstance(entry.cells.get(x), str)]
     library = entry.texts.get("libtype") or "aiter"
-    return f"{library} finds its kernel by {', '.join(empty)}, which is empty here" if empty else None
+    return f"{library} finds its kernel by {', '.join(empty)}, which is empty in this row" if empty else None
 
 
 def _failed(entry: TunedRow, context: _Context) -> str | None:
@@ -227,17 +235,30 @@ def _failed(entry: TunedRow, context: _Context) -> str | None:
         return None
     if time == 0 and entry.cells.get("libtype") == "triton":
         return None  # The call goes to Triton, which has its own table.
-    return f"a time of {time} µs: the tuner could not run this kernel, but aiter uses it nevertheless"
+    return f"the row's time is {time} µs, so the tuner could not run this kernel, but aiter uses the row nevertheless"
 
 
 _RULES: tuple[Rule[TunedRow, _Context], ...] = (
     Rule("values", "warning", None, _short, _RETUNE),
-    Rule("type", "error", "matched", _untyped, "write numbers and True or False, without blanks"),
+    Rule(
+        "type",
+        "error",
+        "matched",
+        _untyped,
+        "write the values of this column as numbers, or as True and False, without blanks",
+    ),
     Rule("no-call", "error", "matched", _no_call, _RETUNE),
     Rule("device", "error", "matched", lambda e, c: None if c.serves else _elsewhere(e, c.target), _RETUNE),
     Rule("device", "info", "matched", lambda e, c: _elsewhere(e, c.target) if c.serves else None),
     Rule("tag", "info", "read", _left_out, fault=False),
-    Rule("duplicate", "warning", "read", _passed_over, "keep the faster row (`logparse merge` does)", fault=False),
+    Rule(
+        "duplicate",
+        "warning",
+        "read",
+        _passed_over,
+        "keep only the faster of the two rows (`logparse merge` does this)",
+        fault=False,
+    ),
     Rule("backend", "error", "honoured", _backend, _RETUNE),
     Rule("backend", "warning", None, _odd_backend, _RETUNE),
     Rule("index", "error", "honoured", _bad_index, _RETUNE),
@@ -319,7 +340,8 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[TunedRow]
     missing = [x for x in (*table.keys, *table.needed) if x not in columns]
     if missing:
         old = set(missing) <= set(table.late)
-        message = f"no column {', '.join(missing)}: {table.late[missing[0]] if old else 'aiter raises a KeyError'}"
+        effect = table.late[missing[0]] if old else "aiter raises a KeyError"
+        message = f"the table has no column {', '.join(missing)}: {effect}"
         yield Note(1, "warning" if old else "error", "columns", message, _RETUNE)
     first: dict[str, TunedRow] = {}
     for entry in found:
@@ -329,16 +351,29 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[TunedRow]
                 f"line {other.line} has the same key with other values, so pandas raises an error and aiter has "
                 "no table at all"
             )
-            yield Note(entry.line, "error", "duplicate", message, "keep the faster row (`logparse merge` does)")
+            yield Note(
+                entry.line,
+                "error",
+                "duplicate",
+                message,
+                "keep only the faster of the two rows (`logparse merge` does this)",
+            )
     if table.compiled and any(entry.cells.get("libtype", "ck") in ("ck", "cktile") for entry in found):
-        message = "aiter chooses the kernels of ck when it compiles its module from the table, not at the call"
+        message = (
+            "aiter chooses its kernels from Composable Kernel (ck) when it compiles a module from this table, not "
+            "when the job calls a product"
+        )
         remedy = (
-            "after a change, remove aiter's jit build folder and the module's .so file, so that they are compiled again"
+            "after a change of the table, remove aiter's jit build folder and the module's .so file, so that "
+            "aiter compiles the module again"
         )
         yield Note(None, "info", "compiled", message, remedy)
     if any(entry.cells.get("libtype") == "hipblaslt" for entry in found):
-        message = "the table does not state the hipBLASLt version of its indices, and aiter does not check it"
-        yield Note(None, "info", "build", message, "use it only with the build that it was made on")
+        message = (
+            "the table has indices of hipBLASLt's solutions, but does not state their hipBLASLt version, and aiter "
+            "does not check the version"
+        )
+        yield Note(None, "info", "build", message, "use the table only with the hipBLASLt build for which it was made")
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TunedRow, _Context]]:
@@ -434,8 +469,8 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     operator = "bf16_tuned_gemm" if table_of(columns) is BF16 else stem(name)
     if operator is None:
         raise InputError(
-            "several operators of aiter read tables with these columns, and the file's name decides which; one of "
-            + ", ".join(sorted(VARIABLES))
+            "several operators of aiter read tables with these columns, and the file's name decides which operator "
+            "reads the table. Name the file after one of these operators: " + ", ".join(sorted(VARIABLES))
         )
     return [("operator", operator), ("columns", _csv(columns))]
 
@@ -459,7 +494,10 @@ def _takes(given: Solution, rocblas_version: str) -> Solution | None:
 _MERGING = Merging(
     header=_header,
     write=_merged,
-    note="the files do not state the library versions of their rows, so merge only files of one build",
+    note=(
+        "aiter's tables do not state the library versions of their rows, so merge only tables that were made with "
+        "the same build"
+    ),
 )
 _GEMM_TABLES = OverrideFormat(
     name=aiter.FORMAT.name,
@@ -480,8 +518,8 @@ _GEMM_TABLES = OverrideFormat(
         read=records_of(aiter.FORMAT),
         takes=_takes,
         matched=(
-            "aiter finds the row of a call by M, N, K, bias and types; calls that do not go through aiter are "
-            "not served"
+            "aiter finds the row of a call by M, N, K, bias and types; for calls that do not go through aiter, "
+            "no row is used"
         ),
     ),
 )

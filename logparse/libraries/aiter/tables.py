@@ -166,7 +166,7 @@ def _fused_moe(values: Mapping[str, str]) -> Message:
     # In a table of grouped fused MoE, topk is -1 in rows for expert parallelism.
     sizes = (values.get(name, "").removeprefix("-" if name == "topk" else "") for name in _MOE[:5])
     if not all(map(str.isdecimal, sizes)) or not all(x in values for x in _MOE):
-        raise ValueError("aiter: a fused MoE row without its sizes or types")
+        raise ValueError("a row of aiter about fused MoE lacks its sizes or types")
     shown = " ".join(f"{name}={values[name]}" for name in _MOE_SHOWN if values.get(name))
     return Message(category=CATEGORY, function=FUSED_MOE_TABLE, text=shown[:_BYTES_OF_MESSAGE])
 
@@ -287,9 +287,9 @@ def _time(text: str) -> tuple[float | None, Status, str | None]:
     except ValueError:
         return None, "no_time", f"time {text!r}" if text else "no time in the row"
     if value == math.inf:
-        return None, "failed", "memory fault or hang during tuning"
+        return None, "failed", "the kernel caused a memory fault or did not end during tuning"
     if value == -1:
-        return None, "unsupported", "unsupported, or an error during tuning"
+        return None, "unsupported", "the kernel does not support this product, or failed during tuning"
     return (value, "ok", None) if value > 0 else (None, "no_time", f"time {text!r}")
 
 
@@ -336,7 +336,7 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
         return {"one GEMM": None}
     p = problem.normal
     if (p.trans_a, p.trans_b, p.batch_count, p.beta or "zero", p.activation or "none") != ("T", "N", 1, "zero", "none"):
-        return {"a TN layout, one batch, β = 0 and no epilogue": None}
+        return {"a product with TN layout, one batch, β = 0 and no epilogue": None}
     if p.compute_type not in (None, "f32_r", "i32_r"):
         return {"a sum in f32_r or i32_r": None}
     arch = target.get("arch")
@@ -433,7 +433,7 @@ export AITER_CONFIG_GEMM_BF16={path}
 
 FORMAT = TableFormat(
     name="aiter",
-    about="ROCm/aiter tuned and untuned tables of GEMMs and fused MoE",
+    about="aiter's tuned and untuned tables of GEMMs and fused MoE",
     ours=is_ours,
     begin=_Table,
     rename=_renamed,
@@ -450,5 +450,5 @@ WRITER = Writer(
     key,
     write,
     file="bf16 GEMM table",
-    read_when="`AITER_CONFIG_GEMM_BF16` names it",
+    read_when="`AITER_CONFIG_GEMM_BF16` is set to the file",
 )

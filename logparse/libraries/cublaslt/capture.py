@@ -22,11 +22,13 @@ The bits are set if the user asks for the categories bench or profile, which onl
 
 def _settings(asked: Asked) -> Iterator[Setting]:
     bits = asked.mask & _BITS | (_CALLS if asked.mask & _LAUNCHES else 0)
-    yield Setting("CUBLASLT_LOG_LEVEL", None, "only the mask decides what is logged")
+    yield Setting("CUBLASLT_LOG_LEVEL", None, "CUBLASLT_LOG_MASK alone must decide what cuBLASLt logs")
     yield Setting("CUBLASLT_LOG_MASK", str(bits), f"{names_of(bits)} (cuBLASLt has no bench and profile)")
     name = f"{asked.folder}/cublaslt_%i.log"
     yield Setting(
-        "CUBLASLT_LOG_FILE", name, "%i is the process number: one file per process (default: standard output)"
+        "CUBLASLT_LOG_FILE",
+        name,
+        "cuBLASLt writes one file per process, and replaces %i by the process number (default: standard output)",
     )
 
 
@@ -35,6 +37,9 @@ CAPTURE = Capture(
     platforms=("cuda",),
     settings=_settings,
     cancels={
-        "CUBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i, the processes overwrite each other's file")
+        "CUBLASLT_LOG_FILE": (
+            lambda value: "%i" not in value,
+            "without %i in this name, the processes overwrite each other's log file",
+        )
     },
 )

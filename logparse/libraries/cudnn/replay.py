@@ -76,7 +76,7 @@ class Cudnn(DeviceBackend):
             conv, name = turned, name.removeprefix(_STORED)
         made = self._graph(conv)
         if name not in made.plans:
-            raise UnsupportedError("cuDNN does not offer this plan")
+            raise UnsupportedError("cuDNN does not offer this plan for this convolution")
         index = made.plans[name]
         try:
             made.graph.build_plan_at_index(index)
@@ -150,7 +150,7 @@ def _channels_last(conv: ConvProblem) -> ConvProblem | None:
 
 BACKEND = BackendType(
     "cudnn",
-    "all plans that cuDNN offers for a convolution (nvidia-cudnn-frontend)",
+    "cuDNN: all plans that it offers for a convolution (package nvidia-cudnn-frontend)",
     Cudnn,
     imports=("torch",),
     needs={"torch": "torch", "cudnn": "nvidia-cudnn-frontend"},

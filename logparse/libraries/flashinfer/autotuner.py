@@ -82,13 +82,16 @@ def _choice(key: str, value: Any, length: int) -> Outcome:
 
 FORMAT = FileFormat(
     "flashinfer",
-    "FlashInfer's autotune_configs.json: chosen tactics",
+    "FlashInfer's autotune_configs.json: the tactics that FlashInfer chose",
     recognise,
     read,
     origins=(Origin(ORIGIN, evidence=False),),
-    order="one object, whose members have names",
+    order="the file is one JSON object, whose members have names, so their order means nothing",
     seen="by source; files of 0.6.13 and 0.6.16 by hand",
     example="\"('fp4_gemm', 'CutlassFp4GemmRunner', ((1, 2560), …",
     gives="choices without a time, facts",
-    how="`autotune_configs.json` of vLLM, or `flashinfer.autotune(True, cache=PATH)`: choices without times",
+    how=(
+        "vLLM's `autotune_configs.json`, or the file that `flashinfer.autotune(True, cache=PATH)` writes (choices "
+        "without times)"
+    ),
 )

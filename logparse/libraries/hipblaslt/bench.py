@@ -273,7 +273,7 @@ def _words(tokens: Sequence[str]) -> _Words:
         else:
             values[name] = _SPELLED.get(name, {}).get(value, value) if given else flag.bare or ""
     if len(members) > 1 and not words.flag("grouped_gemm"):
-        raise ValueError("-m occurs twice, but this is not a grouped GEMM")
+        raise ValueError("-m occurs twice in the command, but the command is not for a grouped GEMM")
     if any(words.number(name) for name in ("rotating", "cold_iters", "iters")) or values.get("api_method") == "mix":
         words.tool = True
     return words

@@ -290,7 +290,9 @@ class _Reader:
         yield from self._flush()
         if self.names:
             self.names = ()
-            yield Message(category="bench_output", text="(the output ends between a header and its row)")
+            yield Message(
+                category="bench_output", text=("(the output of hipblaslt-bench ends between a header and its row)")
+            )
 
 
 def _number(text: str | None) -> float | None:
@@ -315,7 +317,7 @@ _MARKERS = (
 
 FORMAT = BlockFormat(
     name="hipblaslt-bench-output",
-    about="standard output of hipblaslt-bench (all column sets, Winner blocks, kernel info)",
+    about="standard output of hipblaslt-bench (all sets of columns, Winner blocks, kernel info)",
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
     origins=(Origin("bench", evidence=True),),

@@ -13,21 +13,30 @@ _BENCH, _AT_EXIT = 32, 64 | 128
 
 
 def _settings(asked: Asked) -> Iterator[Setting]:
-    yield Setting("HIPBLASLT_LOG_LEVEL", None, "it would override the mask, even if empty")
+    yield Setting(
+        "HIPBLASLT_LOG_LEVEL", None, ("HIPBLASLT_LOG_LEVEL would override HIPBLASLT_LOG_MASK, even if it is empty")
+    )
     yield Setting("HIPBLASLT_LOG_MASK", str(asked.mask), names_of(asked.mask))
     name = f"{asked.folder}/hipblaslt_%i.log"
     yield Setting(
-        "HIPBLASLT_LOG_FILE", name, "%i is the process number: one file per process (default: standard error)"
+        "HIPBLASLT_LOG_FILE",
+        name,
+        "hipBLASLt writes one file per process, and replaces %i by the process number (default: standard error)",
     )
     if asked.markers:
-        yield Setting("HIPBLASLT_ENABLE_MARKER", "1", "marks calls as roctx ranges, for rocprofv3 --marker-trace")
+        yield Setting(
+            "HIPBLASLT_ENABLE_MARKER",
+            "1",
+            "hipBLASLt marks its calls as roctx ranges, which rocprofv3 --marker-trace records",
+        )
 
 
 def _doubts(asked: Asked) -> Iterator[str]:
     if asked.mask & _AT_EXIT and not asked.mask & _BENCH:
         yield (
-            "profile records are written only when a process ends by itself; those of a worker that is killed or "
-            "ends with os._exit are lost. Add 32 (bench) to --masks, which is written line by line"
+            "hipBLASLt writes profile records only when a process ends by itself; the profile records of a "
+            "worker that is killed or ends with os._exit are lost. Add 32 (bench) to --masks, because hipBLASLt "
+            "writes bench lines at once"
         )
 
 
@@ -38,11 +47,14 @@ CAPTURE = Capture(
     cancels={
         "HIPBLASLT_LOG_LEVEL": (
             lambda value: True,
-            "overrides HIPBLASLT_LOG_MASK, even if empty, so no bench or profile lines are written",
+            (
+                "HIPBLASLT_LOG_LEVEL overrides HIPBLASLT_LOG_MASK, even if it is empty, so hipBLASLt writes no "
+                "bench or profile lines"
+            ),
         ),
         "HIPBLASLT_LOG_FILE": (
             lambda value: "%i" not in value,
-            "without %i, the processes truncate each other's file",
+            "without %i in this name, the processes truncate each other's log file",
         ),
     },
     doubts=_doubts,

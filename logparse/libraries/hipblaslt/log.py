@@ -59,10 +59,10 @@ def read(text: str) -> Outcome:
     line = text.strip()
     match = _PREFIX.match(line)
     if match is None:
-        return _reject("the log prefix is cut or damaged")
+        return _reject("the prefix of the log line is cut off or damaged")
     library, layer, function = match.groups()
     if layer not in LAYERS:
-        return _reject(f"unknown layer {layer!r} in the log prefix")
+        return _reject(f"the prefix of the log line names an unknown layer {layer!r}")
     body = line[match.end() :].strip()
     if layer == "Trace" and (function == "rocblaslt_matmul" or cublaslt.MATMUL.match(function)):
         return _trace(body, nvidia=library == "cublasLt")
@@ -79,20 +79,20 @@ def _trace(body: str, *, nvidia: bool) -> Outcome:
     while at < len(body):
         match = _PAIR.match(body, at)
         if match is None:
-            return _reject(f"torn Trace line, at {body[at : at + 40]!r}")
+            return _reject(f"the Trace line is damaged, at {body[at : at + 40]!r}")
         if match[1] in values:
-            return _reject(f"torn Trace line: {match[1]} occurs twice")
+            return _reject(f"the Trace line is damaged: {match[1]} occurs twice")
         values[match[1]] = match[2]
         at = match.end()
     missing = [key for key in _NEEDED if key not in values]
     if missing:
-        return _reject(f"cut Trace line: {missing[0]} is missing")
+        return _reject(f"the Trace line is cut off: {missing[0]} is missing")
     groups = {key: _group(value, nvidia) for key, value in values.items() if value.startswith("[")}
     if any(key not in groups for key in _NEEDED[:5]):
-        return _reject("Trace line without descriptors")
+        return _reject("the Trace line has no matrix descriptors")
     problem = _problem(groups, values, nvidia)
     if problem is None:
-        return _reject("torn Trace line: a descriptor lacks its type, rows, cols or ld")
+        return _reject("the Trace line is damaged: a matrix descriptor lacks its type, rows, cols or ld")
     call = Call(
         problem=problem,
         category="trace",
@@ -186,7 +186,7 @@ FORMAT = LineFormat(
     prefixed=True,
     seen="ROCm 5.5 to 7.2; cuBLASLt 13.1",
     example="[…][HIPBLASLT][1862601][Trace][rocblaslt_matmul] A=…",
-    gives="calls of Trace, the rest messages",
+    gives="calls (Trace lines), messages (other lines)",
     how="`HIPBLASLT_LOG_MASK=31`; cuBLASLt: `CUBLASLT_LOG_MASK=31`",
     since="ROCm 5.5",
 )

@@ -62,7 +62,7 @@ def read(text: str) -> Outcome:
             # This is PyTorch's BLAS_PARAMS, which describes a problem and no record.
             return FOREIGN
         if not body.endswith("}"):
-            raise ValueError("cut profile record: the closing brace is missing")
+            raise ValueError("the profile record is cut off: the closing brace is missing")
         values, members = _values(body[1:-1])
         gemm = _problem(values, members)
         count = int(values["call_count"])
@@ -139,19 +139,22 @@ def _problem(values: dict[str, str], members: list[dict[str, int]]) -> GemmProbl
 
 def _member(sizes: dict[str, int]) -> Member:
     if not {"m", "n", "k"} <= sizes.keys():
-        raise ValueError("cut profile record: a member of the grouped GEMM lacks m, n or k")
+        raise ValueError("the profile record is cut off: a member of the grouped GEMM lacks m, n or k")
     return Member(**{name: value for name, value in sizes.items() if name not in ("lde", "stride_e")})
 
 
 FORMAT = LineFormat(
     name="hipblaslt-profile",
-    about="hipBLASLt profile records (log masks 64 and 128)",
+    about="hipBLASLt's profile records: each matrix product with its number of calls (log masks 64 and 128)",
     markers=(b"- { function: matmul", b"- {function: matmul"),
     start=rb"- \{ ?function: matmul",
     read=read,
     seen="ROCm 6.4 to 7.2",
     example="- { function: matmul, M: 64, …, call_count: 208 }",
     gives="counted calls",
-    how="`HIPBLASLT_LOG_MASK=64`, or `128` with solution and kernel name; written when the process ends",
+    how=(
+        "`HIPBLASLT_LOG_MASK=64`, or `128` with solution and kernel name; hipBLASLt writes the records when the "
+        "process ends"
+    ),
     since="ROCm 6.4",
 )

@@ -103,7 +103,7 @@ def read_line(text: str) -> Outcome:
 
 LOG = LineFormat(
     name="hipblaslt-tuning-cache-log",
-    about="lines of hipBLASLt about its runtime tuning cache (HIPBLASLT_TUNING_MODE)",
+    about="lines in which hipBLASLt reports on its runtime tuning cache (HIPBLASLT_TUNING_MODE)",
     markers=(b"tuning-cache: ",),
     start=rb"^tuning-cache: ",
     read=read_line,

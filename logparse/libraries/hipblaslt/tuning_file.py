@@ -216,7 +216,9 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
     except ValueError as error:
         return _reject(line, f"tuning entry: {reason_of(error, row.cells)}")
     if gemm is None:
-        return _reject(line, "tuning entry of a grouped GEMM, which does not state the members")
+        return _reject(
+            line, ("the tuning entry is for a grouped GEMM, but does not state the sizes of the group's members")
+        )
     facts = [Fact(ours, row.cells.get(theirs, "")) for ours, theirs in DEVICE.items()]
     if wrong := too_fast(gemm.flops, row.time_us, {fact.name: fact.value for fact in facts}):
         return _reject(line, f"tuning entry: {wrong}")
@@ -231,6 +233,9 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
         key_text=key(gemm, {}),
     )
     return Outcome("measurement" if row.time_us else "fact", [*records, measured])
+
+
+_CUT_SHORT = "hipBLASLt ended this search early, because the time for tuning was used up"
 
 
 def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
@@ -260,7 +265,9 @@ def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
             status="ok" if timed else "no_time",
             time_us=time_us if timed else None,
             key_text=key(gemm, {}),
-            error="the search ended early, because its budget was spent" if row.cells.get("complete") == "0" else None,
+            error="hipBLASLt ended this search early, because the time for tuning was used up"
+            if row.cells.get("complete") == "0"
+            else None,
         )
     )
     if kernel := row.cells.get("kernel_name"):
@@ -282,7 +289,7 @@ FORMAT = FileFormat(
     recognise=recognise,
     read=read,
     origins=(Origin("tuning-file", evidence=True),),
-    order="of the rows of one key the first counts",
+    order="if several rows have the same key, the first row is used",
     seen="ROCm 6.4 to 7.2",
     example="Git Version: d5f81531",
     gives="measurements",
@@ -528,7 +535,9 @@ def _by_place(row: TuningRow) -> dict[str, str]:
 def _by_name(row: TuningRow) -> dict[str, str]:
     header, values = row.header, row.values
     if header is None:
-        raise _DroppedError("no-header", "values without a header line, which ROCm 7.0 and later do not read")
+        raise _DroppedError(
+            "no-header", ("the row has values without a header line, and ROCm 7.0 and later do not read such rows")
+        )
     cells = _collected(header, values)
     if len(cells) == len(_WANTED):
         return cells
@@ -607,8 +616,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     * Two overrides with the same key have different kernels.
     """
     for fact, why in (
-        ("hipblaslt_revision", "the library compares it"),
-        ("arch", "an index is valid for one arch only"),
+        ("hipblaslt_revision", "hipBLASLt compares it with its own revision"),
+        ("arch", "a solution's index is valid for one GPU architecture only"),
     ):
         if target.get(fact) is None or (fact == "arch" and not target[fact]):
             raise EmissionError(f"tuning file: {fact} of the target is unknown ({why}); give --target {fact}=…")
@@ -691,10 +700,13 @@ def _values(override: Override, target: Mapping[str, str]) -> list[str]:
 
 WRITER = Writer(
     name="hipblaslt-tuning-file",
-    about="hipBLASLt tuning file for HIPBLASLT_TUNING_OVERRIDE_FILE (ROCm 6.4 and later)",
+    about="hipBLASLt's tuning file, for HIPBLASLT_TUNING_OVERRIDE_FILE (ROCm 6.4 and later)",
     accepts=accepts,
     key=key,
     write=write,
     file="`hipblaslt_tuning.txt`",
-    read_when="`HIPBLASLT_TUNING_OVERRIDE_FILE` names it, the git revision is equal (ROCm 6.4 and later)",
+    read_when=(
+        "`HIPBLASLT_TUNING_OVERRIDE_FILE` is set to the file, and the file's git revision equals the library's "
+        "(ROCm 6.4 and later)"
+    ),
 )

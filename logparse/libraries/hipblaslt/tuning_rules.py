@@ -51,14 +51,14 @@ from logparse.quoting import Shell
 from logparse.target import Facts
 from logparse.target import arch as arch_of
 
-_REWRITE = "let `logparse recommend --target` write the file"
-_RETUNE = "tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)"
-_REPLAY = "time it: `logparse replay` on the target"
+_REWRITE = "let `logparse recommend --target` write the tuning file"
+_RETUNE = "tune again on the target with its hipblaslt-bench (set HIPBLASLT_TUNING_FILE)"
+_REPLAY = "measure the row's solution with `logparse replay` on the target"
 
 _CACHE = (
-    "a row of hipBLASLt's runtime tuning cache (HIPBLASLT_TUNING_CACHE_PATH, hipBLASLt 1.5), which is not "
-    "judged: hipBLASLt compares all its columns with a call, and uses the index only while it names the same "
-    "kernel"
+    "the row belongs to hipBLASLt's runtime tuning cache (HIPBLASLT_TUNING_CACHE_PATH, hipBLASLt 1.5), and lint "
+    "does not check such rows: hipBLASLt compares all their columns with a call, and uses a row's index only "
+    "while the index names the same kernel"
 )
 
 # ------------------------------------------------------------------------------------------- what is kept of a row
@@ -93,7 +93,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Cont
     table = Table(found, Context(target, number, with_key(found)), _RULES, notes)
     own = _own_facts(text, found)
     return table.reading(
-        "the library refuses the whole file",
+        "hipBLASLt ignores the whole file",
         refusals=_refusals(text, target),
         certain=certain,
         facts=own,
@@ -133,17 +133,19 @@ def _refusals(text: str, target: Facts) -> Iterator[Note]:
     mine, theirs = _revision(text), target.get("hipblaslt_revision")
     if mine is None:
         message = (
-            "the first line is not 'Git Version: …', which the library compares with its own revision, so it "
-            "ignores the whole file"
+            "the first line is not 'Git Version: …', so hipBLASLt ignores the whole file, because it compares "
+            "this line with its own revision"
         )
         yield Note(1, "error", "revision", message, _REWRITE)
     elif mine != mine.strip():
-        message = f"the revision {mine!r} has blanks or carriage returns, so it equals no library's revision"
-        yield Note(1, "error", "revision", message, "remove them, and save the file with LF line ends")
+        message = (
+            f"the file's revision {mine!r} contains blanks or carriage returns, so it equals no library's revision"
+        )
+        yield Note(1, "error", "revision", message, "remove the blanks, and save the file with LF line ends")
     elif theirs is not None and mine != theirs:
         message = (
-            f"written by hipBLASLt {mine!r}, but the target has {theirs!r}: the library refuses the whole file (up to "
-            "version 1.2.2, calls through its C++ object use the rows nevertheless)"
+            f"hipBLASLt {mine!r} wrote the file, but the target has {theirs!r}: hipBLASLt ignores the whole file (up "
+            "to version 1.2.2, calls through its C++ object use the rows nevertheless)"
         )
         yield Note(1, "error", "revision", message, _RETUNE)
 
@@ -181,8 +183,8 @@ def _other_arch(row: TuningRow, context: Context) -> str | None:
     if not mine or theirs is None or mine == theirs:
         return None
     return (
-        f"tuned on {mine}, but the target is {theirs}: the library does not check this, and the index names "
-        "another kernel there"
+        f"the row was tuned on {mine}, but the target is {theirs}: hipBLASLt does not check this, and on {theirs} the "
+        "row's index names another kernel"
     )
 
 
@@ -190,12 +192,15 @@ def _other_layout(row: TuningRow, context: Context) -> str | None:
     if by_name(context.number) is not None or not row.key:
         return None
     if row.header is None:
-        return "values without a header line, which hipBLASLt reads before ROCm 7.0 and ignores from 7.0 on"
+        return (
+            "the row has values without a header line; hipBLASLt before ROCm 7.0 reads such rows, and from ROCm 7.0 "
+            "on it ignores them"
+        )
     if len(row.values) == len(TUNING_COLUMNS):
         return None
     return (
-        f"{len(row.values)} values, which ROCm 7.0 and later read, and 6.4 ignores because it needs "
-        f"{len(TUNING_COLUMNS)}"
+        f"the row has {len(row.values)} values; ROCm 7.0 and later read it, but ROCm 6.4 ignores it, because it needs "
+        f"{len(TUNING_COLUMNS)} values"
     )
 
 
@@ -211,18 +216,22 @@ def _read_as(row: TuningRow, context: Context) -> str | None:
 def _grouped(row: TuningRow, context: Context) -> str | None:
     if row.cells.get("grouped_gemm", "0") in ("0", "false"):
         return None
-    return "an entry of a grouped GEMM, which the library takes for a single GEMM of these sizes"
+    return "the row is for a grouped GEMM, but hipBLASLt reads it as a row for a single GEMM of these sizes"
 
 
 def _other_cus(row: TuningRow, context: Context) -> str | None:
     mine, theirs = row.cells.get("CUs", ""), context.facts.get("cu_count", "")
     if not mine or not theirs or mine in ("0", theirs):
         return None
-    return f"tuned with {mine} CUs, but the target has {theirs}, where another solution may be the best"
+    return (
+        f"the row was tuned on a GPU with {mine} CUs, but the target has {theirs} CUs, on which another solution may "
+        "be "
+        "faster"
+    )
 
 
 def _copied(row: TuningRow, context: Context) -> str | None:
-    message = "its Gflop/s do not fit its sizes and its time, so the row is a copy of a row of other sizes"
+    message = "the row's Gflop/s do not fit its sizes and its time, so the row was copied from a row for other sizes"
     return message if row.claim else None
 
 
@@ -307,7 +316,7 @@ def _shared(row: TuningRow, context: Context) -> str | None:
     if message is None:
         return None
     theirs = " and ".join(sorted({work_of(x.problem) or "plain" for x in others}))
-    return f"{message}; their times are of different work ({work or 'plain'}, {theirs})"
+    return f"{message}; the rows' times are for different work ({work or 'plain'}, {theirs})"
 
 
 def _rivals(row: TuningRow, context: Context) -> list[TuningRow]:
@@ -322,32 +331,36 @@ def _two_solutions(row: TuningRow, context: Context, others: Sequence[TuningRow]
     other = others[0] if named else others[-1]
     both = f"line {other.line} has the same key with solution {other.index}"
     if named is None:
-        return f"{both}; which row is used depends on the version"
+        return f"{both}; which row is used depends on the version of hipBLASLt"
     if named:
-        return f"{both}; the first row whose index the build has is used" if other.line < row.line else None
-    return f"{both}, and ROCm 6.4 tries the latest first" if other.line > row.line else None
+        return f"{both}; hipBLASLt uses the first row whose index its build has" if other.line < row.line else None
+    return f"{both}, and ROCm 6.4 tries the latest row first" if other.line > row.line else None
 
 
 _RULES: tuple[Rule[TuningRow, Context], ...] = (
     *(_dropped(name, _REWRITE) for name in ("37-values", "no-header", "columns")),
     *(_dropped(name, _RETUNE) for name in ("index", "number", "type")),
-    _dropped("compute-type", "nothing to do for ROCm 7.0 and later, which read it"),
+    _dropped("compute-type", "do nothing if the target has ROCm 7.0 or later, because these versions read the row"),
     Rule("arch", "error", "honoured", _other_arch, _RETUNE),
     Rule("layout", "warning", None, _other_layout, _REWRITE),
     Rule("read-as", "warning", None, _read_as, _RETUNE),
-    Rule("grouped", "warning", None, _grouped, "remove it"),
+    Rule("grouped", "warning", None, _grouped, "remove the row"),
     Rule("cu-count", "warning", None, _other_cus, _RETUNE),
     Rule("copied", "warning", None, _copied, _REPLAY),
     Rule("conflict", "error", None, _conflict, "keep the faster row"),
     Rule(
-        "products", "warning", None, _products, "put the row first whose calls cost more, because no solution runs both"
+        "products",
+        "warning",
+        None,
+        _products,
+        "no solution can run both calls, so put the row first whose calls take more time in total",
     ),
     Rule(
         "shared",
         "warning",
         None,
         _shared,
-        "time both solutions on both calls, and keep the one that costs less in total",
+        "time both solutions with both calls, and keep the solution that takes less time in total",
     ),
 )
 
@@ -442,7 +455,9 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     found = tuning_file.rows_of(text, None)
     revision = _own_facts(text, found).get("hipblaslt_revision")
     if revision is None:
-        raise InputError("it does not begin with 'Git Version: …', so the hipBLASLt revision of its rows is unknown")
+        raise InputError(
+            "the file does not begin with 'Git Version: …', so the hipBLASLt revision of its rows is unknown"
+        )
     pairs = {(word, row.cells.get(column, "")) for word, column in tuning_file.DEVICE.items() for row in found}
     pairs |= {("layout", _LAYOUTS[row.header is not None]) for row in found}
     return [("revision", revision), *sorted(x for x in pairs if x[1] not in ("", "0"))]
@@ -458,7 +473,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
     layouts = [{"\n" in row.text for row in file.rows} for file in (own, emitted)]
-    return None if layouts[0] == layouts[1] else "its layout is of another version of hipBLASLt"
+    return None if layouts[0] == layouts[1] else "the file has the layout of another version of hipBLASLt"
 
 
 def takes(given: Solution, rocblas_version: str) -> Solution | None:
@@ -474,7 +489,7 @@ def takes(given: Solution, rocblas_version: str) -> Solution | None:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=tuning_file.FORMAT.name,
-    order="the library tries several rows of one key in their order, or the latest first",
+    order="if several rows have the same key, hipBLASLt tries them in their order; ROCm 6.4 tries the latest row first",
     kinds=frozenset({"gemm", "grouped"}),
     recognise=recognise,
     reader=read,
@@ -487,9 +502,9 @@ OVERRIDE_FORMAT = OverrideFormat(
     signs=(
         (
             "the override file git version are not the same",
-            "hipBLASLt refused the tuning file, which has another git revision or cannot be opened",
+            "hipBLASLt ignored the tuning file, because the file has another git revision or cannot be opened",
         ),
-        ("No valid entries found in override file", "hipBLASLt found no usable entry in the tuning file"),
+        ("No valid entries found in override file", "hipBLASLt found no row in the tuning file that it can use"),
     ),
     writer=tuning_file.WRITER,
     keep_refusal=_keep_refusal,
@@ -500,8 +515,8 @@ OVERRIDE_FORMAT = OverrideFormat(
         read=records_of(tuning_file.FORMAT),
         takes=takes,
         matched=(
-            "hipBLASLt finds an entry without comparing leading dimensions, strides, bias and epilogue, so an "
-            "entry serves all such calls"
+            "hipBLASLt does not compare leading dimensions, strides, bias and epilogue when it looks up a row, "
+            "so a row is used for all calls that differ only in these"
         ),
     ),
 )

@@ -62,22 +62,22 @@ def supported_gemm(
     supported.
     """
     if not isinstance(problem, GemmProblem):
-        raise UnsupportedError(f"a {problem.kind}")
+        raise UnsupportedError(f"this library cannot run a {problem.kind}")
     if problem.members:
-        raise UnsupportedError("a grouped GEMM")
+        raise UnsupportedError("this library cannot run a grouped GEMM")
     if epilogue(problem) not in epilogues:
-        raise UnsupportedError(f"epilogue {problem.epilogue}")
+        raise UnsupportedError(f"the library cannot run epilogue {problem.epilogue}")
     used = (problem.scale_a, problem.scale_b, problem.scale_c, problem.scale_d)
     if any(x not in scales for x in used) or (problem.scale_alpha_vector and not alpha_vector):
-        raise UnsupportedError("scaled operands")
+        raise UnsupportedError("the library cannot run these scaled operands")
     if problem.swizzle_a or problem.swizzle_b:
-        raise UnsupportedError("swizzled operands")
+        raise UnsupportedError("the product has swizzled operands, which cannot be measured")
     if problem.converted:
-        raise UnsupportedError("operands that are converted to another type")
+        raise UnsupportedError("the product converts its operands to another type, which cannot be measured")
     if (problem.compute_type or "f32_r") not in compute_types:
-        raise UnsupportedError(f"compute type {problem.compute_type}")
+        raise UnsupportedError(f"the library does not support compute type {problem.compute_type}")
     if any(matrix.dtype not in types for matrix in matrices(problem).values()):
-        raise UnsupportedError("a type that the library does not support")
+        raise UnsupportedError("the product has an operand of a type that the library does not support")
     return problem
 
 
@@ -170,7 +170,7 @@ class LtBackend(DeviceBackend):
         gemm = self._gemm(problem)
         result = self._found(gemm, conditions.workspace_bytes, 200).get(solution.id)
         if result is None:
-            raise UnsupportedError("the heuristic does not offer it for this workspace")
+            raise UnsupportedError("the library's heuristic does not offer this kernel for a workspace of this size")
         operands = self.operands(gemm, conditions)
         assert isinstance(operands, GemmOperands)
         need = int.from_bytes(result[self.workspace_at : self.workspace_at + 8], "little")

@@ -13,14 +13,17 @@ from typing import Literal, TypeAlias
 Platform: TypeAlias = Literal["rocm", "cuda"]
 
 CATEGORIES: Mapping[str, tuple[int, str]] = {
-    "error": (1, "errors of arguments, handles and solutions"),
-    "trace": (2, "one line per matmul call"),
-    "hints": (4, "advice (hipBLASLt never writes any, cuBLASLt does)"),
-    "info": (8, "why a solution was chosen, and which files were read"),
-    "api": (16, "every call of the API: very many lines"),
-    "bench": (32, "one hipblaslt-bench command per GEMM launch, flushed line by line (ROCm 6.1 and later)"),
-    "profile": (64, "each distinct GEMM with its count, written when a process ends (ROCm 6.4 and later)"),
-    "extended_profile": (128, "like profile, with the solution's name (ROCm 6.4 and later)"),
+    "error": (1, "log of errors about arguments, handles and solutions"),
+    "trace": (2, "log of one line per matrix product that the job calls"),
+    "hints": (4, "log of the library's advice (cuBLASLt writes such lines, hipBLASLt does not)"),
+    "info": (8, "log of the reasons why the library chose a solution, and of the files that it read"),
+    "api": (16, "log of every call of the library's API, which is very many lines"),
+    "bench": (32, "log of one hipblaslt-bench command per GEMM launch, each written at once (ROCm 6.1 and later)"),
+    "profile": (
+        64,
+        "log of each distinct GEMM with its number of calls, written when a process ends (ROCm 6.4 and later)",
+    ),
+    "extended_profile": (128, "the same log as profile, with the name of each solution (ROCm 6.4 and later)"),
 }
 """The categories of log lines that ``--masks`` can choose, each with its bit and its meaning.
 

@@ -126,7 +126,7 @@ def parsed(data: bytes) -> Any:
     try:
         return json.loads(data)
     except RecursionError as error:
-        raise ValueError("JSON that is nested too deeply") from error
+        raise ValueError("the JSON text is nested too deeply") from error
 
 
 @dataclass(frozen=True)

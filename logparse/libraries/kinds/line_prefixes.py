@@ -39,7 +39,7 @@ from logparse.libraries.kinds.format import BlockReader, Line, Outcome
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Record, Reject
 
-SHARED = "a line of an unknown problem, because several threads or ranks write to this log at once"
+SHARED = "it is unknown to which call this line belongs, because several threads or ranks wrote to this log at once"
 """Message for data that is left out because several ranks or threads wrote to the same log.
 
 Their lines are mixed.  So it is unknown to which matrix product or convolution a time or a choice belongs.

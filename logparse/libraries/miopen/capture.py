@@ -8,7 +8,9 @@ from logparse.libraries.kinds.capture import Asked, Capture, Setting
 
 
 def _settings(asked: Asked) -> Iterator[Setting]:
-    yield Setting("MIOPEN_ENABLE_LOGGING_CMD", "1", "logs one MIOpenDriver command per convolution to standard error")
+    yield Setting(
+        "MIOPEN_ENABLE_LOGGING_CMD", "1", "MIOpen writes one MIOpenDriver command per convolution to standard error"
+    )
 
 
 CAPTURE = Capture(library="miopen", platforms=("rocm",), settings=_settings, on_stderr=True)

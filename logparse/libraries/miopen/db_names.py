@@ -80,7 +80,7 @@ def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
     The name must be exact, because MIOpen ignores a file of another name without a message.  Raises EmissionError if a
     fact about the target is missing.  The error names it.
     """
-    sources = "--target with a user find-db file name, a facts.json, or a MIOpen log of level 5"
+    sources = "--target and the name of a user find-db, a facts.json, or a MIOpen log of level 5"
     for fact in ("arch", "cu_count", "miopen_version", "miopen_tweak"):
         if not target.get(fact) and not (fact == "miopen_tweak" and fact in target):
             raise EmissionError(f"MIOpen user database: {fact} of the target is unknown; give it with {sources}")
@@ -105,7 +105,9 @@ def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
     wrong = [x for x in _MACHINE if _known(x, mine) and _known(x, theirs) and mine[x] != theirs[x]]
     if wrong:
         named = ", ".join(f"{x} {mine[x] or 'empty'} (target: {theirs[x] or 'empty'})" for x in wrong)
-        message = f"the file's name is of another device or build, so the target's MIOpen never opens it: {named}"
+        message = (
+            f"the file's name is for another device or build, so the target's MIOpen never opens the file: {named}"
+        )
         if "cu_count" in wrong and counts_wgps(mine["arch"]):
             message += f"; on {mine['arch']}, HIP counts WGPs, which are half of the CUs that rocminfo prints"
         yield Note(None, "error", "file-name", message, remedy)
@@ -122,11 +124,14 @@ def odd_name(name: str, match: re.Match[str]) -> str:
     """
     unit = match["cu"]
     if not name.endswith(".txt"):
-        return "its end .txt is missing"
+        return "the end .txt of the file's name is missing"
     if match["tweak"] is None:
-        return "the version must be followed by an underscore, even if no build follows"
+        return "in the file's name an underscore must follow the version, even if no build follows"
     if unit != "_" and unit != units_text(int(unit[1:]) if unit[0] == "_" else int(unit, 16)):
-        return "up to 64 CUs are written in decimal after an underscore, more than 64 in hexadecimal without one"
+        return (
+            "the file's name must state up to 64 CUs in decimal after an underscore, and more CUs in hexadecimal "
+            "without an underscore"
+        )
     return ""
 
 
@@ -136,7 +141,7 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
     If this name is unknown, ``otherwise`` is returned.
     """
     try:
-        return f"name it {file_name(target, suffix)}"
+        return f"name the file {file_name(target, suffix)}"
     except EmissionError:
         return otherwise
 
@@ -151,4 +156,8 @@ def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
     * The text to print if MIOpen does not use the file.
     """
     certain = all(_known(word, target) for word in _MACHINE if word != "backend")
-    return certain, accepted(refusals, certain), "MIOpen does not look for convolutions in a file of this name"
+    return (
+        certain,
+        accepted(refusals, certain),
+        "the target's MIOpen does not look for convolutions in a file of this name",
+    )

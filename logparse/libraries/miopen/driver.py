@@ -255,7 +255,7 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
     layouts = [str(flags[f"{x}_layout"] or plain) for x in ("in", "fil", "out")]
     vectors = flags["tensor_vect"] not in ("", "0") or flags["vector_length"] not in ("", "1")
     if vectors or any(x.endswith("c") and x[:-1].isupper() for x in layouts):
-        raise CommandError("vectors of channels (-Z, -L, NCHWc) cannot be read")
+        raise CommandError("logparse cannot read commands with vectors of channels (-Z, -L, NCHWc)")
     if flags["pad_mode"] not in ("", "default"):
         raise CommandError(f"the padding mode {flags['pad_mode']} (-z) cannot be read; state the pads with -p and -q")
     if logged:
@@ -461,7 +461,7 @@ def _output_pads(problem: ConvProblem) -> list[str]:
 
 FORMAT = LineFormat(
     name="miopen-driver",
-    about="MIOpenDriver command lines, logged (MIOPEN_ENABLE_LOGGING_CMD=1) or typed",
+    about="MIOpenDriver commands, logged by MIOpen (MIOPEN_ENABLE_LOGGING_CMD=1) or typed by a user",
     markers=(b"MIOpenDriver", b"conv -n ", b"convfp16 -n ", b"convbfp16 -n "),
     start=_START,
     read=read,

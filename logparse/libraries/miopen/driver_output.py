@@ -212,11 +212,11 @@ _MARKERS = (
 
 FORMAT = BlockFormat(
     name="miopen-driver-output",
-    about="MIOpenDriver's own output: solutions, kernel times, verification",
+    about="what MIOpenDriver prints: solutions, kernel times, results of verification",
     markers=_MARKERS,
     begin=ranked(_MARKERS, Reader, apart=False),
     origins=(Origin(ORIGIN, evidence=True), Origin(LIST_ORIGIN, evidence=False)),
-    order="times follow the command and the solution that they are of",
+    order="a time belongs to the command and the solution that were printed before it",
     seen="ROCm 3.7 to 7.2, Windows",
     example="GPU Kernel Time Forward Conv. Elapsed: 10.84 ms (average)",
     gives="measurements, verification",

@@ -38,7 +38,10 @@ from logparse.libraries.miopen.solvers import ALGORITHMS, algorithm_name, known_
 from logparse.model import ConvProblem, Fact, Override, Problem
 from logparse.quoting import Shell
 
-BIASED = "3.3.0 user files: times are too low, may be negative, slower solvers are missing (ROCm/MIOpen PR 3460)"
+BIASED = (
+    "MIOpen 3.3.0 wrote this user find-db: times are too low or negative, and slower solvers are missing "
+    "(ROCm/MIOpen PR 3460)"
+)
 
 
 # ---------------------------------------------------------------------------------------------------- reading
@@ -201,25 +204,29 @@ unset MIOPEN_FIND_MODE     # the default (5) looks up first, as do 2 and 3; 1 (N
 
 FORMAT = FileFormat(
     name="miopen-find-db",
-    about="MIOpen find-db, system (*.fdb.txt) and user (*.ufdb.txt), items of v2, v1 and v0",
+    about="MIOpen's find-db, of the system (*.fdb.txt) and of the user (*.ufdb.txt), with items of v2, v1 and v0",
     recognise=recognise,
     read=read,
     origins=(Origin("find-db", evidence=True, winners=True),),
     named=True,
-    order="of the records of one key the first counts",
+    order="if several records have the same key, the first record is used",
     seen="shipped for gfx90a and gfx942, MIOpen 3.5.1's own, gfx1201; v0 by source",
     example="256-56-56-1x1-512-…-FP16-F=GemmFwd1x1_0_2:0.66529,…",
     gives="measurements",
-    how="shipped in `share/miopen/db` (`*.fdb.txt`); yours in `~/.config/miopen` (`*.ufdb.txt`) after "
-    "`MIOPEN_FIND_MODE=1`",
+    how=(
+        "MIOpen's own files are in `share/miopen/db` (`*.fdb.txt`), yours are in `~/.config/miopen` (`*.ufdb.txt`) "
+        "after a job with `MIOPEN_FIND_MODE=1`"
+    ),
 )
 WRITER = Writer(
     "miopen-find-db",
-    "MIOpen user find-db (*.ufdb.txt)",
+    "MIOpen's user find-db (*.ufdb.txt)",
     accepts,
     key,
     write,
     file="`gfx942130.HIP.<version>.ufdb.txt`",
-    read_when="it lies in `MIOPEN_USER_DB_PATH`, its name has the library's arch, CU count and version; not with "
-    "`MIOPEN_FIND_MODE=1`",
+    read_when=(
+        "the file is in the folder `MIOPEN_USER_DB_PATH`, its name states the arch, CU count and version of the "
+        "library, and `MIOPEN_FIND_MODE` is not 1"
+    ),
 )

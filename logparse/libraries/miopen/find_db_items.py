@@ -44,8 +44,8 @@ from logparse.model import ConvProblem, Direction, Measurement, Reject, Solution
 from logparse.target import Facts
 
 ORIGIN = "find-db"
-DUPLICATE_KEY = "the record has the key of an earlier one, and MIOpen uses the first"
-REFIND = "let MIOpen find again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
+DUPLICATE_KEY = "the record has the key of an earlier record, and MIOpen uses the first record of a key"
+REFIND = "let MIOpen search again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
 BLANKS = " \t\n\r\f\v"
 """The characters that C++ treats as white space."""
 # Memory of an MI355X, bytes.  MIOpen allocates the workspace that a row states, so a larger workspace fails.
@@ -60,7 +60,7 @@ _BYTES = re.compile(r"\d{1,18}\Z", re.ASCII)
 
 def _bad_key(item: Item, target: Facts) -> str | None:
     if item.key.startswith("\ufeff"):
-        return "a byte order mark before the key"
+        return "the line has a byte order mark before its key"
     if not is_key(item.key):
         return f"MIOpen makes no key like {item.key[:80]!r}"
     return None
@@ -73,7 +73,7 @@ def _spelling(item: Item, target: Facts) -> str | None:
 def _few_values(item: Item, target: Facts) -> str | None:
     if not item.solver or len(item.values) >= 3 or _old_form(item):
         return None
-    return f"{len(item.values)} values: MIOpen throws Bad algorithm when it reads the item"
+    return f"the item has {len(item.values)} values, so MIOpen throws Bad algorithm when it reads the item"
 
 
 def _old_form(item: Item) -> bool:
@@ -84,13 +84,16 @@ def _old_form(item: Item) -> bool:
 def _ill_formed(item: Item, target: Facts) -> str | None:
     if not _old_form(item) or item.text.count(",") >= 3:
         return None
-    return "an item that begins with the algorithm needs a comma after its workspace, so MIOpen drops it as ill-formed"
+    return (
+        "the item begins with the algorithm and has no comma after its workspace, so MIOpen drops the item as "
+        "ill-formed"
+    )
 
 
 def _blank_in_name(item: Item, target: Facts) -> str | None:
     if set(BLANKS).isdisjoint(item.solver):
         return None
-    return f"a blank in the solver's name {item.solver!r}: MIOpen knows no such solver"
+    return f"the solver's name {item.solver!r} contains a blank, and MIOpen knows no such solver"
 
 
 def _other_family(item: Item, target: Facts) -> str | None:
@@ -101,8 +104,8 @@ def _other_family(item: Item, target: Facts) -> str | None:
     if name == own or own not in ALGORITHMS:
         return None
     return (
-        f"{item.solver} is listed under {name}, but its algorithm is {own}: MIOpen may run UNKNOWN, a solution "
-        "that it does not find"
+        f"the item lists {item.solver} under {name}, but this solver's algorithm is {own}: MIOpen may run UNKNOWN, a "
+        "solution that does not exist"
     )
 
 
@@ -114,7 +117,9 @@ def _algorithm(item: Item, target: Facts) -> str | None:
     if direction is None:
         return f"MIOpen does not know the algorithm {name!r} and throws Bad algorithm"
     if direction != item.problem.direction:
-        return f"{name} in a record of direction {item.problem.direction}: MIOpen throws Bad algorithm"
+        return (
+            f"the item names {name} in a record of direction {item.problem.direction}, so MIOpen throws Bad algorithm"
+        )
     return None
 
 
@@ -143,8 +148,10 @@ def _time(item: Item, target: Facts) -> str | None:
     if not item.values or _us(item.values[0]) != 0:
         return None
     if not _NUMBER.match(item.values[0]):
-        return f"the time {item.values[0]!r} is not a number; MIOpen reads it as 0, and sorts it before all others"
-    return f"a time of {item.values[0]} ms, which MIOpen sorts before all others"
+        return (
+            f"the item's time {item.values[0]!r} is not a number; MIOpen reads 0, and sorts the item before all others"
+        )
+    return f"the item's time is {item.values[0]} ms, so MIOpen sorts the item before all others"
 
 
 def _loose(item: Item, target: Facts) -> str | None:
@@ -156,13 +163,16 @@ def _loose(item: Item, target: Facts) -> str | None:
 def _negative(item: Item, target: Facts) -> str | None:
     if not item.values or "-" not in item.values[0] or _us(item.values[0]) >= 0:
         return None
-    return f"a time of {item.values[0]} ms: MIOpen uses a solver with a time instead, and runs UNKNOWN if none is left"
+    return (
+        f"the item's time is {item.values[0]} ms: MIOpen uses another solver with a time, or runs UNKNOWN if there is "
+        "none"
+    )
 
 
 def _workspace(item: Item, target: Facts) -> str | None:
     if len(item.values) < 2 or (item.values[1].isascii() and item.values[1].isdigit()):
         return None
-    return f"the workspace {item.values[1]!r} is not a number of bytes, but MIOpen checks it"
+    return f"the item's workspace {item.values[1]!r} is not a number of bytes, but MIOpen checks the workspace"
 
 
 def _beyond_memory(item: Item, target: Facts) -> str | None:
@@ -171,21 +181,22 @@ def _beyond_memory(item: Item, target: Facts) -> str | None:
     if not (space.isascii() and space.isdigit()) or (size is not None and size <= _MOST_MEMORY):
         return None
     shown = f"{size:,}" if size is not None else f"{space[:24]}{'…' * (len(space) > 24)}"
-    return f"a workspace of {shown} bytes is more than any GPU has, so MIOpen drops the solver"
+    return f"the item's workspace of {shown} bytes is more than the memory of any GPU, so MIOpen drops the solver"
 
 
 def _default_parameters(item: Item, target: Facts) -> str | None:
     if not TUNABLE.match(item.solver):
         return None
     return (
-        f"{item.solver} is tunable: it runs with default parameters unless the perf-db also has a row for the problem"
+        f"{item.solver} is tunable: it runs with default parameters unless the perf-db also has a row for this "
+        "convolution"
     )
 
 
 RULES = (
     *miopen_records.rules(
         "values",
-        "`logparse merge` keeps the fastest item of each solver",
+        "keep only one of the records (`logparse merge` keeps the fastest item of each solver)",
         REFIND,
         (
             Rule("item", "error", "read", _ill_formed, REFIND),
@@ -193,17 +204,29 @@ RULES = (
             Rule("key-spelling", "error", "matched", _spelling, REFIND),
             Rule("unknown-solver", "error", "honoured", _blank_in_name, REFIND),
             Rule("few-values", "error", "honoured", _few_values, REFIND),
-            Rule("workspace", "error", "honoured", _beyond_memory, "copy it from a measured record"),
+            Rule(
+                "workspace",
+                "error",
+                "honoured",
+                _beyond_memory,
+                "copy the workspace from a record that MIOpen measured",
+            ),
             Rule("algorithm", "error", "honoured", _algorithm, REFIND),
             Rule("algorithm", "error", "honoured", _other_family, REFIND),
-            Rule("algorithm", "error", "honoured", _thrown, "remove this item", fault=False),
+            Rule("algorithm", "error", "honoured", _thrown, "remove the item that this message quotes", fault=False),
         ),
     ),
     Rule("time", "warning", None, _time, REFIND, fault=True),
     Rule("time", "warning", None, _loose, REFIND),
     Rule("time", "error", "honoured", _negative, REFIND),
-    Rule("workspace", "error", None, _workspace, "copy it from a measured record"),
-    Rule("default-parameters", "info", None, _default_parameters, "ship the .udb.txt rows with this file"),
+    Rule("workspace", "error", None, _workspace, "copy the workspace from a record that MIOpen measured"),
+    Rule(
+        "default-parameters",
+        "info",
+        None,
+        _default_parameters,
+        "give the target also the .udb.txt file, whose rows have the tuned parameters",
+    ),
 )
 
 

@@ -38,9 +38,9 @@ def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
     for row in rows:
         drops = any(breach.note.rule == "workspace" for breach in row.breaches)
         lost[row.line] = lost.get(row.line, True) and drops and not row.dead
-    message = "no solver of the record can be used, so MIOpen searches again and overwrites the record"
+    message = "MIOpen can use no solver of the record, so MIOpen searches again and overwrites the record"
     for line in (line for line, all_lost in lost.items() if all_lost):
-        yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
+        yield Note(line, "warning", "overwritten", message, "add a solver that the target's MIOpen build has")
 
 
 def _overflows(data: bytes) -> Iterator[Note]:
@@ -53,7 +53,9 @@ def _overflows(data: bytes) -> Iterator[Note]:
         for item in items(key.decode("latin-1"), payload.decode("latin-1"), problem) if problem else ():
             why = overflows(item.solver, item.problem) if item.problem is not None else None
             if why is not None:
-                yield Note(number, "warning", "int-overflow", why, "remove it, and let the target's MIOpen find again")
+                yield Note(
+                    number, "warning", "int-overflow", why, "remove this item, and let the target's MIOpen search again"
+                )
 
 
 def _is_large(key: bytes) -> bool:
@@ -88,7 +90,9 @@ def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
     ``holds`` is True if the file has records of convolutions.
     """
     match = db_names.FILE_NAME.fullmatch(name)
-    remedy = wanted(target, "ufdb", "take the name from the line 'File is unreadable' of a MIOpen log of level 5")
+    remedy = wanted(
+        target, "ufdb", "give the file the name that a MIOpen log of level 5 states in its line 'File is unreadable'"
+    )
     if match is None or match["kind"] not in ("ufdb", "fdb"):
         message = f"MIOpen does not look for a find-db named {name}"
         yield Note(None, "error", "file-name", message, remedy)
@@ -103,7 +107,7 @@ def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
         yield Note(None, "error", "file-name", f"MIOpen does not look for a file of this name: {why}", remedy)
     elif match["fusion"] and holds:
         message = "MIOpen reads this file only for fusion plans; for convolutions it reads the file without .fusion"
-        yield Note(None, "error", "fusion", message, f"name it {name.replace('.fusion', '')}")
+        yield Note(None, "error", "fusion", message, f"name the file {name.replace('.fusion', '')}")
     yield from other_machine({x.name: x.value for x in db_names.facts_of_name(name)}, target, remedy)
 
 
@@ -128,15 +132,21 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
     """
     yield from line_notes(reading.parsed.keyless)
     for number in reading.parsed.longer_than(_MOST):
-        message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts if more than {_MOST} are usable"
-        yield Note(number, "warning", "too-many", message, "keep the fastest few")
+        message = (
+            f"the record has more than {_MOST} solvers: PyTorch's immediate mode aborts if more than {_MOST} of them "
+            "are usable"
+        )
+        yield Note(number, "warning", "too-many", message, "keep only the fastest solvers of the record")
     if db_names.of_fusions(name) and not _convolutions(name, data).strip() and data.strip():
-        message = "records of fusion plans, which MIOpen reads beside the records of convolutions: not judged here"
+        message = (
+            "the file has records of fusion plans, which MIOpen reads beside the records of convolutions; lint does "
+            "not check records of fusion plans"
+        )
         yield Note(None, "info", "fusion", message, "")
     if not data.replace("\ufeff".encode(), b"").strip(b"\r\n "):
         yield Note(None, "error", "empty", "the file has no records", REFIND)
     if reading.facts.get("miopen_version") == "3.3.0":
-        yield Note(None, "warning", "biased-times", find_db.BIASED, "find again with a later MIOpen")
+        yield Note(None, "warning", "biased-times", find_db.BIASED, "let a later version of MIOpen search again")
     for item, _, lines in reading.parsed.judged:
         for note in row_remarks(item.line, item, reading.target, RULES):
             yield replace(note, others=lines[1:])
@@ -165,7 +175,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=find_db.FORMAT.name,
-    order="MIOpen uses the first record of a key",
+    order="if several records have the same key, MIOpen uses the first record",
     kinds=frozenset({"conv"}),
     recognise=find_db.recognise,
     reader=read,
@@ -174,8 +184,14 @@ OVERRIDE_FORMAT = OverrideFormat(
     compared=("miopen_version", "miopen_tweak"),
     probe_order=lambda rows, facts: sorted(rows, key=_rank),
     signs=(
-        ("Bad algorithm", "MIOpen threw an error at an item of the find-db"),
-        ("Not enough workspace has been provided", "MIOpen could not run a recorded solver: its workspace is larger"),
+        ("Bad algorithm", "MIOpen threw an error when it read an item of the find-db"),
+        (
+            "Not enough workspace has been provided",
+            (
+                "MIOpen could not run a solver of the find-db, because the solver needs a larger workspace than the "
+                "call gave"
+            ),
+        ),
     ),
     writer=find_db.WRITER,
     lines=miopen_records.lines,

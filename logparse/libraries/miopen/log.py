@@ -318,13 +318,13 @@ _MARKERS = (
 
 FORMAT = BlockFormat(
     name="miopen-log",
-    about="MIOpen's log (MIOPEN_LOG_LEVEL 4 to 7, MIOPEN_ENABLE_LOGGING=1): find timings, choices, warnings",
+    about="MIOpen's log (MIOPEN_LOG_LEVEL 4 to 7, MIOPEN_ENABLE_LOGGING=1): times of searches, choices, warnings",
     markers=_MARKERS,
     begin=ranked(_MARKERS, Reader),
     origins=(Origin(ORIGIN, evidence=True), Origin(CHOSEN_ORIGIN, evidence=False)),
-    order="a time, a choice and the call that asked for it stand in three lines",
+    order="a call, a time and a choice that belong together are in three lines",
     seen="ROCm 3.9 to 7.2, TheRock, Windows",
     example="MIOpen(HIP): Info [EvaluateInvokers] GemmWrwUniversal: …",
     gives="Find's times, choices, messages",
-    how="`MIOPEN_LOG_LEVEL=5` or `6`; API blocks: `MIOPEN_ENABLE_LOGGING=1`",
+    how="`MIOPEN_LOG_LEVEL=5` or `6`; for blocks of API calls also `MIOPEN_ENABLE_LOGGING=1`",
 )

@@ -170,23 +170,26 @@ export MIOPEN_USER_DB_PATH={folder}
 
 FORMAT = FileFormat(
     name="miopen-perf-db",
-    about="MIOpen perf-db (*.db.txt, *.udb.txt): which solvers are tuned",
+    about="MIOpen's perf-db (*.db.txt, *.udb.txt): the solvers that are tuned, without times",
     recognise=recognise,
     read=read,
     origins=(Origin(ORIGIN, evidence=False),),
     named=True,
-    order="of the records of one key the first counts",
+    order="if several records have the same key, the first record is used",
     seen="shipped for gfx942",
     example="2x1000x13x13x…xNCHWxFP16xW=ConvBinWinograd…:257",
     gives="which solvers are tuned",
-    how="shipped (`*.db.txt`); yours (`*.udb.txt`) after `MIOPEN_FIND_ENFORCE=3`",
+    how="MIOpen's own files are `*.db.txt`, yours are `*.udb.txt` after a job with `MIOPEN_FIND_ENFORCE=3`",
 )
 WRITER = Writer(
     name="miopen-perf-db",
-    about="MIOpen user perf-db (*.udb.txt): tuned parameters of the user find-db's solvers",
+    about="MIOpen's user perf-db (*.udb.txt): tuned parameters for the solvers of the user find-db",
     accepts=accepts,
     key=key,
     write=write,
     file="`gfx942130.HIP.<version>.udb.txt`",
-    read_when="as the find-db: the parameters that its tunable solvers need",
+    read_when=(
+        "MIOpen reads the file under the same conditions as the find-db, because its tunable solvers need these "
+        "parameters"
+    ),
 )

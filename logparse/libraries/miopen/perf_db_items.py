@@ -22,7 +22,10 @@ from logparse.model import ConvProblem, Measurement, Reject, Solution
 from logparse.target import Facts
 
 ORIGIN = "perf-db"
-RETUNE = "let MIOpen tune it on the target (MIOPEN_FIND_ENFORCE=3), or copy the row from a perf-db that it wrote"
+RETUNE = (
+    "let MIOpen tune this convolution on the target (MIOPEN_FIND_ENFORCE=3), or copy the row from a perf-db that "
+    "the target's MIOpen wrote"
+)
 NUMBERS = (
     *("spatial_dim", "in_channels", "in_h", "in_w", "in_d", "fil_h", "fil_w", "fil_d", "out_channels", "batchsize"),
     *("pad_h", "pad_w", "pad_d", "conv_stride_h", "conv_stride_w", "conv_stride_d"),
@@ -108,14 +111,17 @@ def perf_key_of(problem: ConvProblem) -> str | None:
 
 def _bad_key(item: Item, target: Facts) -> str | None:
     if item.key.startswith("\ufeff"):
-        return "a byte order mark before the key"
+        return "the line has a byte order mark before its key"
     return f"MIOpen makes no key like {item.key[:100]!r}" if item.problem is None else None
 
 
 def _no_parameters(item: Item, target: Facts) -> str | None:
     if not item.solver or item.values[0].strip():
         return None
-    return f"no parameters for {item.solver}: MIOpen warns of an invalid config and runs it with its defaults"
+    return (
+        f"the item has no parameters for {item.solver}, so MIOpen warns of an invalid config and runs the solver's "
+        "defaults"
+    )
 
 
 def _crash(item: Item, target: Facts) -> str | None:
@@ -130,14 +136,17 @@ def _crash(item: Item, target: Facts) -> str | None:
         found = _NUMBER.match(cell)
         digits = found["digits"].lstrip("0") if found else ""
         if number >= 7 and cell and (not digits or (len(digits) < 19 and int(digits) % (1 << 32) == 0)):
-            return f"parameter {number} of {item.solver} is 0, by which MIOpen divides, so the process may end"
+            return (
+                f"parameter {number} of {item.solver} is 0, and MIOpen divides by this parameter, so the process may "
+                "crash"
+            )
         if not found:
             return None
     return None
 
 
 def _line_end(item: Item, target: Facts) -> str | None:
-    message = "the line ends with a carriage return, which becomes part of the parameters"
+    message = "the line ends with a carriage return, which MIOpen reads as part of the parameters"
     return message if item.text[-1:] == "\r" else None
 
 
@@ -152,7 +161,8 @@ def _split_k(item: Item, target: Facts) -> str | None:
     if parts is None or int(parts[1]) < 2 or not version or version > [3, 5, 0]:
         return None
     return (
-        f"a split-K reduction in {parts[1]} parts: MIOpen {target['miopen_version']} gives it too little "
+        f"the item asks for a split-K reduction in {parts[1]} parts: MIOpen {target['miopen_version']} gives it too "
+        "little "
         "workspace and returns wrong results, unless its build has rocm-libraries pull request 1426 or 9427"
     )
 
@@ -160,22 +170,28 @@ def _split_k(item: Item, target: Facts) -> str | None:
 def _not_tunable(item: Item, target: Facts) -> str | None:
     if unknown_solver(item, target) or not item.solver or TUNABLE.match(item.solver):
         return None
-    return f"{item.solver} is not known to have parameters"
+    return f"logparse knows no parameters of {item.solver}, which the item states"
 
 
 RULES = (
     *miopen_records.rules(
         "parameters",
-        "put the items of both records into one record",
+        "put the items of both records of this key into one record",
         RETUNE,
         (
             Rule("bad-key", "error", "matched", _bad_key, RETUNE),
             Rule("parameters", "error", "honoured", _no_parameters, RETUNE),
             Rule("crash", "error", "honoured", _crash, RETUNE),
-            Rule("line-ends", "error", None, _line_end, "save the file with LF line ends"),
+            Rule("line-ends", "error", None, _line_end, "save the file with LF line ends, without carriage returns"),
         ),
     ),
-    Rule("split-k", "warning", None, _split_k, "remove it, or compare its results with those of another solver"),
+    Rule(
+        "split-k",
+        "warning",
+        None,
+        _split_k,
+        "remove this item, or compare the results of its solver with the results of another solver",
+    ),
     Rule("not-tunable", "info", None, _not_tunable, ""),
 )
 

@@ -30,7 +30,7 @@ def _refusals(name: str, target: Facts) -> Iterator[Note]:
     if perf_db.of_batch_norms(name):
         return
     match = FILE_NAME.fullmatch(name)
-    remedy = wanted(target, "udb", "name it like the .ufdb.txt beside it, with .udb.txt at the end")
+    remedy = wanted(target, "udb", "give the file the name of the .ufdb.txt file beside it, with .udb.txt at the end")
     user = match is not None and match["kind"] == "udb" and match["version"]
     if not user and not _NAME.fullmatch(name):
         message = f"MIOpen does not look for a perf-db named {name}"
@@ -80,8 +80,8 @@ def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterato
     yield from line_notes(n for n, (key, equals, _) in split if (key.strip() or equals) and not (key and equals))
     if perf_db.of_batch_norms(name):
         message = (
-            "the perf-db of batch normalisations, which MIOpen reads beside the perf-db of convolutions: not "
-            "judged here"
+            "the file is the perf-db of batch normalisations, which MIOpen reads beside the perf-db of "
+            "convolutions; lint does not check the file's rows"
         )
         yield Note(None, "info", "batch-norm", message, "")
     elif not text.strip("\ufeff\r\n "):
@@ -92,13 +92,15 @@ def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterato
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     if perf_db.of_batch_norms(name):
-        raise InputError("parameters of batch normalisations, which cannot be merged; copy one of the files unchanged")
+        raise InputError(
+            "the file has parameters of batch normalisations, which cannot be merged; copy one of the files unchanged"
+        )
     return miopen_records.header("udb")(name, data)
 
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=perf_db.FORMAT.name,
-    order="MIOpen uses the first record of a key",
+    order="if several records have the same key, MIOpen uses the first record",
     kinds=frozenset({"conv"}),
     recognise=perf_db.recognise,
     reader=read,

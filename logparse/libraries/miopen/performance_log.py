@@ -80,10 +80,12 @@ class Reader:
             values = json.loads(text)
             solver, space, configs = values["solution"], values["workspace_bytes"], values["performance_configs"]
             if type(solver) is not str or not solver or type(space) is not int or not 0 <= space < _MOST_BYTES:
-                raise ValueError("solution is not a text, or workspace_bytes is not a number of bytes")
+                raise ValueError(
+                    "solution of the record is not a text, or its workspace_bytes is not a number of bytes"
+                )
             best = min((_time(x) for x in configs), key=lambda x: x["time_ms"] or float("inf"))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            return Outcome("reject", [Reject(f"a performance record of MIOpen that cannot be read: {error!r:.200}")])
+            return Outcome("reject", [Reject(f"this performance record of MIOpen cannot be read: {error!r:.200}")])
         problem = self._problem(solver)
         if problem is None:
             phase = values.get("phase", "unknown")
@@ -107,7 +109,7 @@ def _time(config: Mapping[str, Any]) -> dict[str, float]:
     names = ("time_ms", "time_std_ms", "time_min_ms", "time_max_ms")
     found = {name: float(config[name]) for name in names}
     if not all(is_time(x * 1e3) for x in found.values()):
-        raise ValueError("a time that is impossible")
+        raise ValueError("a time in the record is impossible")
     return found
 
 
@@ -124,7 +126,7 @@ def _measurement(problem: ConvProblem, solver: str, space: int, best: Mapping[st
         max_us=best["time_max_ms"] * 1e3 if timed else None,
         std_us=best["time_std_ms"] * 1e3 if timed else None,
         workspace_bytes=space,
-        error=None if timed else "nothing was executed and timed",
+        error=None if timed else "MIOpen executed and timed nothing for this solver",
     )
 
 
@@ -132,14 +134,16 @@ _MARKERS = (_RECORD.encode(), b"MIOpenDriver")
 
 FORMAT = BlockFormat(
     name=ORIGIN,
-    about="MIOpen's JSON records of timed solvers (MIOPEN_PERFORMANCE_LOGS 1 to 4)",
+    about="MIOpen's performance log: JSON records of timed solvers (MIOPEN_PERFORMANCE_LOGS 1 to 4)",
     markers=_MARKERS,
     begin=ranked(_MARKERS, Reader, apart=False),
     origins=(Origin(ORIGIN, evidence=True),),
-    order="a record belongs to the command before it",
+    order="a record belongs to the command in a line before the record",
     seen="by source (2026)",
     example='{"solution":"GemmFwdRest","solver_id":91,…}',
     gives="measurements",
-    how="`MIOPEN_PERFORMANCE_LOGS=1` (what `MIOpenDriver` executes) to `4` (what Find and a search timed, and"
-    " the kernels)",
+    how=(
+        "`MIOPEN_PERFORMANCE_LOGS=1` (solvers that `MIOpenDriver` executes) to `4` (also solvers that Find and a "
+        "search timed, and their kernels)"
+    ),
 )

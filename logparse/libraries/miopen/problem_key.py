@@ -132,7 +132,7 @@ def problem_from_key(key: str) -> ConvProblem:
         sizes["pad_d"] = None
     problem = ConvProblem(spatial=3 if spatial == 3 else 2, **sizes, **tail)
     if (problem.flops or 0) >= 2**63:
-        raise ValueError("the sizes of this key multiply to more than 64 bits")
+        raise ValueError("the product of the sizes in this key needs more than 64 bits")
     return problem
 
 

@@ -106,7 +106,7 @@ def read_record(
         return Outcome("blank")
     key, equals, payload = line.partition("=")
     if not equals or not key:
-        return Outcome("reject", [Reject("no key; a record has the form key=item;item")])
+        return Outcome("reject", [Reject("the line has no key, but a record must have the form key=item;item")])
     try:
         problem = problem_of(key)
     except ValueError as error:
@@ -128,7 +128,7 @@ def _shadowed(item: Item, target: Facts) -> str | None:
 
 
 def _repeated(item: Item, target: Facts) -> str | None:
-    return f"{item.solver} is already in the record, and MIOpen uses the first item" if item.repeated else None
+    return f"{item.solver} occurs twice in the record, and MIOpen uses the first item" if item.repeated else None
 
 
 def _solver_direction(item: Item, target: Facts) -> str | None:
@@ -145,7 +145,7 @@ def unknown_solver(item: Item, target: Facts) -> str | None:
     return f"logparse does not know the solver {item.solver}; a MIOpen that does not know it either ignores the item"
 
 
-_HAS = "a MIOpen log of level 6 from the target lists the solvers that it has"
+_HAS = "compare the solver's name with a MIOpen log of level 6 from the target, which lists the solvers of this MIOpen"
 
 
 def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts]]) -> list[Rule[Item, Facts]]:
@@ -155,12 +155,12 @@ def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts
     """
 
     def no_item(item: Item, target: Facts) -> str | None:
-        return None if item.solver else f"no 'solver:{about}' in {item.text[:60]!r}"
+        return None if item.solver else f"the item {item.text[:60]!r} does not have the form 'solver:{about}'"
 
     return [
         Rule("duplicate", "error", "read", _shadowed, shadowed, fault=False),
         Rule("item", "error", "read", no_item, remedy),
-        Rule("duplicate", "warning", "read", _repeated, "remove it"),
+        Rule("duplicate", "warning", "read", _repeated, "remove the later item"),
         *own,
         Rule("solver-direction", "error", "honoured", _solver_direction, remedy),
         Rule("unknown-solver", "info", None, unknown_solver, _HAS),
@@ -180,7 +180,7 @@ def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
             number,
             "error",
             "no-key",
-            "the line has no 'key=', so MIOpen skips it with an error",
+            "the line has no 'key=', so MIOpen skips the line with an error",
             "remove it",
         )
 
@@ -223,7 +223,7 @@ def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
     Files with different names are for different devices or builds.
     """
-    return None if own.name == emitted.name else f"its name is of another device or build than {emitted.name}"
+    return None if own.name == emitted.name else f"the file's name is for another device or build than {emitted.name}"
 
 
 def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
@@ -237,9 +237,13 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
     def check(name: str, data: bytes) -> list[tuple[str, str]]:
         match = FILE_NAME.fullmatch(name)
         if match is None or match["kind"] != kind or not match["version"]:
-            raise InputError("its name does not state a device and build, as names of MIOpen's user databases do")
+            raise InputError(
+                "the file's name does not state a device and build, as the name of a user database of MIOpen must"
+            )
         if match["fusion"]:
-            raise InputError("records of fusion plans, which cannot be merged; copy one of the files unchanged")
+            raise InputError(
+                "the file has records of fusion plans, which cannot be merged; copy one of the files unchanged"
+            )
         return [("name", name)]
 
     return check

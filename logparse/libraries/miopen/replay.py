@@ -52,7 +52,7 @@ class Miopen(DeviceBackend):
         convolution, offered = self._offered(conv)
         offer = offered.get(solution.id)
         if offer is None:
-            raise UnsupportedError("MIOpen does not offer this solver")
+            raise UnsupportedError("MIOpen does not offer this solver for this convolution")
         number, need = offer.id, offer.workspace_bytes
         convolution.compile(number)
         operands = self.operands(conv, conditions)
@@ -92,7 +92,7 @@ def _solution(conv: ConvProblem, name: str, offer: Offer) -> Solution:
 
 BACKEND = BackendType(
     "miopen",
-    "immediate-mode solvers of MIOpen, on request all that apply (libMIOpen)",
+    "MIOpen: the solvers that its immediate mode offers, on request all solvers that apply (library libMIOpen)",
     Miopen,
     imports=("torch",),
     needs={"torch": "torch"},

@@ -108,7 +108,7 @@ def process(text: str) -> int | None:
 
 LOG = LineFormat(
     name="moe-config-log",
-    about="lines of vLLM and SGLang about MoE configurations that were found or are missing",
+    about="lines in which vLLM and SGLang report MoE configurations that they found or missed",
     markers=(b",device_name=", b"Using default MoE "),
     start=rb"^[^\n]*?(?:,device_name=|Using default MoE )",
     read=read_line,
@@ -116,6 +116,6 @@ LOG = LineFormat(
     seen="vLLM 0.8.5 and later, SGLang 0.4",
     example="Using default MoE config. … Config file not found at …",
     gives="messages: found, missing",
-    how="a server's lines about tables that were found or are missing",
+    how="the log of a server (its lines about tables that it found or missed)",
 )
 FORMATS = (LOG,)

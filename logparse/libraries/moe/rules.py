@@ -36,7 +36,10 @@ from logparse.quoting import Shell
 from logparse.target import Facts, arch
 
 _VERSION = "triton_version"
-_TUNE = "tune it on the target: benchmark_moe.py, benchmark_w8a8_block_fp8.py (vLLM), benchmark/kernels (SGLang)"
+_TUNE = (
+    "tune the table on the target with benchmark_moe.py or benchmark_w8a8_block_fp8.py (vLLM), or benchmark/kernels "
+    "(SGLang)"
+)
 _BLOCKS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
 _AMD = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
 _KNOWN = {*_BLOCKS, "GROUP_SIZE_M", "SPLIT_K", "num_warps", "num_stages", "num_ctas", "USE_TMA", *_AMD}
@@ -111,18 +114,18 @@ def _later(entry: Tile, context: _Context) -> str | None:
 
 
 def _negative(entry: Tile, context: _Context) -> str | None:
-    return f"no batch has {entry.tokens} tokens" if entry.tokens < 1 else None
+    return f"the entry is never used, because no batch has {entry.tokens} tokens" if entry.tokens < 1 else None
 
 
 def _no_tile(entry: Tile, context: _Context) -> str | None:
     if entry.words is None:
-        return "not an object of sizes"
+        return "the entry is not a JSON object with sizes"
     needed = [*_BLOCKS, "GROUP_SIZE_M"]
     if context.field("dtype") in ("int4_w4a16", "int8_w8a16"):
         # The kernel chooses the other sizes for these types.
         needed = ["BLOCK_SIZE_M", "GROUP_SIZE_M"]
     missing = [name for name in needed if name not in entry.words]
-    return f"lacks {', '.join(missing)}, so the kernel cannot be launched" if missing else None
+    return f"the entry lacks {', '.join(missing)}, so the kernel cannot be launched" if missing else None
 
 
 def _odd_size(entry: Tile, context: _Context) -> str | None:
@@ -134,12 +137,20 @@ def _odd_size(entry: Tile, context: _Context) -> str | None:
         power = name in _BLOCKS or name == "num_warps"
         if not isinstance(value, int) or not whole or (power and value & (value - 1)):
             wrong.append(f"{name} {value!r}")
-    return f"{', '.join(wrong)}: Triton takes only powers of two here, and whole numbers" if wrong else None
+    return (
+        f"the entry has {', '.join(wrong)}, but Triton takes only whole numbers, and for sizes only powers of two"
+        if wrong
+        else None
+    )
 
 
 def _unknown_word(entry: Tile, context: _Context) -> str | None:
     names = [name for name in entry.words or () if name not in _KNOWN]
-    return f"{', '.join(names)}: logparse does not know such an argument of the kernel" if names else None
+    return (
+        f"the entry has {', '.join(names)}, which logparse does not know as an argument of the kernel"
+        if names
+        else None
+    )
 
 
 def _of_amd(entry: Tile, context: _Context) -> str | None:
@@ -147,7 +158,7 @@ def _of_amd(entry: Tile, context: _Context) -> str | None:
     if not names or not context.field("device_name").startswith("NVIDIA_"):
         return None
     return (
-        f"{', '.join(names)}: options of AMD's backend, with which the launch fails on {context.field('device_name')}"
+        f"the entry has AMD's options {', '.join(names)}, with which the launch fails on {context.field('device_name')}"
     )
 
 
@@ -162,13 +173,13 @@ def _one_scale(entry: Tile, context: _Context) -> str | None:
 
 
 _RULES: tuple[Rule[Tile, _Context], ...] = (
-    Rule("duplicate", "warning", "read", _later, "remove it", fault=False),
-    Rule("tokens", "error", "matched", _negative, "remove it"),
+    Rule("duplicate", "warning", "read", _later, "remove the earlier entry", fault=False),
+    Rule("tokens", "error", "matched", _negative, "remove the entry"),
     Rule("tile", "error", "honoured", _no_tile, _TUNE),
     Rule("size", "error", "honoured", _odd_size, _TUNE),
-    Rule("word", "warning", None, _unknown_word, "remove it, unless the server's own kernel takes it"),
+    Rule("word", "warning", None, _unknown_word, "remove this argument, unless the server's own kernel takes it"),
     Rule("backend", "error", "honoured", _of_amd, _TUNE),
-    Rule("scale", "error", None, _one_scale, "use a step along K of at most one block"),
+    Rule("scale", "error", None, _one_scale, "set BLOCK_SIZE_K to at most the size of one block"),
 )
 
 
@@ -185,12 +196,14 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
     refusals += _of_names(table, [(line, key) for line, key, _ in members])
     refusals += _of_device(table, target)
     if not refusals and not entries:
-        refusals.append(Note(None, "error", "empty", "the table has no entries, so the server uses its default", _TUNE))
+        refusals.append(
+            Note(None, "error", "empty", "the table has no entries, so the server uses its default settings", _TUNE)
+        )
     last = {entry.tokens: entry for entry in entries}
     notes = [*_notes(table, version, target), *_ladder(entries)]
     parsed = Table(entries, _Context(table, version, last), _RULES, notes)
     return parsed.reading(
-        "the server does not read the table",
+        "the server does not read this table",
         refusals=refusals,
         certain="device" in target,
         facts=_facts(table),
@@ -208,10 +221,12 @@ def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
         text = data.decode()
         found = json.loads(text, object_pairs_hook=lambda pairs: pairs)
     except (ValueError, RecursionError) as error:
-        message = f"not JSON ({error}): the server ends when it looks the table up"
+        message = f"the file is not JSON ({error}), so the server ends when it looks up the table"
         return [Note(None, "error", "json", message, _TUNE)], []
     if not text.lstrip().startswith("{"):
-        return [Note(None, "error", "json", "not an object whose keys are numbers of tokens", _TUNE)], []
+        return [
+            Note(None, "error", "json", "the file is not a JSON object whose keys are numbers of tokens", _TUNE)
+        ], []
     places = iter(_MEMBER.finditer(text))
     out, line = [], 1
     for key, value in found:
@@ -226,11 +241,19 @@ def _of_names(table: str, members: Iterable[tuple[int, str]]) -> list[Note]:
     out = []
     if not moe_config.is_name(table):
         message = f"a server looks for E=…,N=…,device_name=….json, never for {table[:80]}.json"
-        out.append(Note(None, "error", "name", message, "name it as the log line about the missing table does"))
+        out.append(
+            Note(
+                None,
+                "error",
+                "name",
+                message,
+                "give the table the name in the server's log line about the missing table",
+            )
+        )
     for line, key in members:
         if (key != _VERSION or not _has_experts(table)) and not _INTEGER.match(key):
-            message = f"{key[:40]!r} is not a number of tokens: int() raises, and the server ends"
-            out.append(Note(line, "error", "keys", message, "remove it"))
+            message = f"the key {key[:40]!r} is not a number of tokens, so int() raises an error and the server ends"
+            out.append(Note(line, "error", "keys", message, "remove the entry"))
     return out
 
 
@@ -281,13 +304,20 @@ def _notes(table: str, version: str, target: Facts) -> Iterator[Note]:
             f"vLLM names AMD's devices by their PCI id, and no such name ends in OAM, so {own} is never looked for"
         )
         plain = own.removesuffix(" OAM").removesuffix("X").replace(" ", "_")
-        yield Note(None, "warning", "device", message, f"name it {plain}X")
+        yield Note(None, "warning", "device", message, f"write {plain}X in the table's name")
     if own and "device" in target and _plain(own) != _plain(target["device"]) and not _of_device(table, target):
         message = f"{own} is spelled {target['device']} on the target, and the server's spelling decides"
-        yield Note(None, "warning", "device", message, "compare it with the server's line about its table")
+        yield Note(
+            None,
+            "warning",
+            "device",
+            message,
+            "compare the table's name with the name in the server's log line about its table",
+        )
     if version and theirs and version.split(".")[:2] != theirs.split(".")[:2]:
         message = (
-            f"tuned with Triton {version}, but the target has {theirs}, which generates other code from these tiles"
+            f"the table was tuned with Triton {version}, but the target has {theirs}, which makes other code from the "
+            "same tiles"
         )
         yield Note(None, "warning", "triton", message, _TUNE)
 
@@ -302,7 +332,10 @@ def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
     sizes = [1, *(tokens for tokens, _ in held), _PREFILL]
     far = [f"{low:,} to {high:,}" for low, high in pairwise(sizes) if held and high > _FAR * low]
     if far:
-        message = f"batches between {' and '.join(far)} tokens use the nearest entry, which is far, and not the default"
+        message = (
+            f"for batches of {' and '.join(far)} tokens the server uses the nearest entry, which is far, not its "
+            "default"
+        )
         yield Note(None, "warning", "ladder", message, _TUNE)
     same = [b.tokens for (_, a), (_, b) in pairwise(held) if a.words and a.words == b.words]
     if len(same) * 2 > len(held) > 2:
@@ -411,7 +444,7 @@ def _is_entry(member: str) -> bool:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name="moe-config",
-    order="the later entry of a number of tokens is used",
+    order="if several entries have the same number of tokens, the server uses the last entry",
     kinds=frozenset(),
     recognise=recognise,
     reader=read,
@@ -424,6 +457,9 @@ OVERRIDE_FORMAT = OverrideFormat(
         slot=lambda row: f"{row.key} {_tokens(row):018d}",
         several=True,
         in_order=True,
-        note="the tables have no times; of several entries for one number of tokens, the first file's is kept",
+        note=(
+            "the tables have no times, so if several files have an entry for the same number of tokens, the first "
+            "file's entry is kept"
+        ),
     ),
 )

@@ -68,7 +68,7 @@ def facts(data: bytes) -> list[Fact]:
             actions.setdefault(name, {})["setting"] = True
         for model in _list(mark, "models"):
             if not isinstance(model, Mapping) or not isinstance(model.get("action"), str):
-                raise ValueError("a model without the name of an action")
+                raise ValueError("the report states a model without the name of an action")
             of = {name: value for name, value in model.items() if name != "action"}
             actions.setdefault(model["action"], {}).setdefault("models", []).append(of)
         for name in _texts(mark, "variables"):
@@ -91,7 +91,7 @@ def _marks(data: bytes) -> Iterator[Mapping[str, Any]]:
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"not JSON: {error}") from error
             if not isinstance(mark, Mapping) or "logparse_applied" not in mark:
-                raise ValueError("not an object with logparse_applied")
+                raise ValueError("the line is not a JSON object with the member logparse_applied")
             yield mark
 
 
@@ -111,11 +111,11 @@ def _texts(mark: Mapping[str, Any], name: str) -> list[str]:
 
 FORMAT = FileFormat(
     "applied",
-    "applied_PID.json of apply.py and apply.sh: what a job's processes applied",
+    "applied_PID.json of apply.py and apply.sh: the changes that a job's processes applied",
     recognise,
     read,
     job_log=True,
-    order="one object, whose members have names",
+    order="each line is one JSON object, whose members have names, so their order means nothing",
     seen="logparse's own",
     example='{"logparse_applied": 1, "settings": ["tf32"], …}',
     gives="facts",

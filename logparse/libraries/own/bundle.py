@@ -102,11 +102,11 @@ def _checked(unit: Unit, made: Callable[[], Record], length: int) -> Outcome:
 def _time(row: Mapping[str, Any]) -> Record:
     values = {name: row[name] for name in _ROW if row.get(name) is not None}
     if values.get("status", "ok") not in get_args(Status):
-        raise ValueError(f"status {values['status']!r}")
+        raise ValueError(f"the row has an unknown status {values['status']!r}")
     numbers = [values[name] for name in ("time_us", "min_us", "max_us", "std_us") if name in values]
     samples = tuple(values.pop("samples_us", ()))
     if not all(isinstance(x, int | float) for x in (*numbers, *samples)) or not isinstance(values.get("origin"), str):
-        raise ValueError("a time is not a number, or its origin is missing")
+        raise ValueError("a time of the row is not a number, or the time's origin is missing")
     problem, solution = _problem(row["problem"]), solution_from_text(row["solution"])
     return Measurement(problem=problem, solution=solution, samples_us=samples, **values)
 
@@ -131,12 +131,12 @@ def _problem(text: str) -> Problem:
 
 FORMAT = FileFormat(
     "bundle",
-    "records and workload of `logparse export --to bundle`: times of another machine, with its facts",
+    "the file of `logparse export --to bundle`: times from another machine, the calls of its job, and facts about it",
     recognise,
     read,
     origins=(Origin("replay-confirm", True), *(Origin(x, False) for x in ("replay", "replay-action", "replay-host"))),
     job_log=True,
-    order="one object, whose members have names",
+    order="the file is one JSON object, whose members have names, so their order means nothing",
     seen="logparse's own",
     example='{"logparse_bundle": 1, "facts": {…}, "times": […], …}',
     gives="calls, measurements, facts",

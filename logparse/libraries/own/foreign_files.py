@@ -19,8 +19,8 @@ from logparse.libraries.kinds.patterns import regex
 
 _SQLITE = b"SQLite format 3\x00"
 _TRACE = (
-    "these commands write what logparse reads: `rocprofv3 --kernel-trace --output-format csv -- JOB` (tables), "
-    "`logparse capture --trace` (a trace with the problems of each call)"
+    "logparse reads the output of these commands: `rocprofv3 --kernel-trace --output-format csv -- JOB` (tables), "
+    "`logparse capture --trace` (a trace with the sizes of each call)"
 )
 _KINDS: Sequence[tuple[str, bytes, str]] = (
     (
@@ -34,20 +34,26 @@ _KINDS: Sequence[tuple[str, bytes, str]] = (
     (
         r"\.u?kdb$",
         _SQLITE,
-        "MIOpen's compiled kernels, which contain no times. MIOpen's picks are in its *.fdb.txt and *.ufdb.txt, "
-        "and a job's calls in its log (`logparse capture`)",
+        (
+            "the file has MIOpen's compiled kernels and no times. MIOpen's choices are in its files *.fdb.txt and "
+            "*.ufdb.txt, and a job's calls are in MIOpen's log (`logparse capture`)"
+        ),
     ),
     (
         r"\.(?:udb|db)$",
         rb"SQLite format 3\x00(?:(?!rocpd_)[\s\S])*perf_db",
-        "MIOpen's perf-db from before ROCm 6.2, in sqlite, which contains parameters of solvers and no times. "
-        "logparse reads MIOpen's find-db (*.ufdb.txt) and log (`logparse capture`)",
+        (
+            "the file is MIOpen's perf-db in sqlite, from before ROCm 6.2, which has parameters of solvers and no "
+            "times. logparse reads MIOpen's find-db (*.ufdb.txt) and MIOpen's log (`logparse capture`)"
+        ),
     ),
     (
         r"\.sqlite$",
         _SQLITE,
-        "a database like an export of Nsight Systems, which logparse cannot read; `logparse capture --trace` "
-        "writes a trace with the problems of each call",
+        (
+            "the file is a database such as an export of Nsight Systems, which logparse cannot read; `logparse "
+            "capture --trace` writes a trace with the sizes of each call"
+        ),
     ),
     (
         "",
@@ -58,14 +64,18 @@ _KINDS: Sequence[tuple[str, bytes, str]] = (
     (
         "",
         rb"(?:[^\n]*\n){0,20}(?:[IWE]! CuDNN \(v|\[cudnn_frontend\])",
-        "cuDNN's log, which contains no times. A trace counts and times convolutions (`logparse capture "
-        "--trace`), and `logparse replay --backend cudnn` measures them",
+        (
+            "the file is cuDNN's log, which has no times. A trace has the calls and times of convolutions "
+            "(`logparse capture --trace`), and `logparse replay --backend cudnn` measures convolutions"
+        ),
     ),
     (
         "",
         rb"(?:[^\n]*\n){0,20}(?:[^\n]*torch/_inductor/|[^\n]*AUTOTUNE \w+\()",
-        "a log of TorchInductor, whose kernels no override file chooses. A trace of the job counts and times "
-        "its problems (`logparse capture --trace`)",
+        (
+            "the file is a log of TorchInductor, and no override file can choose TorchInductor's kernels. A trace "
+            "of the job has its calls and their times (`logparse capture --trace`)"
+        ),
     ),
     (
         "",

@@ -99,7 +99,7 @@ def record(data: bytes) -> Record:
     found = parsed(data)
     actions = found.get("actions") if isinstance(found, dict) else None
     if not isinstance(actions, list) or not is_whole(found.get("units")):
-        raise ValueError("not a list of actions, or not a number of units")
+        raise ValueError("the file has no list of actions, or no number of steps")
     return Record(
         sort=printable(str(found.get("unit", ""))),
         units=found["units"],
@@ -117,12 +117,12 @@ def seen_of(found: Any) -> Seen:
     Raises ValueError if ``found`` is no such object.
     """
     if not isinstance(found, Mapping) or not isinstance(found.get("name"), str):
-        raise ValueError("an action has no name")
+        raise ValueError("an action in the file has no name")
     same = found.get("same")
     if same is not None and not (isinstance(same, Mapping) and _is_number(same.get("allowed"))):
-        raise ValueError("a comparison of results has no numbers")
+        raise ValueError("the comparison of an action's results has no numbers")
     if not _is_number(found.get("seconds")):
-        raise ValueError("an action has no seconds")
+        raise ValueError("an action in the file has no number of seconds")
     return Seen(
         name=printable(found["name"]),
         ended=printable(str(found.get("ended", ""))),
@@ -138,7 +138,7 @@ def seen_of(found: Any) -> Seen:
 
 def _pairs(found: Any) -> tuple[tuple[float, float, float], ...]:
     if not isinstance(found, list) or not all(map(_is_pair, found)):
-        raise ValueError("a pair is not three numbers")
+        raise ValueError("a pair of measurements in the file is not three numbers")
     return tuple((float(log), float(before), float(after)) for log, before, after in found)
 
 
@@ -182,11 +182,11 @@ def dump(found: Record) -> bytes:
 
 FORMAT = FileFormat(
     "job-trials",
-    "try_PID.json of `logparse try`: actions tried in the running job",
+    "try_PID.json of `logparse try`: the actions that were tried in the running job",
     recognise,
     read,
     job_log=True,
-    order="one object, whose members have names",
+    order="the file is one JSON object, whose members have names, so their order means nothing",
     seen="logparse's own",
     example='{"logparse_try": 1, "unit": "optimizer", …}',
     gives="facts",

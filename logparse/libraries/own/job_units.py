@@ -69,7 +69,9 @@ def facts(data: bytes) -> list[Fact]:
     found = parsed(data)
     kinds = found.get("kinds") if isinstance(found, dict) else None
     if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):
-        raise ValueError("no kinds of units, or their count, traced and us are not possible numbers")
+        raise ValueError(
+            "the file has no kinds of steps (units), or a kind's count, traced or us is not a possible number"
+        )
     made = [Fact(UNIT, str(found.get("logparse_units"))), Fact(TRACING, str(found.get("tracing", "")))]
     made += [Fact(name, str(found[name])) for name in ("rank", "ranks") if isinstance(found.get(name), int)]
     made += [Fact(ALONE, "1")] if found.get("alone") is True else []
@@ -89,11 +91,11 @@ def _is_kind(kind: Any) -> bool:
 
 FORMAT = FileFormat(
     "job-units",
-    "units_PID.json of `logparse capture --trace`: units of work, counted",
+    "units_PID.json of `logparse capture --trace`: the number of a job's steps, and their times",
     recognise,
     read,
     job_log=True,
-    order="one object, whose members have names",
+    order="the file is one JSON object, whose members have names, so their order means nothing",
     seen="logparse's own",
     example='{"logparse_units": "optimizer", …}',
     gives="facts",

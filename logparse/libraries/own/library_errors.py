@@ -44,83 +44,111 @@ _BYTES_OF_MESSAGE = 2000
 MEANINGS: Sequence[tuple[Sequence[str], str]] = (
     (
         ("hipBlasLT failed", "hipBlasLT exception"),
-        "rocBLAS ran products with its own (Tensile) kernels, which are not in logs and tuning files of hipBLASLt",
+        (
+            "rocBLAS ran matrix products with its own (Tensile) kernels, which do not occur in logs and tuning "
+            "files of hipBLASLt"
+        ),
     ),
     (
         ("Heuristic Fetch Failed", "heuristic fetch failed", "No hipBLASLt solution", "No hipBLASLt default solution"),
-        "hipBLASLt found no kernel for products that rocBLAS passed to it",
+        "hipBLASLt found no kernel for matrix products that rocBLAS passed to hipBLASLt",
     ),
-    (("insufficient workspace",), "rocBLAS gives hipBLASLt less workspace than the solution needs"),
+    (("insufficient workspace",), "rocBLAS gave hipBLASLt less workspace than the solution needs"),
     (
         ("Cannot find specified solution index", "algo not supported"),
-        "a call asked for a solution that hipBLASLt lacks or cannot run. A search tries such solutions "
-        "(TunableOp), and an override file of another build names them",
+        (
+            "a call asked for a solution that hipBLASLt lacks or cannot run. This happens when TunableOp searches, "
+            "and with an override file that was made for another build"
+        ),
     ),
     (
         ("on an unsupported architecture",),
-        "PyTorch passes this GPU's products to rocBLAS instead, even those of a hipBLASLt override",
+        (
+            "PyTorch passes the matrix products of this GPU to rocBLAS and not to hipBLASLt, even products for "
+            "which a hipBLASLt override exists"
+        ),
     ),
     (
         ("on a unsupported architecture",),
-        "PyTorch 2.5 stops here; set TORCH_BLAS_PREFER_HIPBLASLT=0 to avoid this",
+        "PyTorch 2.5 stops with this error; set TORCH_BLAS_PREFER_HIPBLASLT=0 to avoid the error",
     ),
     (
         ("problem overrides failed to load",),
-        "rocBLAS ignored rows of this override table, which are from another build or damaged; check it with "
-        "`logparse lint`",
+        (
+            "rocBLAS ignored rows of its override table, because they are from another build or damaged; check the "
+            "table with `logparse lint`"
+        ),
     ),
     (
         ("results validator check failed", "Failed validator", "Unmatched validator"),
-        "PyTorch refused a TunableOp file, because its validators (versions and device) differ; `logparse lint "
-        "--target` names which",
+        (
+            "PyTorch rejected a TunableOp file, because the file's validators (versions and device) differ; "
+            "`logparse lint --target` names the validators that differ"
+        ),
     ),
     (
         ("missing candidate",),
-        "PyTorch lacks a solution that a TunableOp file names, and ran its default",
+        "PyTorch lacks a solution that a TunableOp file names, and ran its default kernel",
     ),
     (
         ("the override file git version are not the same", "No valid entries found in override file"),
-        "hipBLASLt used no row of its tuning file, which is from another build or cannot be read",
+        "hipBLASLt used no row of its tuning file, because the file is from another build or cannot be read",
     ),
-    (("for XF32, fall back to FP32",), "rocBLAS has no TF32 kernel for these products, and ran them in FP32"),
+    (("for XF32, fall back to FP32",), "rocBLAS has no TF32 kernel for these matrix products, and ran them in FP32"),
     (
         ("TensileLibrary", "No paths matched", "Could not initialize Tensile", "Could not load", "Cannot read"),
-        "the library does not find its kernels for this GPU in the folder that it searches, so its products "
-        "fail or run elsewhere",
+        (
+            "the library does not find its kernels for this GPU in the folder that it searches, so its matrix "
+            "products fail or run in another library"
+        ),
     ),
     (
         ("Tensile solution found", "exception thrown for"),
-        "a product failed, because rocBLAS has no kernel that can run it",
+        "a matrix product failed, because rocBLAS has no kernel that can run the product",
     ),
     (
         ("no such column", "no such table", "has no column named"),
-        "MIOpen found a database of another version, whose tables this MIOpen cannot read. Remove or rename "
-        "the .udb and .ukdb files below ~/.config/miopen and ~/.cache/miopen (Windows: .miopen in the user's "
-        "folder); MIOpen then makes them anew",
+        (
+            "MIOpen found a database of another version, whose tables this MIOpen cannot read. Remove or rename the "
+            ".udb and .ukdb files below ~/.config/miopen and ~/.cache/miopen (Windows: .miopen in the user's "
+            "folder); MIOpen then makes these files anew"
+        ),
     ),
     (
         ("Missing system database file",),
-        "MIOpen's package of compiled kernels for this GPU is not installed, so each kernel is compiled at its "
-        "first use, which makes the first calls slow and no later call",
+        (
+            "MIOpen's package of compiled kernels for this GPU is not installed, so MIOpen compiles each kernel at "
+            "its first use. Only the first calls are slow"
+        ),
     ),
     (
         ("SQLite", "sqlite"),
-        "MIOpen cannot use a database of tuned solvers or of kernels. MIOPEN_USER_DB_PATH and "
-        "MIOPEN_CUSTOM_CACHE_DIR must name folders on a local disk to which it may write",
+        (
+            "MIOpen cannot use a database of tuned solvers or of kernels. MIOPEN_USER_DB_PATH and "
+            "MIOPEN_CUSTOM_CACHE_DIR must name folders on a local disk in which MIOpen may write"
+        ),
     ),
     (
         ("build failed", "hiprtcCompileProgram", "HIPRTC status"),
-        "MIOpen could not compile a kernel; the compiler's lines near this line state why",
+        "MIOpen could not compile a kernel; the compiler's lines near this log line state the reason",
     ),
-    (("CK grouped conv library not found",), "MIOpen has no CK kernels for this GPU, and uses its other solvers"),
+    (
+        ("CK grouped conv library not found",),
+        "MIOpen has no kernels of Composable Kernel (CK) for this GPU, and uses its other solvers",
+    ),
     (
         ("Unable to read system database", "File is unreadable"),
-        "MIOpen has no database of this kind for this GPU, so its picks are estimates, or it compiles its kernels anew",
+        (
+            "MIOpen has no database of this kind for this GPU, so MIOpen estimates which solver is fast, or "
+            "compiles its kernels anew"
+        ),
     ),
     (
         ("tuning-cache: summary",),
-        "calls that fell back found no row in hipBLASLt's runtime tuning cache. Rows are invalidated if they "
-        "name another kernel in this build: tune again (HIPBLASLT_TUNING_MODE=tune)",
+        (
+            "hipBLASLt found no row in its runtime tuning cache for the calls that fell back. A row is invalid if "
+            "it names another kernel in this build. Tune again (HIPBLASLT_TUNING_MODE=tune)"
+        ),
     ),
     (
         ("the log states no scale of",),
@@ -129,9 +157,11 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
     ),
     (
         ("workspace required:",),
-        "MIOpen skipped solvers that need more workspace than the call gave, and ran the fastest of the others, "
-        "which may be far slower. Leave memory free for the workspace when a convolution is first called, or "
-        "split it",
+        (
+            "MIOpen skipped solvers that need more workspace than the call gave, and ran the fastest of the other "
+            "solvers, which may be far slower. Leave memory free for the workspace when a convolution is first "
+            "called, or split the convolution"
+        ),
     ),
 )
 """Explanations of messages that libraries print.  Each has the texts by which a message is recognised.
@@ -174,7 +204,7 @@ FORMAT = LineFormat(
     ),
     start=rf"(?<![\w\"'`(<])(?:{_START})".encode(),
     read=read,
-    asked_late="its texts may stand in lines of which another format knows more",
+    asked_late="a line with one of these texts may belong to another format, which reads more from the line",
     seen="by source; public lines by hand",
     example="rocBLAS warning: hipBlasLT failed, falling back to …",
     gives="messages",

@@ -75,11 +75,11 @@ def dump(facts: Mapping[str, str]) -> str:
 
 FORMAT = FileFormat(
     "facts",
-    "facts.json of `logparse capture`: machine and library builds of a job",
+    "facts.json of `logparse capture`: facts about a job's machine and library builds",
     recognise,
     read,
     job_log=True,
-    order="one object, whose members have names",
+    order="the file is one JSON object, whose members have names, so their order means nothing",
     seen="logparse's own",
     example='{"arch": "gfx942:…", "cu_count": "304", …}',
     gives="facts",

@@ -33,7 +33,7 @@ class Torch(DeviceBackend):
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
         way = next((x for x in self._ways(problem) if x.solution == solution), None)
         if way is None:
-            raise UnsupportedError(f"{solution.text} is not offered here")
+            raise UnsupportedError(f"PyTorch on this machine does not offer {solution.text}")
         operands = self.operands(problem, conditions)
         with self._device.memory_errors(problem.bytes if not hasattr(problem, "free") else None):
             call = way.make(operands)
@@ -50,7 +50,7 @@ class Torch(DeviceBackend):
                 return attention_ways(self._device, attention)
             overload_of(self._device, problem)  # raises UnsupportedError if PyTorch has no overload for the inputs
             return [Way(named(), _operator, self._device.torch.no_grad)]
-        raise UnsupportedError("a family of problems cannot be measured")
+        raise UnsupportedError("a problem without exact sizes (a family of problems) cannot be measured")
 
 
 def _operator(o: OperatorOperands) -> Call:
@@ -68,7 +68,7 @@ def _operator(o: OperatorOperands) -> Call:
 
 BACKEND = BackendType(
     "torch",
-    "PyTorch: its default against settings and formulations that a user can choose",
+    "PyTorch: its default, compared with settings and formulations that a user can choose",
     Torch,
     imports=("torch",),
     default=True,

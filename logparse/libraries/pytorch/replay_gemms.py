@@ -75,17 +75,17 @@ def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) ->
 
 def _refuse(device: TorchDevice, p: GemmProblem) -> None:
     if p.gradient or p.aux:
-        raise UnsupportedError("a gradient or auxiliary epilogue")
+        raise UnsupportedError("the product has a gradient or auxiliary epilogue, which cannot be measured")
     if p.activation not in (None, "none", "relu", "gelu"):
         raise UnsupportedError(f"activation {p.activation}")
     scales = (p.scale_a, p.scale_b, p.scale_c, p.scale_d)
     if any(x not in (None, "none") for x in scales) or p.scale_alpha_vector or p.swizzle_a or p.swizzle_b:
-        raise UnsupportedError("scaled or swizzled operands")
+        raise UnsupportedError("the product has scaled or swizzled operands, which cannot be measured")
     if p.converted:
-        raise UnsupportedError("operands that are converted to another type")
+        raise UnsupportedError("the product converts its operands to another type, which cannot be measured")
     types = {matrix.dtype for matrix in matrices(p).values()}
     if len(types) > 1 or dtype_of(device, types.pop()).itemsize < 2:
-        raise UnsupportedError("mixed or 8-bit types")
+        raise UnsupportedError("the product has mixed or 8-bit types, which cannot be measured")
 
 
 def _default(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> Call:

@@ -81,7 +81,7 @@ class _Reader:
 _MARKERS = (b"rocblas-Gflops",)
 FORMAT = BlockFormat(
     name="rocblas-bench-output",
-    about="standard output of rocblas-bench: times of matrix products",
+    about="what rocblas-bench prints on standard output: times of matrix products",
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
     # No column names the solution, so picks cannot be compared by these rows.

@@ -231,15 +231,15 @@ def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
     left = iter(words)
     for flag in left:
         if not re.match(r"--?[A-Za-z]", flag):
-            raise ValueError(f"{flag!r} instead of a flag")
+            raise ValueError(f"the rocblas-bench command has {flag!r} in the place of a flag")
         if flag in _SWITCHES:
             continue
         value = next(left, "--")
         if value.startswith("--"):
-            raise ValueError(f"torn rocblas-bench line: {flag} has no value")
+            raise ValueError(f"the rocblas-bench command is damaged: {flag} has no value")
         given[_BENCH_FLAGS.get(flag, flag.lstrip("-"))] = value
     if "rocblas_function" not in given:
-        raise ValueError("torn rocblas-bench line: -f is missing")
+        raise ValueError("the rocblas-bench command is damaged: -f is missing")
     return given, not _OF_THE_TOOL.isdisjoint(words)
 
 
@@ -249,36 +249,41 @@ def read_profile(text: str) -> Outcome:
     A record without ``call_count`` is a line of a list of products to tune, so its count stays unknown.
     """
     if not _RECORD.match(text):
-        return Outcome("reject", [Reject("torn profile record", 0, len(text.encode()))])
+        return Outcome("reject", [Reject("the rocBLAS profile record is damaged", 0, len(text.encode()))])
     given = {name: a or b or c for name, a, b, c in _PAIR.findall(text)}
     count = given.get("call_count", "")
     calls = whole(count) if count else None
     if count and (calls is None or calls < 0):
-        return Outcome("reject", [Reject(f"call_count {count[:40]!r}", 0, len(text.encode()))])
+        return Outcome(
+            "reject", [Reject(f"call_count is {count[:40]!r}, not a possible number of calls", 0, len(text.encode()))]
+        )
     return call_of(given, "rocblas_profile", text, calls)
 
 
 BENCH = LineFormat(
     name="rocblas-bench",
-    about="rocBLAS bench log (ROCBLAS_LAYER=2)",
+    about="rocBLAS's bench log: a rocblas-bench command for each call (ROCBLAS_LAYER=2)",
     markers=(b"rocblas-bench -",),
     start=rb"(?:\./)?rocblas-bench -",
     read=read_bench,
     seen="rocBLAS 5.2",
     example="./rocblas-bench -f gemm_ex --transposeA N …",
     gives="calls",
-    how="`ROCBLAS_LAYER=2`, on standard error or in `ROCBLAS_LOG_BENCH_PATH`",
+    how="`ROCBLAS_LAYER=2`, which writes to standard error or to the file `ROCBLAS_LOG_BENCH_PATH`",
 )
 PROFILE = LineFormat(
     name="rocblas-profile",
-    about="rocBLAS profile log (ROCBLAS_LAYER=4) and gemm-tune's input",
+    about=(
+        "rocBLAS's profile log: each matrix product with its number of calls (ROCBLAS_LAYER=4); input of "
+        "rocblas-gemm-tune"
+    ),
     markers=(b"rocblas_function",),
     start=rb"(?:- )?\{ ?['\"]?rocblas_function",
     read=read_profile,
     seen="rocBLAS 5.2 and an older one",
     example='- { rocblas_function: "rocblas_gemm_ex", … }',
     gives="counted calls",
-    how="`ROCBLAS_LAYER=4`; written at exit",
+    how="`ROCBLAS_LAYER=4`; rocBLAS writes the log when the process ends",
 )
 
 
@@ -315,7 +320,7 @@ class _Table:
             return None
         record = _measured(text)
         if record is None:
-            return Outcome("reject", [Reject("not a row of rocblas-gemm-tune", 0, len(text.encode()))])
+            return Outcome("reject", [Reject("the line is not a row of rocblas-gemm-tune", 0, len(text.encode()))])
         return Outcome("measurement", [record])
 
     def close(self) -> Iterable[Record]:
@@ -357,22 +362,22 @@ def _measured(text: str) -> Measurement | None:
         solution=solution_of(index),
         origin="rocblas-tune",
         status="no_time",
-        error="rocblas-gemm-tune prints no time",
+        error="rocblas-gemm-tune prints no time for this solution",
         key_text=",".join(row.values()).rpartition(",")[0],
     )
 
 
 TUNE = BlockFormat(
     name="rocblas-tune",
-    about="rocblas-gemm-tune's table, rocBLAS override file",
+    about="the table of rocblas-gemm-tune, which is also rocBLAS's override file",
     markers=(_HEADER.encode(),),
     begin=ranked((_HEADER.encode(),), _Table),
     origins=(Origin("rocblas-tune", evidence=False),),
-    order="rows stand behind their heading among other lines",
+    order="rows follow their heading, possibly with other lines between them",
     seen="what its documentation prints",
     example="N,N,320,588,1,4096,1,0,…,f32_r,3788",
     gives="override rows",
-    how="`rocblas-gemm-tune --yaml FILE`; read back under `ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH`",
+    how="`rocblas-gemm-tune --yaml FILE`; rocBLAS reads the table with `ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH`",
 )
 FORMATS = (BENCH, PROFILE, TUNE)
 
@@ -445,8 +450,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     major = re.match(r"(\d+)\.", target.get("rocblas_version", ""))
     if major is None or int(major[1]) < 5:
         raise EmissionError(
-            "rocBLAS: solution indices are known only from version 5 on; state the target's rocblas_version with "
-            "--target, or give a TunableOp results CSV of that machine"
+            "rocBLAS: the indices of solutions are known only from version 5 on; state the target's rocblas_version "
+            "with --target, or give a TunableOp results CSV of the target"
         )
     rows: dict[str, int] = {}
     for override in overrides:
@@ -468,10 +473,10 @@ export ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH={path}
 
 WRITER = Writer(
     "rocblas",
-    "rocBLAS GEMM override CSV (ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH)",
+    "rocBLAS's GEMM override file, a CSV (ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH)",
     accepts,
     key,
     write,
     file="override CSV",
-    read_when="`ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH` names it",
+    read_when="`ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH` is set to the file",
 )

@@ -126,7 +126,7 @@ def _gemm(problem: Problem) -> GemmProblem:
 
 BACKEND = BackendType(
     "rocblas",
-    "rocBLAS's own choice and the solutions that it lists (librocblas)",
+    "rocBLAS: its own choice, and the solutions that it lists (library librocblas)",
     RocBlas,
     imports=("torch",),
     needs={"torch": "torch"},

@@ -42,7 +42,7 @@ _BYTES: Mapping[str, int] = {
 
 Tensile compares these sizes to find out whether a compute type is wider than a type of the data.
 """
-_REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row"
+_REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row again"
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,9 @@ class _Context:
 
 def _count(entry: OverrideRow, context: object) -> str | None:
     return (
-        None if entry.whole else f"{len(entry.cells)} values: Tensile silently ignores rows that do not have 15 or 18"
+        None
+        if entry.whole
+        else f"the row has {len(entry.cells)} values, and Tensile silently ignores rows that do not have 15 or 18"
     )
 
 
@@ -136,7 +138,7 @@ def _bad_number(entry: OverrideRow, context: object) -> str | None:
     if not entry.whole:
         return None
     wrong = [name for name, value in entry.numbers.items() if value is None] + ["beta"] * (entry.beta is None)
-    return f"{', '.join(wrong)} is not a number that Tensile can read" if wrong else None
+    return f"the row's {', '.join(wrong)} is not a number that Tensile can read" if wrong else None
 
 
 def _bad_index(entry: OverrideRow, context: object) -> str | None:
@@ -148,7 +150,9 @@ def _bad_index(entry: OverrideRow, context: object) -> str | None:
             f"solution index {index} counts Tensile's solutions from 1; rocBLAS's own indices are below "
             f"-{rocblas.RESERVED}"
         )
-    return f"{_own(index)}: only rocBLAS after 5.2 reads such a row" if entry.native is False else None
+    return (
+        f"{_own(index)}: only rocBLAS after 5.2 reads a row with rocBLAS's own index" if entry.native is False else None
+    )
 
 
 def _own_index(entry: OverrideRow, context: object) -> str | None:
@@ -183,14 +187,18 @@ def _no_call(entry: OverrideRow, context: object) -> str | None:
     beta = entry.beta
     if beta is not None and math.isnan(beta):
         low.append("beta")
-    return f"no call has this {', '.join(low)}" if low else None
+    return f"the row is used for no call, because no call has its {', '.join(low)}" if low else None
 
 
 def _trans(entry: OverrideRow, context: _Context) -> str | None:
     if context.bom and entry.line == 1:
-        return "a byte order mark before the first row, which turns its transA into T"
+        return "the file begins with a byte order mark, so Tensile reads transA of the first row as T"
     odd = [cell for cell in entry.cells[:2] if cell not in ("N", "T", "C")] if entry.whole else []
-    return f"{', '.join(map(repr, odd))}: Tensile reads every value but N as T" if odd else None
+    return (
+        f"the row has {', '.join(map(repr, odd))} for transA or transB, and Tensile reads every value but N as T"
+        if odd
+        else None
+    )
 
 
 def _unbatched_strides(entry: OverrideRow, context: object) -> str | None:
@@ -198,7 +206,12 @@ def _unbatched_strides(entry: OverrideRow, context: object) -> str | None:
         return None
     strides = {entry.numbers[name] for name in ("sa", "sb", "sc")}
     return (
-        None if strides in ({0}, {1}) else "strides of a batch of one, which in every call are three of 0 or three of 1"
+        None
+        if strides in ({0}, {1})
+        else (
+            "the row is for a batch of one and has other strides than a call, in which all three strides are 0 or "
+            "all three are 1"
+        )
     )
 
 
@@ -210,19 +223,34 @@ def _conflict(entry: OverrideRow, context: _Context) -> str | None:
 _RULES: tuple[Rule[OverrideRow, _Context], ...] = (
     Rule("15-or-18-values", "error", "read", _count, _REWRITE),
     Rule("number", "error", "read", _bad_number, _REWRITE),
-    Rule("index", "error", "read", _bad_index, "rocBLAS's own negative index i is row index -i - 10"),
-    Rule("index", "warning", None, _own_index, "rocBLAS's own negative index i is row index -i - 10"),
+    Rule(
+        "index",
+        "error",
+        "read",
+        _bad_index,
+        "write the index -i - 10 into the row if rocBLAS's own negative index is i",
+    ),
+    Rule(
+        "index",
+        "warning",
+        None,
+        _own_index,
+        "write the index -i - 10 into the row if rocBLAS's own negative index is i",
+    ),
     Rule("type", "error", "read", _bad_type, _REWRITE),
     Rule("no-call", "error", "matched", _no_call, _REWRITE),
-    Rule("trans", "warning", None, _trans, "save it without a byte order mark, with N, T or C"),
+    Rule("trans", "warning", None, _trans, "save the file without a byte order mark, and write N, T or C"),
     Rule(
         "strides",
         "warning",
         None,
         _unbatched_strides,
-        "0 serves rocblas_sgemm and similar functions, no stride serves rocblas_gemm_ex",
+        (
+            "write strides of 0 for calls of rocblas_sgemm and similar functions; leave out the strides for calls "
+            "of rocblas_gemm_ex"
+        ),
     ),
-    Rule("conflict", "error", None, _conflict, "keep the faster row"),
+    Rule("conflict", "error", None, _conflict, "keep only the faster row"),
 )
 
 
@@ -294,11 +322,11 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 _FOUND: Mapping[str, tuple[Sequence[str], str]] = {
     rocblas.PLAIN: (
         ("0", "0", "0"),
-        "rocblas_sgemm and similar functions find only rows of 18 cells with three strides of 0",
+        "for calls of rocblas_sgemm and similar functions, rocBLAS finds only rows of 18 cells with three strides of 0",
     ),
     rocblas.BATCH_OF_ONE: (
         ("-", "-", "-"),
-        "a batched call finds no row that logparse writes, even if the batch has one product",
+        "for a batched call, rocBLAS finds no row that logparse writes, even if the batch has one product",
     ),
 }
 """For some functions of rocBLAS, the strides that a row must have to be used for their calls, and the reason.
@@ -332,8 +360,11 @@ _BUILD = Note(
     None,
     "info",
     "build",
-    "the file does not state the rocBLAS and GPU of its indices, and rocBLAS does not check them",
-    "use it only with the build that it was made on",
+    (
+        "the file does not state the rocBLAS version and the GPU for which its indices are valid, and rocBLAS does "
+        "not check them"
+    ),
+    "use the file only with the rocBLAS build and the GPU for which it was made",
 )
 
 
@@ -358,7 +389,7 @@ def _records(file: Source) -> Iterator[tuple[int, Record]]:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=rocblas.TUNE.name,
-    order="Tensile uses the latest row",
+    order="if several rows have the same key, Tensile uses the last row",
     kinds=frozenset({"gemm"}),
     recognise=recognise,
     reader=read,
@@ -368,7 +399,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     signs=(
         (
             "rocBLAS warning: One or more problem overrides failed to load",
-            "rocBLAS ignored rows of the override table, or found none in it",
+            "rocBLAS ignored rows of the override table, or found no row in the table",
         ),
     ),
     writer=rocblas.WRITER,
@@ -376,7 +407,10 @@ OVERRIDE_FORMAT = OverrideFormat(
         header=lambda name, data: (),
         write=_merged,
         in_order=True,
-        note="the files do not state the rocBLAS and GPU of their indices, so merge only files of one build",
+        note=(
+            "the files do not state the rocBLAS version and the GPU for which their indices are valid, so merge "
+            "only files of the same build and GPU"
+        ),
     ),
     conversion=Conversion(
         word="rocblas",
@@ -384,7 +418,9 @@ OVERRIDE_FORMAT = OverrideFormat(
         recognise=lambda head: True,
         read=_records,
         takes=lambda given, rocblas_version: given if given.library == "rocblas" else None,
-        matched="rocBLAS passes only those calls to Tensile that hipBLASLt does not serve",
+        matched=(
+            "rocBLAS uses a row only for calls that it runs with Tensile, not for calls that it passes to hipBLASLt"
+        ),
         asked_last=True,
     ),
 )

@@ -112,7 +112,7 @@ def _outcomes(database: sqlite3.Connection) -> Iterator[Outcome]:
             parts.setdefault(match[2], {})[match[1]] = name
     kernels = [tables for tables in parts.values() if "kernel_dispatch" in tables]
     if not kernels:
-        yield Outcome("reject", [Reject("rocpd: the database has no table of kernel dispatches")])
+        yield Outcome("reject", [Reject("the rocpd database has no table of kernel dispatches")])
         return
     read_rows: set[str] = set()
     for tables in kernels:
@@ -225,9 +225,12 @@ FORMAT = FileFormat(
     recognise,
     read,
     job_log=True,
-    order="a database; its rows have clocks, not places",
+    order="the file is a database, whose rows state times, so their order means nothing",
     seen="by source, schema 3.0 and 4.0; an MI300X's of schema 3 by hand",
     example="rocpd_kernel_dispatch_<uuid>(start, end, …)",
     gives="kernels per range",
-    how="`rocprofv3 --kernel-trace --hip-trace --marker-trace -- COMMAND` (ROCm 7: its default, `*_results.db`)",
+    how=(
+        "`rocprofv3 --kernel-trace --hip-trace --marker-trace -- COMMAND` (from ROCm 7 on, rocprofv3 writes "
+        "`*_results.db` by default)"
+    ),
 )

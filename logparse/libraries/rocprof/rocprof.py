@@ -124,7 +124,11 @@ class _Table:
         name, agent = row["Kernel_Name"], row.get("Agent_Id") or row.get("GPU_ID", "")
         us = _nanoseconds(row["Start_Timestamp"], row["End_Timestamp"]) / 1e3
         if not is_time(us):
-            raise ValueError(f"the kernel takes {us:g} µs" if us >= 0 else "the kernel ends before it starts")
+            raise ValueError(
+                f"the kernel of this row takes {us:g} µs, which is impossible"
+                if us >= 0
+                else "the kernel of this row ends before it starts"
+            )
         self._totals.add("", name, _agent(agent), us, calls=1, least=us, most=us)
         return "measurement"
 
@@ -134,7 +138,7 @@ class _Table:
             return "foreign"
         calls, total, least, most = (float(row[x]) for x in ("Calls", "TotalDurationNs", "MinNs", "MaxNs"))
         if not 1 <= calls <= MOST_CALLS or not all(is_time(x / 1e3) for x in (total / calls, least, most)):
-            raise ValueError("a time or a count that is impossible")
+            raise ValueError("a time or a count of the row is impossible")
         self._totals.add("", name, None, total / 1e3, calls=int(calls), least=least / 1e3, most=most / 1e3)
         return "measurement"
 
@@ -168,7 +172,7 @@ def _nanoseconds(begin: str, end: str) -> float:
     except ValueError:
         passed = float(end) - float(begin)
     if not math.isfinite(passed):
-        raise ValueError(f"{begin} to {end}")
+        raise ValueError(f"the row's times {begin} to {end} are impossible")
     return passed
 
 
@@ -180,7 +184,7 @@ def _agent(text: str) -> int | None:
 
 FORMAT = TableFormat(
     name="rocprof-csv",
-    about="rocprofv3 CSV: kernel traces, statistics, counters, marker ranges, agents",
+    about="rocprofv3's CSV files: kernel traces, statistics, counters, marker ranges, agents",
     ours=lambda header: _layout(header.columns) is not None,
     begin=_Table,
     rename=lambda names: [_OF_SUMMARY.get(name, name) for name in names],

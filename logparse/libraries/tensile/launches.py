@@ -164,12 +164,15 @@ def _call(name: str, arguments: Mapping[str, str]) -> Call | None:
 
 FORMAT = BlockFormat(
     name="tensile-launches",
-    about="which kernels rocBLAS's products ran, with their arguments (TENSILE_DB=0x40)",
+    about="Tensile's log: the kernels that rocBLAS ran for matrix products, with their arguments (TENSILE_DB=0x40)",
     markers=(_BEGIN.encode(),),
     begin=ranked((_BEGIN.encode(),), _Reader),
-    order="arguments follow their kernel",
+    order="the lines with arguments follow the line that names their kernel",
     seen="rocBLAS 5.2 (conformance suite)",
     example="Kernel Cijk_Alik_Bjlk_BBS_BH_MT128x256x32_…",
     gives="kernels of products",
-    how="`TENSILE_DB=0x40`, on standard output: the kernel of each product with its arguments",
+    how=(
+        "`TENSILE_DB=0x40`, with which Tensile prints the kernel of each matrix product and its arguments on "
+        "standard output"
+    ),
 )

@@ -74,7 +74,7 @@ def _convolution(
     dims, weights = x.tensor(input_)[0], x.tensor(weight)[0]
     spatial = len(dims) - 2
     if spatial not in (1, 2, 3) or len(weights) != len(dims):
-        raise ValueError("the input is not an image")
+        raise ValueError("the input of the convolution is not an image")
     one_d, rank = spatial == 1, max(spatial, 2)
     stride = _ints(x.value(at.stride), spatial)
     padding = _ints(x.value(at.padding), spatial)
@@ -85,7 +85,10 @@ def _convolution(
     if grad_output is not None:
         out = x.tensor(grad_output)[0][2:]
     elif transposed:
-        raise ValueError("the output size of a transposed convolution depends on more than its inputs")
+        raise ValueError(
+            "the output size of a transposed convolution is unknown, because it does not follow from the sizes of "
+            "the inputs"
+        )
     else:
         out = [(i + 2 * p - r - 1) // s + 1 for i, p, r, s in zip(dims[2:], padding, reach, stride, strict=True)]
     inner, outer = (out, dims[2:]) if transposed else (dims[2:], out)

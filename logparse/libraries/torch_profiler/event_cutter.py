@@ -134,7 +134,7 @@ class TraceEvents:
             if rest[:1] == b"]":
                 self._close(self._buffer[self._buffer.index(b"]") + 1 :])
             else:
-                self._damaged("the list of events does not begin with an event", len(self._buffer))
+                self._damaged("the trace's list of events does not begin with an event", len(self._buffer))
             return
         self._drop(opening.end())
         yield from self._kineto() if kineto else self._any()
@@ -232,7 +232,7 @@ class TraceEvents:
         while True:
             body, end = _one_event(buffer, start)
             if body is None:
-                self.damage.append(_damaged("the file ends within an event", at + start, len(buffer) - start))
+                self.damage.append(_damaged("the trace file ends within an event", at + start, len(buffer) - start))
                 return
             yield Batch(at + start, body, _NO_CUT)
             following = _FOLLOWING.match(buffer, end)

@@ -14,7 +14,10 @@ from logparse.model import LIMIT, Problem, is_whole
 
 Backend: TypeAlias = Literal["cudnn", "miopen"]
 """The name of the library that computes convolutions on a device."""
-UNREAD = "sizes or strides are not recorded (record_shapes=True; PyTorch of 2023 records no strides), or not readable"
+UNREAD = (
+    "the trace lacks sizes or strides of this call (set record_shapes=True; PyTorch of 2023 records no strides), or "
+    "they are not readable"
+)
 """The text of the message about a matrix product or convolution whose sizes are unknown."""
 
 

@@ -84,27 +84,36 @@ def why_empty(data: bytes) -> str:
     found = {x.decode("utf-8", "replace") for x in _CATEGORY.findall(data)} - _OWN
     if not found:
         return (
-            "the trace is empty, because torch.profiler clears its events when a cycle of its schedule ends; "
-            "export in `on_trace_ready`"
+            "the trace is empty, because torch.profiler clears its events when a cycle of its schedule ends; export "
+            "the trace in `on_trace_ready`"
         )
     for of, what in _TRACES:
         if any(re.match(of, category) for category in found):
             return what
-    return f"its events are of {', '.join(sorted(found)[:_SHOWN])}"
+    return f"the trace's events have only the categories {', '.join(sorted(found)[:_SHOWN])}"
 
 
 _CATEGORY, _SHOWN = regex(rb'"cat":\s*"([^"\\]{1,60})"'), 8
 _OWN = {"Trace", "overhead", "Overhead"}
 """The categories of events about the profiler itself."""
 _TRACES = (
-    ("mtia", "a trace of MTIA, whose kernels logparse cannot read"),
-    ("async_npu|HostToDevice", "a trace of Ascend NPUs, whose kernels logparse cannot read"),
-    ("cuda_profiler_range", "counters of CUPTI, which have no times of kernels; trace without `profile_all_kernels`"),
+    ("mtia", "the trace is of MTIA, whose kernels logparse cannot read"),
+    ("async_npu|HostToDevice", "the trace is of Ascend NPUs, whose kernels logparse cannot read"),
+    (
+        "cuda_profiler_range",
+        "the trace has counters of CUPTI, but no times of kernels; trace the job without `profile_all_kernels`",
+    ),
     (
         "Kernel$|Operator$",
-        "a trace of 2021 (categories Kernel and Operator), which logparse cannot read; record it anew",
+        (
+            "the trace has the form of 2021 (categories Kernel and Operator), which logparse cannot read; trace the "
+            "job again with a newer PyTorch"
+        ),
     ),
-    ("cpu_op|python_function|user_annotation", "a trace of the CPU only; add `ProfilerActivity.CUDA` (also on AMD)"),
+    (
+        "cpu_op|python_function|user_annotation",
+        "the trace has events of the CPU only; add `ProfilerActivity.CUDA` (also on AMD)",
+    ),
 )
 """Explanations of traces without kernels, each with a regular expression for an event category in such a trace.
 
@@ -121,12 +130,15 @@ def read(source: Source) -> Iterator[Outcome]:
 
 FORMAT = FileFormat(
     name="torch-profiler",
-    about="torch.profiler traces (Kineto JSON): GEMM and convolution operators with the kernels that each launched",
+    about=(
+        "traces of torch.profiler (Kineto JSON): operators for GEMMs and convolutions, with the kernels that each "
+        "launched"
+    ),
     recognise=recognise,
     read=read,
     origins=(Origin("trace", evidence=False),),
     job_log=True,
-    order="one object; events have clocks, threads and launches, not places",
+    order="the file is one JSON object, whose events state times, threads and launches, so their order means nothing",
     seen="PyTorch 2.11 on an H200; MI300X traces of 2025; dozens of public ones by hand",
     example='{"ph": "X", "cat": "cpu_op", "name": "aten::mm", …}',
     gives="calls, kernels, times",

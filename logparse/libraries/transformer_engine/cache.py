@@ -276,7 +276,7 @@ class _Table:
 _ORIGIN = "transformer-engine-cache"
 FORMAT = TableFormat(
     name=_ORIGIN,
-    about="TransformerEngine's hipBLASLt cache (TE_HIPBLASLT_ALGO_SAVE)",
+    about="TransformerEngine's cache of hipBLASLt kernels (TE_HIPBLASLT_ALGO_SAVE)",
     ours=is_ours,
     begin=_Table,
     fit="any",
@@ -299,7 +299,7 @@ def read_line(text: str) -> Outcome:
 
 LOG = LineFormat(
     name="transformer-engine-log",
-    about="lines of TransformerEngine about its hipBLASLt cache (TE_HIPBLASLT_LOG_TUNING=1)",
+    about="lines in which TransformerEngine reports on its cache of hipBLASLt kernels (TE_HIPBLASLT_LOG_TUNING=1)",
     markers=tuple(words.encode() for words in _PHRASES),
     start=rb"^(?:Loading autotune|Could not |Saving autotune|Incorrect algo|\[WARNING\] |\[INFO\] Use hipBLASLt)",
     read=read_line,
@@ -357,10 +357,10 @@ export TE_HIPBLASLT_ALGO_LOAD={path}
 
 WRITER = Writer(
     _ORIGIN,
-    "TransformerEngine's hipBLASLt cache for TE_HIPBLASLT_ALGO_LOAD",
+    "TransformerEngine's cache of hipBLASLt kernels, for TE_HIPBLASLT_ALGO_LOAD",
     accepts,
     key,
     write,
     file="cache CSV",
-    read_when="`TE_HIPBLASLT_ALGO_LOAD` names it",
+    read_when="`TE_HIPBLASLT_ALGO_LOAD` is set to the file",
 )

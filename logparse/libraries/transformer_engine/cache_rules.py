@@ -35,25 +35,35 @@ def _other_device(row: CacheRow, context: _Context) -> str | None:
     if context.device in (None, own):
         return None
     name = f" ({cache.ARCHES[own]})" if own in cache.ARCHES else ""
-    return f"dev_cap {own}{name} differs from the target's {context.device}, so the row is ignored"
+    return (
+        f"the row's dev_cap {own}{name} differs from the target's {context.device}, so TransformerEngine ignores the "
+        "row"
+    )
 
 
 def _short(row: CacheRow, context: _Context) -> str | None:
     return (
         None
         if row.complete
-        else "fewer values than the header has names; what is read for the missing values is undefined"
+        else (
+            "the row has fewer values than the header has names, and what TransformerEngine reads for the missing "
+            "values is undefined"
+        )
     )
 
 
 def _empty_range(row: CacheRow, context: _Context) -> str | None:
     low, high = row.workspaces
-    return f"ws_min {low:,} is above ws_max {high:,}, so the row is dropped" if low > high else None
+    return (
+        f"the row's ws_min {low:,} is above its ws_max {high:,}, so TransformerEngine drops the row"
+        if low > high
+        else None
+    )
 
 
 def _scale_type(row: CacheRow, context: _Context) -> str | None:
     given = row.cells.get("scale_type")
-    return None if given == "float32" else f"scale type {given}, but only float32 is accepted"
+    return None if given == "float32" else f"the row has scale type {given}, but TransformerEngine accepts only float32"
 
 
 def _overlaps(row: CacheRow, context: _Context) -> str | None:
@@ -69,23 +79,40 @@ def _overlaps(row: CacheRow, context: _Context) -> str | None:
 
 
 def _no_index(row: CacheRow, context: _Context) -> str | None:
-    return "aidx is negative, so the row counts as a row without a solution" if row.number("aidx") < 0 else None
+    return (
+        "the row's aidx is negative, so TransformerEngine reads it as a row without a solution"
+        if row.number("aidx") < 0
+        else None
+    )
 
 
 def _too_large(row: CacheRow, context: _Context) -> str | None:
-    return None if 0 < row.number("algo_id") < 1 << 31 else "algo_id is not a solution index of hipBLASLt (32 bits)"
+    return (
+        None
+        if 0 < row.number("algo_id") < 1 << 31
+        else "the row's algo_id cannot be the index of a hipBLASLt solution (32 bits)"
+    )
 
 
-_TUNE = "tune on the target"
-_AGAIN = "write the row again on the target (TE_HIPBLASLT_ALGO_SAVE), or with `logparse convert`"
+_TUNE = "tune the matrix products again on the target"
+_AGAIN = (
+    "let TransformerEngine write the row again on the target (TE_HIPBLASLT_ALGO_SAVE), or write it with `logparse "
+    "convert`"
+)
 _RULES: tuple[Rule[CacheRow, _Context], ...] = (
     Rule("device", "warning", "read", lambda r, c: _other_device(r, c) if c.serves else None, _TUNE, fault=False),
     Rule("device", "error", "read", lambda r, c: None if c.serves else _other_device(r, c), _TUNE, fault=False),
     Rule("values", "error", "read", _short, _AGAIN),
     Rule("workspace", "error", "read", _empty_range, _AGAIN),
     Rule("scale", "error", "read", _scale_type, _AGAIN),
-    Rule("duplicate", "warning", "read", _overlaps, "remove it", fault=False),
-    Rule("index", "error", "honoured", _no_index, "set it to any number from 0 on; the list is searched from there"),
+    Rule("duplicate", "warning", "read", _overlaps, "remove the later row", fault=False),
+    Rule(
+        "index",
+        "error",
+        "honoured",
+        _no_index,
+        "set aidx to 0 or more; TransformerEngine searches hipBLASLt's list from this place",
+    ),
     Rule("solution", "error", "honoured", _too_large, _AGAIN),
 )
 
@@ -105,7 +132,7 @@ def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Co
     kept = [row for row in mine if not row.wrong and row.workspaces[0] <= row.workspaces[1]]
     notes = [Note(1, "info", "header", f"{columns} columns: {_BUILDS[columns]}")] if columns else []
     return Table(entries, _Context(device, with_key(kept), bool(mine)), _RULES, notes).reading(
-        "TransformerEngine does not accept the file",
+        "TransformerEngine does not accept this file",
         refusals=[*_refusals(header, columns, mine, target)],
         certain=COLUMNS in target and device is not None,
         facts=facts,
@@ -114,20 +141,38 @@ def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Co
 
 
 _BUILDS = {
-    "20": "only builds whose rows state no scaling mode read this file; any other build ignores all of it",
-    "21": "only builds with column fp8_scale read this file; any other build ignores all of it",
-    "22": "only builds with columns aux_type and scale_mode read this file; any other build ignores all of it",
+    "20": (
+        "only builds of TransformerEngine whose rows state no scaling mode read this file; any other build ignores "
+        "the whole file"
+    ),
+    "21": (
+        "only builds of TransformerEngine with the column fp8_scale read this file; any other build ignores the "
+        "whole file"
+    ),
+    "22": (
+        "only builds of TransformerEngine with the columns aux_type and scale_mode read this file; any other build "
+        "ignores the whole file"
+    ),
 }
 
 
 def _refusals(header: str, columns: str | None, rows: Iterable[CacheRow], target: Facts) -> Iterator[Note]:
     if columns is None:
         bare = header.strip("\ufeff\r ") in cache.HEADERS.values()
-        found = "a byte order mark, blanks or CRLF line ends" if bare else "no known build's columns"
-        message = f"{found}: a build accepts a file only if the first line is exactly its own header"
-        yield Note(1, "error", "header", message, "copy the header of a file that the target's build saved")
+        found = (
+            "the file's first line has a byte order mark, blanks or a CRLF line end"
+            if bare
+            else "the file's first line has the columns of no known build"
+        )
+        message = f"{found}: TransformerEngine accepts a file only if the first line is exactly its own header"
+        yield Note(
+            1, "error", "header", message, "copy the first line of a file that the target's TransformerEngine saved"
+        )
     elif target.get(COLUMNS, columns) != columns:
-        message = f"{columns} columns, but the target's build reads {target[COLUMNS]}, so it ignores the whole file"
+        message = (
+            f"the file has {columns} columns, but the target's build reads {target[COLUMNS]}, so it ignores the whole "
+            "file"
+        )
         yield Note(1, "error", "header", message, _AGAIN)
     for row in rows:
         if row.wrong:
@@ -142,7 +187,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     """
     first = data.decode("utf-8", "surrogateescape").partition("\n")[0]
     if first not in cache.HEADERS.values():
-        raise InputError("its header belongs to no known build of TransformerEngine")
+        raise InputError("the file's header belongs to no known build of TransformerEngine")
     return [("header", first)]
 
 
@@ -163,7 +208,7 @@ def _without_aux(key: str) -> Sequence[str]:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=FORMAT.name,
-    order="the first row of overlapping ranges of workspaces is kept",
+    order="if rows of one key have overlapping ranges of workspaces, the first row is used",
     kinds=frozenset({"gemm"}),
     recognise=cache.FORMAT.recognise,
     reader=reader,
@@ -171,26 +216,31 @@ OVERRIDE_FORMAT = OverrideFormat(
     compared=(COLUMNS,),
     fallback_keys=_without_aux,
     signs=(
-        ("Incorrect algo storage legend", "TransformerEngine ignored its hipBLASLt cache, because the header differs"),
-        ("Could not load autotune results", "TransformerEngine could not open its hipBLASLt cache"),
+        (
+            "Incorrect algo storage legend",
+            "TransformerEngine ignored its cache of hipBLASLt kernels, because the file's header differs",
+        ),
+        ("Could not load autotune results", "TransformerEngine could not open its cache of hipBLASLt kernels"),
         (
             "cached algoId",
-            "TransformerEngine did not find the solution of a cache row in this hipBLASLt",
+            "TransformerEngine did not find the solution that a row of its cache names in this build of hipBLASLt",
         ),
     ),
     writer=cache.WRITER,
-    keep_refusal=lambda own, emitted: None if own.facts.get(COLUMNS) == emitted.facts.get(COLUMNS) else "other columns",
+    keep_refusal=lambda own, emitted: (
+        None if own.facts.get(COLUMNS) == emitted.facts.get(COLUMNS) else "the files have different columns"
+    ),
     merging=Merging(
         header=_header,
         write=_merged,
         in_order=True,
-        note="the rows have no times; of several rows for one key, the first file's is kept",
+        note="the rows have no times, so if several files have a row for one key, the first file's row is kept",
     ),
     conversion=Conversion(
         word="transformer-engine",
         recognise=cache.FORMAT.recognise,
         read=records_of(FORMAT),
         takes=takes,
-        matched="TransformerEngine's rows do not state β, so a row serves products with and without an addition",
+        matched="TransformerEngine's rows do not state β, so a row is used for products with and without an addition",
     ),
 )

@@ -20,15 +20,17 @@ def _settings(asked: Asked) -> Iterator[Setting]:
             "PYTORCH_TUNABLEOP_ENABLED=1 tunes unless PYTORCH_TUNABLEOP_TUNING=0 is set, and a job that tunes "
             "does not record its untuned products. Set PYTORCH_TUNABLEOP_TUNING=0, or capture with --no-tunableop"
         )
-    yield Setting(_ENABLED, "1", "GEMMs pass through TunableOp …")
-    yield Setting(_TUNING, "0", "… which tunes nothing; while it records, it writes no results")
+    yield Setting(_ENABLED, "1", "PyTorch runs GEMMs through TunableOp")
+    yield Setting(_TUNING, "0", "TunableOp tunes nothing in this job, and writes no results while it records")
     yield Setting(
-        "PYTORCH_TUNABLEOP_RECORD_UNTUNED", "1", "and records the products for which it has no row (PyTorch 2.6)"
+        "PYTORCH_TUNABLEOP_RECORD_UNTUNED",
+        "1",
+        "TunableOp records the matrix products for which it has no row (from PyTorch 2.6 on)",
     )
     name = f"{asked.folder}/tunableop_untuned.csv"
-    yield Setting("PYTORCH_TUNABLEOP_UNTUNED_FILENAME", name, "the device number is inserted before .csv")
+    yield Setting("PYTORCH_TUNABLEOP_UNTUNED_FILENAME", name, "PyTorch inserts the device number before .csv")
     if not on:
-        why = "so that no results file in the working folder changes this job"
+        why = "this name keeps a results file in the working folder from changing the job"
         yield Setting(_FILE, f"{asked.folder}/tunableop_results.csv", why)
 
 
@@ -41,6 +43,11 @@ CAPTURE = Capture(
     library="tunableop",
     platforms=("rocm", "cuda"),
     settings=_settings,
-    cancels={_TUNING: (lambda value: value != "0", "a job that tunes does not record its untuned products")},
+    cancels={
+        _TUNING: (
+            lambda value: value != "0",
+            "a job in which TunableOp tunes does not record its untuned matrix products",
+        )
+    },
     doubts=_doubts,
 )

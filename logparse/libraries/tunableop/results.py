@@ -222,7 +222,7 @@ def _outcome(text: str, row: ResultsRow | None) -> Outcome:
     if not text:
         return Outcome("blank")
     if row is None:
-        return Outcome("reject", [Reject("fewer than three fields", 0, len(text.encode()))])
+        return Outcome("reject", [Reject("the line has fewer than three fields", 0, len(text.encode()))])
     if row.error is not None:
         before, wrong = (f"{row.op},", row.params) if row.error.part else ("", row.op)
         return Outcome("reject", [Reject(str(row.error), len(before.encode()), len(wrong.encode()))])
@@ -233,13 +233,13 @@ def measurement(row: ResultsRow) -> Measurement:
     """Convert a row to a measurement.  If PyTorch would not use the row, ``error`` gives the reason."""
     assert row.problem is not None
     status: Status = "ok" if row.time_us else "no_time"
-    error = None if row.time_us else f"time {row.time!r}" if row.time else "no time in the row"
+    error = None if row.time_us else f"time {row.time!r}" if row.time else "the row has no time"
     if row.time_ms == math.inf:
-        status, error = "failed", "every candidate failed or was skipped"
+        status, error = "failed", "every candidate of this tuning failed or was skipped"
     if not row.name:
-        status, error = "failed", "the solution has no name"
+        status, error = "failed", "the row's solution has no name"
     if row.glued:
-        error = f"joined to line {row.line} without a line end, so PyTorch does not read it"
+        error = f"the row is joined to line {row.line} without a line end, so PyTorch does not read the row"
     elif row.winner is not None:
         status, error = "skipped", f"line {row.winner.line} with the same key is used instead"
     return Measurement(
@@ -264,11 +264,11 @@ def _facts(file: ResultsFile) -> list[Fact]:
 
 FORMAT = FileFormat(
     name="tunableop-results",
-    about="PyTorch TunableOp results CSV: the tuned winner of each GEMM",
+    about="PyTorch's TunableOp results CSV: the fastest solution of each tuned GEMM",
     recognise=recognise,
     read=read,
     origins=(Origin(ORIGIN, evidence=True, winners=True),),
-    order="of the rows of one key the first counts",
+    order="if several rows have the same key, the first row is used",
     seen="PyTorch 2.4 to 2.11, ROCm and CUDA",
     example="GemmTunableOp_BFloat16_TN,tn_…,Gemm_Hipblaslt_477479,0.0558656",
     gives="measurements, validators",
@@ -339,7 +339,8 @@ def key_of(override: Override, target: Mapping[str, str]) -> str:
     how = signature.dialect(target)
     if how is None:
         raise EmissionError(
-            "TunableOp: the target's version of PyTorch is unknown; give --target a results CSV that it wrote"
+            "TunableOp: the target's version of PyTorch is unknown; give --target a results CSV that the target's "
+            "PyTorch wrote"
         )
     # If a file stated the key, PyTorch itself wrote it.  Such a key is used if it fits the target's dialect.
     given = override.key_text
@@ -374,10 +375,13 @@ def _milliseconds(time_us: float | None) -> str:
 
 WRITER = Writer(
     name="tunableop",
-    about="TunableOp results CSV, read by PyTorch with PYTORCH_TUNABLEOP_ENABLED=1",
+    about="TunableOp's results CSV, which PyTorch reads with PYTORCH_TUNABLEOP_ENABLED=1",
     accepts=accepts,
     key=signature.key,
     write=write,
-    file="`tunableop_results0.csv`, one per GPU",
-    read_when="`PYTORCH_TUNABLEOP_ENABLED=1`, the name in `PYTORCH_TUNABLEOP_FILENAME`, all validators equal",
+    file="`tunableop_results0.csv`, one file per GPU",
+    read_when=(
+        "`PYTORCH_TUNABLEOP_ENABLED=1`, `PYTORCH_TUNABLEOP_FILENAME` is set to the file's name, and all validators "
+        "are equal"
+    ),
 )

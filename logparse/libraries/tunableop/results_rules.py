@@ -29,7 +29,9 @@ from logparse.target import Facts
 _PLAIN_HIPBLASLT = (2, 7)
 _CUBLASLT = (2, 14)
 _ORDINAL = re.compile(r"\d+\Z")
-_COPY = "copy the file again from the machine that wrote it, or save it with LF line ends and without blanks"
+_COPY = (
+    "copy the file again from the machine that wrote the file, or save the file with LF line ends and without blanks"
+)
 _RETUNE = "tune again on the target, or let `logparse recommend --target` write the file"
 
 
@@ -53,7 +55,10 @@ class Context:
 
 def _glued(row: ResultsRow, context: Context) -> str | None:
     return (
-        (f"joined to another row of line {row.line} without a line end, so PyTorch does not read it: {row.text[:60]!r}")
+        (
+            f"the row is joined to another row of line {row.line} without a line end, so PyTorch does not read "
+            f"{row.text[:60]!r}"
+        )
         if row.glued
         else None
     )
@@ -70,20 +75,20 @@ def _shadowed(same: bool, row: ResultsRow, context: Context) -> str | None:
 def _no_op(row: ResultsRow, context: Context) -> str | None:
     if "tunableop" in row.op.lower():
         return None
-    return f"TunableOp has no op {row.op[:40]!r}: PyTorch loads the line and never uses it"
+    return f"TunableOp has no op {row.op[:40]!r}, so PyTorch loads the row and never uses the row"
 
 
 def _bad_key(row: ResultsRow, context: Context) -> str | None:
-    return None if row.error is None or _no_op(row, context) else f"no call has this key: {row.error}"
+    return None if row.error is None or _no_op(row, context) else f"no call has the row's key: {row.error}"
 
 
 def _leading_dims(row: ResultsRow, context: Context) -> str | None:
     if context.how is None or row.problem is None or ("_ld_" in row.params) is context.how.leading_dims:
         return None
     return (
-        "the key lacks leading dimensions, which this PyTorch (2.7 and later) always writes"
+        "the row's key lacks leading dimensions, which this PyTorch (2.7 and later) always writes"
         if context.how.leading_dims
-        else "the key has leading dimensions, which this PyTorch (before 2.7) does not write"
+        else "the row's key has leading dimensions, which this PyTorch (before 2.7) does not write"
     )
 
 
@@ -91,7 +96,7 @@ def _other_spelling(row: ResultsRow, context: Context) -> str | None:
     if row.problem is None or context.how is None or _leading_dims(row, context):
         return None
     if signature.missing(row.problem, context.how) == ("kind",) and not context.how.scaled:
-        return "in this PyTorch, TunableOp does not handle such a call"
+        return "TunableOp does not handle a call of this kind in this version of PyTorch"
     key = signature.key(row.problem, context.facts)
     return f"this PyTorch writes {key} for the call" if key is not None and key != row.key else None
 
@@ -108,11 +113,11 @@ def _old_name(row: ResultsRow, context: Context) -> str | None:
     if context.torch is None or not row.name.startswith("Gemm_Hipblaslt_"):
         return None
     if context.torch >= _PLAIN_HIPBLASLT and letters:
-        return "the solution's name contains the layout, which PyTorch writes only up to 2.6"
+        return "the solution's name contains the layout, but PyTorch writes such names only up to 2.6"
     if context.torch < _PLAIN_HIPBLASLT and not letters:
         return "the solution's name lacks the layout, which PyTorch before 2.7 needs"
     if letters and not row.op.endswith(f"_{letters[1]}"):
-        return f"a solution for layout {letters[1]}, but the row is {row.op}"
+        return f"the row names a solution for layout {letters[1]}, but the row's op is {row.op}"
     return None
 
 
@@ -125,25 +130,27 @@ def _no_candidate(row: ResultsRow, context: Context) -> str | None:
 def _other_backend(row: ResultsRow, context: Context) -> str | None:
     library, backend = row.solution.library, context.facts.get("backend")
     if backend == "CUDA" and library in ("hipblaslt", "rocblas"):
-        return f"a {library} solution, but the target is a CUDA build"
+        return f"the row names a {library} solution, but the target has a CUDA build"
     if library == "cublaslt" and backend == "HIP":
-        return "a cuBLASLt solution, but the target is a ROCm build"
+        return "the row names a cuBLASLt solution, but the target has a ROCm build"
     if library == "cublaslt" and context.torch is not None and context.torch < _CUBLASLT:
-        return "PyTorch accepts cuBLASLt solutions only from 2.14 on"
+        return "PyTorch accepts cuBLASLt solutions only from version 2.14 on"
     return None
 
 
 def _all_failed(row: ResultsRow, context: Context) -> str | None:
-    return "the time is inf: every candidate failed when the key was tuned" if row.time_ms == math.inf else None
+    return (
+        "the row's time is inf, so every candidate failed when this key was tuned" if row.time_ms == math.inf else None
+    )
 
 
-_APART = "put it on a line of its own (`logparse merge` does)"
-_FASTER = "`logparse merge` keeps the faster one"
+_APART = "put the row on a line of its own (`logparse merge` does this)"
+_FASTER = "keep only the faster row (`logparse merge` does this)"
 _RULES: tuple[Rule[ResultsRow, Context], ...] = (
     Rule("glued", "error", "read", _glued, _APART, fault=False),
     Rule("duplicate", "warning", "read", partial(_shadowed, True), "remove the later row", fault=False),
     Rule("conflict", "error", "read", partial(_shadowed, False), _FASTER, fault=False),
-    Rule("no-op", "warning", "matched", _no_op, "remove it"),
+    Rule("no-op", "warning", "matched", _no_op, "remove the row"),
     Rule("bad-key", "error", "matched", _bad_key, _RETUNE),
     Rule("key-dialect", "error", "matched", _leading_dims, _RETUNE),
     Rule("key-spelling", "error", "matched", _other_spelling, _RETUNE),
@@ -151,7 +158,13 @@ _RULES: tuple[Rule[ResultsRow, Context], ...] = (
     Rule("solution-dialect", "error", "honoured", _old_name, _RETUNE),
     Rule("no-candidate", "error", "honoured", _no_candidate, _RETUNE),
     Rule("backend", "error", "honoured", _other_backend, _RETUNE),
-    Rule("every-candidate-failed", "warning", None, _all_failed, "look at the verbose log of the tuning run"),
+    Rule(
+        "every-candidate-failed",
+        "warning",
+        None,
+        _all_failed,
+        "look for the reason in the verbose log of the tuning run",
+    ),
 )
 
 
@@ -190,13 +203,17 @@ def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
     given = file.validators
     odd = [key for key, value in given.items() if value != value.strip()]
     if not data:
-        remedy = "a worker that was killed leaves such a file (PyTorch up to 2.9)"
+        remedy = "delete the file, which a worker leaves that was killed (PyTorch up to 2.9)"
         yield Note(None, "error", "empty", "the file is empty", remedy)
     elif "PT_VERSION" not in given:
-        message = "the validator PT_VERSION is missing, so PyTorch rejects the file without a warning"
-        yield Note(None, "error", "validators", message, "copy the Validator lines of a file that the target wrote")
+        message = "the file lacks the validator PT_VERSION, so PyTorch rejects the file without a warning"
+        yield Note(
+            None, "error", "validators", message, "copy the Validator lines from a results file that the target wrote"
+        )
     elif odd:
-        message = f"blanks or a carriage return around the value of {', '.join(odd)}, which then equals nothing"
+        message = (
+            f"the value of {', '.join(odd)} has blanks or a carriage return around it, so it equals no value of PyTorch"
+        )
         yield Note(None, "error", "validators", message, _COPY)
     elif reason := validators.refusal(given, target):
         yield Note(None, "error", "validators", f"PyTorch rejects the whole file: {reason}", _RETUNE)
@@ -208,19 +225,19 @@ def _notes(name: str, data: bytes, file: ResultsFile, target: Facts) -> Iterator
     The faults are a byte order mark, ignored lines, a missing line end and a wrong file name.
     """
     if data.startswith(BOM.encode()):
-        message = "a byte order mark before the first line, which PyTorch then does not read as a validator"
-        yield Note(1, "error", "byte-order-mark", message, "save it without a byte order mark")
+        message = "the file begins with a byte order mark, so PyTorch does not read its first line as a validator"
+        yield Note(1, "error", "byte-order-mark", message, "save the file without a byte order mark")
     for line in file.ignored:
         yield Note(
             line,
             "warning",
             "few-fields",
-            "fewer than three fields, so PyTorch ignores the line",
-            "remove it",
+            "the line has fewer than three fields, so PyTorch ignores the line",
+            "remove the line",
         )
     if file.rows and not data.endswith(b"\n"):
         message = "the last row has no line end, so PyTorch 2.10 and later joins the next tuned row to it"
-        yield Note(data.count(b"\n") + 1, "warning", "no-final-newline", message, "append a line end")
+        yield Note(data.count(b"\n") + 1, "warning", "no-final-newline", message, "append a line end to the file")
     yield from _name_notes(name, target)
 
 
@@ -229,11 +246,14 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
     ordinal, gpus = _ORDINAL.search(stem), target.get("gpus", "")
     if ordinal is None:
         message = f"PyTorch never opens {name} by itself, because it inserts the device number before the last dot"
-        remedy = f"name it {stem}0{dot}{suffix} and set PYTORCH_TUNABLEOP_FILENAME={name}, or pass it to read_file()"
+        remedy = (
+            f"name the file {stem}0{dot}{suffix} and set PYTORCH_TUNABLEOP_FILENAME={name}, or pass the file to "
+            "read_file()"
+        )
         yield Note(None, "warning", "file-name", message, remedy)
     elif gpus.isdigit() and int(ordinal[0]) >= int(gpus):
         message = f"the name is for device {ordinal[0]}, but a process of the target sees devices 0 to {int(gpus) - 1}"
-        yield Note(None, "error", "file-name", message, "`logparse merge --gpus N` writes one file per device")
+        yield Note(None, "error", "file-name", message, "let `logparse merge --gpus N` write one file per device")
 
 
 def not_in_this_build(key: str, facts: Facts) -> str | None:
@@ -256,7 +276,7 @@ def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
     """
     found = split(data).validators
     if not found:
-        raise InputError("without validators, the PyTorch version of its rows is unknown")
+        raise InputError("the file has no validators, so the PyTorch version of its rows is unknown")
     return [*found.items(), ("the set of validators", ", ".join(sorted(found)))]
 
 
@@ -276,7 +296,7 @@ def _takes(given: Solution, rocblas_version: str) -> Solution | None:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=results.FORMAT.name,
-    order="PyTorch uses the first",
+    order="if several rows have the same key, PyTorch uses the first row",
     kinds=frozenset({"gemm", "grouped"}),
     recognise=results.recognise,
     reader=read,
@@ -284,9 +304,15 @@ OVERRIDE_FORMAT = OverrideFormat(
     compared=(validators.PREFIX,),
     not_in_this_build=not_in_this_build,
     signs=(
-        ("Failed validator", "PyTorch rejected the TunableOp file, because a validator differs"),
-        ("Unmatched validator", "PyTorch rejected the TunableOp file, because its set of validators differs"),
-        ("missing candidate", "PyTorch lacks the solution of a row, and ran the default"),
+        ("Failed validator", "PyTorch rejected the TunableOp file, because one of the file's validators differs"),
+        (
+            "Unmatched validator",
+            "PyTorch rejected the TunableOp file, because the file has other validators than PyTorch",
+        ),
+        (
+            "missing candidate",
+            "PyTorch lacks the solution that a row of the TunableOp file names, and ran its default kernel",
+        ),
     ),
     writer=results.WRITER,
     list_writer=untuned.WRITER,
@@ -298,7 +324,8 @@ OVERRIDE_FORMAT = OverrideFormat(
         read=records_of(results.FORMAT),
         takes=_takes,
         matched=(
-            "PyTorch compares leading dimensions and whether there is a bias, so a row serves only exactly equal calls"
+            "PyTorch also compares leading dimensions and whether there is a bias, so a row is used only for "
+            "exactly equal calls"
         ),
     ),
 )

@@ -137,12 +137,19 @@ def problem(op_sig: str, param_sig: str) -> GemmProblem:
     """
     op = _PLAIN.match(op_sig) or _SCALED.match(op_sig)
     if op is None:
-        raise SignatureError(0, f"not an op signature of TunableOp: {op_sig[:80]!r}")
+        raise SignatureError(0, f"the text is not an op signature of TunableOp: {op_sig[:80]!r}")
     if "_*" in param_sig:
-        raise SignatureError(1, "a wildcard row, which PyTorch uses only if its fallback is on (2.15, off by default)")
+        raise SignatureError(
+            1,
+            (
+                "the row's key has a wildcard, and PyTorch uses such rows only if its fallback is on (from 2.15 on, "
+                "off "
+                "by default)"
+            ),
+        )
     params = _PARAMS.match(param_sig)
     if params is None:
-        raise SignatureError(1, f"not a parameter signature of TunableOp: {param_sig[:80]!r}")
+        raise SignatureError(1, f"the text is not a parameter signature of TunableOp: {param_sig[:80]!r}")
     family, *types, op_a, op_b = op.groups()
     trans_a, trans_b = params[1].upper(), params[2].upper()
     if (op_a, op_b) != (trans_a.replace("C", "T"), trans_b.replace("C", "T")):

@@ -67,7 +67,7 @@ def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
     if given.library == "rocblas":
         return f"Gemm_Rocblas_{int(given.id)}"
     if torch < (2, 14):
-        raise ValueError("PyTorch accepts cuBLASLt solutions only from 2.14 on")
+        raise ValueError("PyTorch accepts cuBLASLt solutions only from version 2.14 on")
     words = {"reduction": "red"}
     return "Gemm_Cublaslt_" + "_".join(f"{words.get(n, n)}_{v}" for n, v in algorithm_values(given.id).items())
 
@@ -87,9 +87,11 @@ def why_no_candidate(given: Solution, problem: Problem) -> str | None:
     if given.library != "cublaslt" and not re.fullmatch(r"-?\d+", given.id):
         return f"{given.text} is not a solution index"
     if given.library == "hipblaslt" and problem.a_type in COMPLEX:
-        return "TunableOp has no hipBLASLt candidates for complex types"
+        return "TunableOp tries no hipBLASLt solutions for products of complex types"
     if given.library == "rocblas" and (problem.bias or problem.a_type in NARROW):
-        return "TunableOp has no rocBLAS candidates for GemmAndBias and Scaled"
+        return (
+            "TunableOp tries no rocBLAS solutions for products with a bias or with scales (ops GemmAndBias and Scaled)"
+        )
     return None
 
 

@@ -54,7 +54,7 @@ def row(text: str) -> Call | Reject:
     op, comma, rest = text.partition(",")
     params, _, extra = rest.partition(",")
     if not comma:
-        return Reject("fewer than two fields", 0, len(text.encode()))
+        return Reject("the line has fewer than two fields", 0, len(text.encode()))
     try:
         problem = signature.problem(op, params)
     except signature.SignatureError as error:
@@ -63,13 +63,15 @@ def row(text: str) -> Call | Reject:
     if extra.startswith("BLAS_PARAMS:"):
         problem = signature.with_blas_params(problem, extra)
     elif extra:
-        return Reject("the third field is not BLAS_PARAMS", len(f"{op},{params},".encode()), len(extra.encode()))
+        return Reject(
+            "the third field of the line is not BLAS_PARAMS", len(f"{op},{params},".encode()), len(extra.encode())
+        )
     return Call(problem=problem, category=CATEGORY, count=None)
 
 
 FORMAT = FileFormat(
     "tunableop-untuned",
-    "PyTorch TunableOp untuned CSV: the GEMMs that a job called",
+    "PyTorch's TunableOp untuned CSV: the GEMMs that a job called and that are not tuned",
     recognise,
     read,
     seen="PyTorch 2.9 and 2.11",
@@ -169,10 +171,10 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
 WRITER = Writer(
     FORMAT.name,
-    "TunableOp untuned CSV with a script that tunes it offline",
+    "TunableOp's untuned CSV, with a script that tunes its GEMMs offline",
     accepts,
     signature.key,
     write,
     file="`tunableop_untuned0.csv` and a script",
-    read_when="you run the script, which tunes it offline",
+    read_when="you run the script, which tunes the GEMMs of the file offline",
 )

@@ -129,7 +129,10 @@ def lines(target: Mapping[str, str]) -> list[str]:
     * A value has a comma or a line end, which no file can hold.
     """
     known = of_target(target)
-    remedy = "give --target a results CSV that PyTorch wrote on that machine (or a facts.json captured there)"
+    remedy = (
+        "give --target a results CSV that PyTorch wrote on the target, or a facts.json that `logparse capture` "
+        "wrote there"
+    )
     if "PT_VERSION" not in known:
         raise EmissionError(f"TunableOp: the target's validators are unknown (PT_VERSION is missing); {remedy}")
     lacking = _lacking(known, target)
@@ -137,7 +140,7 @@ def lines(target: Mapping[str, str]) -> list[str]:
         raise EmissionError(f"TunableOp: the target's validators {', '.join(lacking)} are unknown; {remedy}")
     if any("\n" in value or "," in value for value in known.values()):
         raise EmissionError(
-            "TunableOp: a validator of the target contains a comma or a line end, which a file cannot hold"
+            "TunableOp: a validator of the target contains a comma or a line end, which a results file cannot contain"
         )
     keys = sorted(known, key=lambda key: (ORDER.index(key) if key in ORDER else len(ORDER), key))
     return [f"Validator,{key},{known[key]}" for key in keys]

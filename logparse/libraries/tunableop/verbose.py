@@ -99,7 +99,7 @@ class _Reader:
         # Other programs draw trees and tables with the same characters.  So an unknown line of this kind belongs to
         # TunableOp only while a key is being tuned.
         if text.startswith("finding fastest for ") or (self._open and text.startswith(("├──", "└──"))):
-            return _reject("not a known line of TunableOp's verbose log", "", text)
+            return _reject("logparse does not know this kind of line in TunableOp's verbose log", "", text)
         return None
 
     def close(self) -> Iterable[Record]:
@@ -127,8 +127,8 @@ class _Reader:
         """Read the line ``found better|slower instance``, which states the time of a kernel."""
         waiting = self._pending.get((match["id"], match["sol"]), [])
         if len({block.key for block in waiting}) != 1:
-            why = "that two tunings under way could own" if waiting else "without its candidate's line"
-            return _reject(f"a time {why}", "", match[0])
+            why = "could belong to two tunings under way" if waiting else "has no line with its candidate before it"
+            return _reject(f"the time {why}", "", match[0])
         block = waiting.pop(0)
         given = {name: _us(match[name]) for name in ("ms", "min", "max", "std")}
         time_us = given.pop("ms")
@@ -170,7 +170,7 @@ class _Reader:
             origin=ORIGIN if key in self._done and not self._loading else results.ORIGIN,
             status="failed" if failed else "ok" if time_us else "no_time",
             time_us=time_us or None,
-            error="every candidate failed or was skipped" if failed else None,
+            error="every candidate of this tuning failed or was skipped" if failed else None,
             key_text=key,
         )
         return _counted([record])
@@ -207,7 +207,9 @@ class _Reader:
         return self._open.setdefault(key, _Block(key, problem))
 
     def _without_time(
-        self, block: _Block, why: str = "timed, but not faster than the best so far"
+        self,
+        block: _Block,
+        why: str = "PyTorch timed this kernel, but the kernel was not faster than the best kernel so far",
     ) -> list[Measurement]:
         """Return the kernels of this tuning that PyTorch began to time but for which it printed no time."""
         out = []
@@ -223,7 +225,7 @@ class _Reader:
         The kernel that was being timed may have crashed the process.
         """
         yield Message(category="partial", text=f"tuning of {block.key} {how}")
-        yield from self._without_time(block, "the log ends while the candidate is timed")
+        yield from self._without_time(block, "the log ends while PyTorch times this kernel")
 
 
 def _reject(reason: str, before: str, wrong: str) -> Outcome:
@@ -260,10 +262,10 @@ def _problem(match: re.Match[str]) -> tuple[GemmProblem, str]:
 
 
 _SCREENED: dict[str, tuple[Status, str]] = {
-    "unsupported": ("unsupported", "the backend refuses this call"),
-    "numerics check failed for": ("wrong", "numerics check failed"),
-    "skip slow instance": ("skipped", "slower than the best so far in a few runs"),
-    "2nd skip slow instance": ("skipped", "slower than the best so far in ten runs"),
+    "unsupported": ("unsupported", "the library of this kernel refuses this call"),
+    "numerics check failed for": ("wrong", "the result of this kernel failed PyTorch's numerics check"),
+    "skip slow instance": ("skipped", "a few runs of this kernel were slower than the best kernel so far"),
+    "2nd skip slow instance": ("skipped", "ten runs of this kernel were slower than the best kernel so far"),
 }
 _TOP = regex(rf" {{2,3}}{_MS} \S+\Z")  # A launcher's prefix may include one of the three spaces.
 _LINES: tuple[tuple[str, Callable[[_Reader, re.Match[str]], Outcome]], ...] = (
@@ -305,13 +307,16 @@ _MARKERS = (
 
 FORMAT = BlockFormat(
     name="tunableop-verbose",
-    about="PyTorch TunableOp verbose log: every candidate's time",
+    about="PyTorch's verbose log of TunableOp: the time of every candidate",
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
     origins=(Origin(ORIGIN, evidence=True), Origin(results.ORIGIN, evidence=True, winners=True)),
-    order="a time has only its candidate's number, which the line before it explains",
+    order="a line with a time states only its candidate's number, and the line before it names the candidate",
     seen="PyTorch 2.3, 2.11 (CUDA), TheRock; others by source",
     example="├──tuning using warmup iters 0 …",
     gives="measurements of every candidate",
-    how="`PYTORCH_TUNABLEOP_VERBOSE=3`, on standard error or in `PYTORCH_TUNABLEOP_VERBOSE_FILENAME`",
+    how=(
+        "`PYTORCH_TUNABLEOP_VERBOSE=3`, which writes to standard error or to the file "
+        "`PYTORCH_TUNABLEOP_VERBOSE_FILENAME`"
+    ),
 )

@@ -137,7 +137,7 @@ def _read_parquet(source: Source) -> Iterator[Outcome]:
         return
     columns = file.schema_arrow.names
     if not _is_ours(columns):
-        reason = "a Parquet file without problem columns and time_us or calls"
+        reason = "the Parquet file lacks columns of problems, or a column time_us or calls"
         yield Outcome("reject", [Reject(reason)], lines=file.metadata.num_rows)
         return
     table = _Table(Header("", columns, source.name))
@@ -162,12 +162,12 @@ def _records(row: Mapping[str, str]) -> list[Record]:
     solution = _solution(row)
     status: Any = row.get("status") or None
     if status not in (None, *get_args(Status)):
-        raise ValueError(f"status {status!r} is none of {', '.join(get_args(Status))}")
+        raise ValueError(f"status is {status!r}, which is none of {', '.join(get_args(Status))}")
     time_us = _number(row, "time_us")
     out: list[Record] = []
     if time_us is not None or status is not None:
         if solution is None:
-            raise ValueError("a time without a solution")
+            raise ValueError("the row has a time, but no solution")
         ok = time_us is not None and time_us > 0 and math.isfinite(time_us)
         out.append(
             Measurement(
@@ -247,11 +247,11 @@ def _integer(row: Mapping[str, str], name: str) -> int | None:
 
 FORMAT = FileFormat(
     name="table",
-    about="CSV or Parquet table with documented columns: problems, solutions, time_us, calls",
+    about="CSV or Parquet table with the columns in docs/formats.md: problems, solutions, time_us, calls",
     recognise=recognise,
     read=read,
     origins=(Origin(ORIGIN, evidence=True),),
-    asked_late="its columns are common words, which the table of a library may have, too",
+    asked_late="the table's columns are common words, which a library's own table may have, too",
     seen="yours",
     example="T,N,4096,512,1024,1,bf16_r,hipblaslt,477479,55.9",
     gives="measurements, calls",

@@ -477,7 +477,7 @@ def test_plan_of_other_formats() -> None:
     file = inspect("r0.csv", made[0].data, {})
     t = tables(facts=facts("x", **(old | {"validator:PT_VERSION": "2.9.1", "pytorch_version": "2.9.1"})))
     [step] = upgrade_plan([file], t)
-    assert (step.action, step.reason.partition(",")[0]) == ("re-measure", "the key lacks leading dimensions")
+    assert (step.action, step.reason.partition(",")[0]) == ("re-measure", "the row's key lacks leading dimensions")
     key = find_db.key(W, {})
     text = f"{key}=GemmWrwUniversal:3.9,6422528,miopenConvolutionBwdWeightsAlgoGEMM\n{key}=x:1,2,3\n"
     file = inspect("gfx942130.HIP.3_4_0_x.ufdb.txt", text.encode(), {})

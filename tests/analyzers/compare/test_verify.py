@@ -322,10 +322,12 @@ def test_lint_renderings() -> None:
     judged = file(HERE | {"arch": "gfx90a", "cu_count": "104"})
     assert lint_lines(judged) == [
         "tuning.txt: hipblaslt-tuning-file, accepted; 0 of 3 rows are usable",
-        "  error [arch] line 3, 5, 7: tuned on gfx942, but the target is gfx90a: the library does not check this, and "
-        "the index names another kernel there → tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)",
-        "  warning [cu-count] line 3, 5, 7: tuned with 304 CUs, but the target has 104, where another solution "
-        "may be the best → tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)",
+        "  error [arch] line 3, 5, 7: the row was tuned on gfx942, but the target is gfx90a: hipBLASLt does not check "
+        "this, and on gfx90a the row's index names another kernel → tune again on the target with its hipblaslt-bench "
+        "(set HIPBLASLT_TUNING_FILE)",
+        "  warning [cu-count] line 3, 5, 7: the row was tuned on a GPU with 304 CUs, but the target has 104 CUs, on "
+        "which another solution may be faster → tune again on the target with its hipblaslt-bench (set "
+        "HIPBLASLT_TUNING_FILE)",
     ]
     assert [x["line"] for x in note_rows([judged])] == [3, 3, 5, 5, 7, 7]
     assert [x["honoured"] for x in row_rows(judged)] == [False] * 3

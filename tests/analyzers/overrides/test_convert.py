@@ -104,7 +104,8 @@ def test_a_row_that_its_own_library_drops_is_not_converted() -> None:
     """
     made = convert([AITER], "hipblaslt", FACTS, same_build=True)
     assert not made.files
-    assert made.refused["no call equals M '8192', because pandas gives the whole column another type"] == 1
+    why = "the row is used for no call, because pandas gives the whole column another type: M '8192'"
+    assert made.refused[why] == 1
 
 
 def test_to_aiter() -> None:

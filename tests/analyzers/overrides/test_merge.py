@@ -72,7 +72,8 @@ def test_tables_of_aiter(tmp_path: Path) -> None:
         ("hipblaslt,9,0", ["hipblaslt,7,0"]),
     ]
     assert [note.partition(": ")[2] for note in merged.notes[1:]] == [
-        "left out: a time of inf µs: the tuner could not run this kernel, but aiter uses it nevertheless"
+        "left out: the row's time is inf µs, so the tuner could not run this kernel, but aiter uses the row "
+        "nevertheless"
     ]
     (tmp_path / "b").mkdir()
     again = merge(files(tmp_path / "b", only=made.data.decode()))
@@ -166,7 +167,7 @@ def test_rows_of_rocblas(tmp_path: Path) -> None:
     golden = f"{rocblas.HEADING}\n{row.format(128, 128, 3)}{row.format(64, 64, 7)}"
     assert merged.files[0].data.decode() == golden
     assert [(c.taken.offer.solution, [x.offer.solution for x in c.others]) for c in merged.conflicts] == [("7", ["9"])]
-    assert ["of one build" in merged.notes[0], "Tensile silently ignores" in merged.notes[1]] == [True, True]
+    assert ["of the same build" in merged.notes[0], "Tensile silently ignores" in merged.notes[1]] == [True, True]
     assert inspect("x.csv", merged.files[0].data, {}).ok
 
 
@@ -195,7 +196,7 @@ def test_other_builds_are_refused(tmp_path: Path) -> None:
         merge(paths)
     with pytest.raises(InputError, match="set of validators is PT_VERSION, ROCM_VERSION and PT_VERSION"):
         merge(files(tmp_path, one=HEAD + row, three=HEAD + "Validator,ROCM_VERSION,6\n" + row))
-    with pytest.raises(InputError, match="without validators, the PyTorch version"):
+    with pytest.raises(InputError, match="has no validators, so the PyTorch version"):
         merge(files(tmp_path, one=row))
     with pytest.raises(InputError, match="every file is empty"):
         merge(files(tmp_path, none="", blank="\n"))

@@ -74,7 +74,7 @@ def test_files_of_fused_operators_are_not_used(store: Store, tmp_path: Path) -> 
 
     mixed = inspect(name, (FUSED + ROW).encode(), TARGET)
     assert (mixed.accepted, [row.live for row in mixed.rows], next(iter(mixed.rows)).line) == (False, [False], 2)
-    assert [(x.severity, x.rule, x.remedy) for x in mixed.notes] == [("error", "fusion", f"name it {NAME}")]
+    assert [(x.severity, x.rule, x.remedy) for x in mixed.notes] == [("error", "fusion", f"name the file {NAME}")]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,9 @@ def test_compute_units_in_file_names_are_counted_as_hip_does(name: str, words: l
     row = f"{F_KEY}=ConvDirectNaiveConvFwd:3,0,miopenConvolutionFwdAlgoDirect\n".encode()
     end = ".HIP.3_5_1_abc.ufdb.txt"
     file = inspect(name + end, row, target)
-    assert [x.remedy for x in file.notes if x.rule == "file-name"] == ([f"name it {wanted}{end}"] if wanted else [])
+    assert [x.remedy for x in file.notes if x.rule == "file-name"] == (
+        [f"name the file {wanted}{end}"] if wanted else []
+    )
     assert file.accepted is not bool(wanted)
     assert file_name(target) == (wanted or name) + end
 

@@ -201,7 +201,12 @@ def test_rows_of_the_runtime_tuning_cache() -> None:
     assert shown == [
         ("TN 512×256×128 bf16_r", "77", 5.5, None),
         ("TN 512×256×128 bf16_r", "78", 6.5, None),
-        ("TN 512×256×128 bf16_r GELU_BIAS", "77", 7.5, "the search ended early, because its budget was spent"),
+        (
+            "TN 512×256×128 bf16_r GELU_BIAS",
+            "77",
+            7.5,
+            "hipBLASLt ended this search early, because the time for tuning was used up",
+        ),
         ("TN 512×256×128 bf16_r swizzled A 48 SMs", "0", 4.5, None),
     ]
     assert len({x.problem.text for x in found}) == 4, "each column of the problem separates"

@@ -49,7 +49,11 @@ def test_of_several_configurations_the_fastest_counts_and_none_without_execution
     assert told(command, record("GemmWrwUniversal", 0.5, 0.0, 0.25)) == [("W", "GemmWrwUniversal", 250.0, 96)]
     (row,) = read(command, record("GemmWrwUniversal", 0.0))
     assert isinstance(row, Measurement)
-    assert (row.status, row.time_us, row.error) == ("no_time", None, "nothing was executed and timed")
+    assert (row.status, row.time_us, row.error) == (
+        "no_time",
+        None,
+        "MIOpen executed and timed nothing for this solver",
+    )
 
 
 def test_of_several_passes_the_solver_names_its_own_or_none() -> None:
@@ -96,7 +100,7 @@ def test_times_in_a_job_are_not_taken_for_the_last_convolution(before: list[str]
 def test_damage_is_a_reject(damaged: str) -> None:
     (row,) = read(f"{SIZES} -F 4", damaged)
     assert isinstance(row, Reject)
-    assert row.reason.startswith("a performance record of MIOpen that cannot be read: ")
+    assert row.reason.startswith("this performance record of MIOpen cannot be read: ")
 
 
 def test_the_sample(store: Store) -> None:

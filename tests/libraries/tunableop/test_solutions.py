@@ -104,7 +104,7 @@ def test_names_in_the_dialect_of_the_target() -> None:
     assert name(DEFAULT, GEMM, {}) == "Default"
     with pytest.raises(ValueError, match="version is unknown"):
         name(hip, GEMM, {})
-    with pytest.raises(ValueError, match=r"from 2\.14"):
+    with pytest.raises(ValueError, match=r"from version 2\.14"):
         name(Solution("cublaslt", "id=24"), GEMM, {"validator:PT_VERSION": "2.13.0"})
 
 

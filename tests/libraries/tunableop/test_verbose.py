@@ -43,9 +43,9 @@ def test_candidates_of_one_key() -> None:
     got = [(m.solution.text, m.status, m.time_us, m.error) for m in measured(found) if m.key_text == key]
     assert got == [
         ("Default", "ok", pytest.approx(92.4), None),
-        ("rocblas:91022", "unsupported", None, "the backend refuses this call"),
-        ("rocblas:-61", "skipped", None, "slower than the best so far in a few runs"),
-        ("hipblaslt:90877", "skipped", None, "slower than the best so far in ten runs"),
+        ("rocblas:91022", "unsupported", None, "the library of this kernel refuses this call"),
+        ("rocblas:-61", "skipped", None, "a few runs of this kernel were slower than the best kernel so far"),
+        ("hipblaslt:90877", "skipped", None, "ten runs of this kernel were slower than the best kernel so far"),
         ("hipblaslt:104377", "ok", pytest.approx(23.6), None),
         ("Default", "ok", pytest.approx(92.964), None),
     ]
@@ -82,8 +82,13 @@ def test_the_oldest_form_leaves_slower_candidates_without_a_time() -> None:
     _, found = read((FOLDER / "torch2.3/tunableop_verbose.log").read_bytes())
     assert [(m.solution.text, m.status, m.time_us, m.error) for m in measured(found)] == [
         ("Default", "ok", pytest.approx(280.746), None),
-        ("rocblas:1074", "unsupported", None, "the backend refuses this call"),
-        ("rocblas:1075", "no_time", None, "timed, but not faster than the best so far"),
+        ("rocblas:1074", "unsupported", None, "the library of this kernel refuses this call"),
+        (
+            "rocblas:1075",
+            "no_time",
+            None,
+            "PyTorch timed this kernel, but the kernel was not faster than the best kernel so far",
+        ),
         ("rocblas:1076", "ok", pytest.approx(250.411), None),
     ]
 
@@ -97,7 +102,7 @@ def test_a_cut_log_names_the_candidate_that_was_running() -> None:
     assert message.text.endswith("is cut off")
     assert isinstance(culprit, Measurement)
     assert (culprit.solution.text, culprit.status) == ("hipblaslt:104001", "no_time")
-    assert culprit.error == "the log ends while the candidate is timed"
+    assert culprit.error == "the log ends while PyTorch times this kernel"
 
 
 def test_level_2_has_the_winner_only() -> None:

@@ -70,11 +70,13 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
     """
     p = problem
     if p.members or p.m is None or p.n is None or p.k is None or p.batch_count is None:
-        raise UnsupportedError("sizes are not known" if not p.members else "a grouped GEMM")
+        raise UnsupportedError(
+            "the sizes of the product are not known" if not p.members else "a grouped GEMM cannot be measured"
+        )
     if p.trans_a is None or p.trans_b is None:
-        raise UnsupportedError("transposes are not known")
+        raise UnsupportedError("it is not known which matrices of the product are transposed")
     if p.batch_mode == "pointer":
-        raise UnsupportedError("a batch of pointers")
+        raise UnsupportedError("a batch whose matrices are given by pointers cannot be measured")
     out = {}
     for name, sizes in sizes_of(p).items():
         rows, cols = (int(getattr(p, size)) for size in sizes)
@@ -82,7 +84,7 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
         ld = getattr(p, f"ld{name}") or (p.ldd if name == "c" and p.ldd else rows)
         stride = getattr(p, f"stride_{name}")
         if dtype is None:
-            raise UnsupportedError("types are not known")
+            raise UnsupportedError("the types of the product are not known")
         if ld < rows:
             raise UnsupportedError(f"ld{name} {ld} is less than {rows} rows")
         out[name] = Matrix(rows, cols, ld, ld * cols if stride is None and p.batch_count > 1 else stride or 0, dtype)
@@ -398,7 +400,7 @@ def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
     m, n, out_type = p.m or 0, p.n or 0, p.d_type or p.a_type or ""
     if p.bias:
         if p.gradient and batch > 1:
-            raise UnsupportedError("the gradient of a bias of a batch")
+            raise UnsupportedError("the gradient of a bias cannot be measured for a batch of products")
         found["bias"] = (n if p.gradient and p.bias_source == "b" else m, p.bias_type or out_type)
     if p.aux or (p.gradient and p.activation not in (None, "none")):
         found["aux"] = (batch * m * n, p.aux_type or out_type)
@@ -532,15 +534,19 @@ def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
     """
     p = problem
     if p.bias:
-        raise UnsupportedError("a bias")
+        raise UnsupportedError(
+            "a convolution with a bias cannot be measured, because libraries add the bias in a separate call"
+        )
     if p.direction == "B+W" or p.mode == "transposed" or {p.in_cast, p.weights_cast, p.out_cast} - {None, "none"}:
-        raise UnsupportedError("two directions at once, transposed, or cast inputs")
+        raise UnsupportedError(
+            "a convolution with two directions at once, with transposed or with cast inputs cannot be measured"
+        )
     if len({p.in_type, p.weights_type, p.out_type} - {None}) > 1:
-        raise UnsupportedError("mixed types")
+        raise UnsupportedError("a convolution with mixed types cannot be measured")
     spatial = ("d", "h", "w")[3 - p.spatial :]
     sized = (f"{x}_{axis}" for x in ("filter", "pad", "stride", "dilation", "out") for axis in spatial)
     if any(getattr(p, name) is None for name in ("n", "c", "k", "groups", *spatial, *sized)):
-        raise UnsupportedError("a size is not known")
+        raise UnsupportedError("a size of the convolution is not known")
     for axis in spatial:
         size, window = getattr(p, axis), (getattr(p, f"filter_{axis}") - 1) * getattr(p, f"dilation_{axis}") + 1
         fits = (size + 2 * getattr(p, f"pad_{axis}") - window) // getattr(p, f"stride_{axis}") + 1
