@@ -169,7 +169,7 @@ def test_globs_mean_what_they_mean_on_a_disk(s3: Any, options: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("s3://logs/nothing*.log{}", "no file matches it"),
+        ("s3://logs/nothing*.log{}", "no file matches this name"),
         ("s3://no-such-bucket/x.log{}", "no-such-bucket"),
         ("s3://logs/x.log{}&colour=red", "colour"),
         ("ftp://logs/x.log", "ftp"),

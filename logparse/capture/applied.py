@@ -172,13 +172,13 @@ def processes(number: int) -> str:
 
 def _why(asked: Asked, command: Sequence[str]) -> str:
     if not asked.marking:
-        return "this apply.py does not report what it applies; write it again with `logparse recommend`"
+        return "this apply.py does not report which changes it applies; write apply.py again with `logparse recommend`"
     flags = "".join(flag for flag in _flags_of_python(command) if flag in "SIE")
     if flags:
         return f"Python was started with -{flags[0]}, which keeps logparse out of it; leave this option out"
     return (
-        "no process of the job reported that it ran apply.py, because none imported torch or their Python did "
-        "not get this command's environment (options -S, -I or -E, sudo, a container)"
+        "no process of the job reported that it ran apply.py: no process imported torch, or its Python did not get "
+        "this command's environment (because of options -S, -I or -E, sudo or a container)"
     )
 
 

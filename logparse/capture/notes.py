@@ -65,10 +65,8 @@ def untraced(folder: Path, found: Observed) -> str:
         )
     else:
         seen = (
-            "no process did a unit of work that logparse could see, because none imported torch or their Python "
-            "did not get this command's environment (options -S, -I or -E, sudo, a container)"
+            "logparse saw no step of the job: no process imported torch, or its Python did not get this command's "
+            "environment (because of options -S, -I or -E, sudo or a container)"
         )
-    named = (
-        "name the function that repeats with `--unit package.module:Class.method`, or trace by time with `--trace 2s`"
-    )
+    named = "name the function of a step with `--unit package.module:Class.method`, or trace by time with `--trace 2s`"
     return f"nothing was traced: {seen}; {named}"

@@ -218,23 +218,29 @@ def _gpus(environ: Mapping[str, str]) -> set[str]:
 
 
 def _trace(folder: Path, trace: Trace, environ: Mapping[str, str]) -> Iterator[Setting]:
-    why = "counts and times units of work, and traces a few of them, once the job has imported torch"
+    why = "logparse counts and times the job's steps and traces a few of them, once the job has imported torch"
     for name, value in with_torch(environ, UNITS_FILE).items():
         if environ.get(name) != value:
             yield Setting(name, value, why)
-    yield Setting("LOGPARSE_TRACE_DIR", str(folder), "folder for traces and counts of each process")
+    yield Setting("LOGPARSE_TRACE_DIR", str(folder), "the folder for the traces and counts of each process")
     yield Setting(
         applied.VARIABLE,
         str(folder / applied.FOLDER),
-        "folder for reports on what the job applies (apply.py, apply.sh)",
+        "the folder in which the job reports which changes it applied (apply.py, apply.sh)",
     )
-    yield Setting("LOGPARSE_TRACE_UNITS", str(trace.units), "units of work per traced window")
+    yield Setting("LOGPARSE_TRACE_UNITS", str(trace.units), "the number of steps (units of work) in a traced window")
     if trace.seconds:
-        yield Setting("LOGPARSE_TRACE_SECONDS", f"{trace.seconds:g}", "length of a traced window in seconds")
+        yield Setting("LOGPARSE_TRACE_SECONDS", f"{trace.seconds:g}", "the length of a traced window in seconds")
     if trace.unit:
-        yield Setting("LOGPARSE_TRACE_UNIT", trace.unit, "function whose calls are the units of work")
+        yield Setting(
+            "LOGPARSE_TRACE_UNIT", trace.unit, "the function whose calls are the steps (units of work) of the job"
+        )
     if trace.expected:
-        yield Setting("LOGPARSE_TRACE_EXPECTED", str(trace.expected), "units of work that an earlier run did")
+        yield Setting(
+            "LOGPARSE_TRACE_EXPECTED",
+            str(trace.expected),
+            "the number of steps (units of work) that the job ran earlier",
+        )
 
 
 _NO_ENVIRONMENT = frozenset({"docker", "podman", "kubectl", "ssh", "sudo", "apptainer", "singularity"})

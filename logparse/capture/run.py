@@ -107,8 +107,11 @@ def _without_calls(facts: Mapping[str, str]) -> str:
     For example, the machine has no GPU.
     """
     if not facts.get("arch") and not facts.get("device"):
-        return "this machine has no GPU that could be found"
-    return "check that the job uses one, runs with this command's environment, and not in a container"
+        return "logparse found no GPU on this machine"
+    return (
+        "check that the job uses the GPU, that it runs with this command's environment, and that it does not run in "
+        "a container"
+    )
 
 
 def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None) -> dict[str, str]:

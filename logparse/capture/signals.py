@@ -55,8 +55,8 @@ class Signals:
         libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(libc, "signalfd"):
             raise InputError(
-                "running a job needs Linux; elsewhere, use `logparse capture --print`, set the variables "
-                "yourself, and ingest the logs"
+                "logparse can run a job only on Linux; on other systems, use `logparse capture --print`, set the "
+                "printed variables yourself, and ingest the logs"
             )
         wanted = ctypes.create_string_buffer(_SIZE)  # sigset_t, which has the same size
         libc.sigemptyset(wanted)

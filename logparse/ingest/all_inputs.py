@@ -28,12 +28,12 @@ from logparse.store.collector import Collector
 from logparse.store.schema import Commit
 from logparse.text import counted, printable, short_path
 
-_COPY = "left out: a packed copy of {}, which is read instead"
+_COPY = "left out: this file is a packed copy of {}, and logparse reads only the unpacked file"
 _SAME = (
     "the same content as {}, so it counts once in run {}. If both count, because another process or another run wrote "
     "it: `{}`, then ingest it with --pid or --run"
 )
-_OWN = "left out: {} that logparse itself wrote (to read one, name the file itself)"
+_OWN = "left out: {} that logparse itself wrote (to read such a file, name the file and not its folder)"
 
 
 def ingest(

@@ -97,7 +97,11 @@ class InputFile:
         info = self._fs.get_file_info(self._inner)
         if not info.is_file:
             other = info.type == pafs.FileType.Unknown
-            what = "a pipe or device; to read it, redirect it into `logparse ingest -`" if other else "no such file"
+            what = (
+                "this is a pipe or a device; to read its content, redirect the content into `logparse ingest -`"
+                if other
+                else "no such file"
+            )
             raise InputError(f"{printable(self.path)}: {what}")
         return int(info.size or 0)
 
@@ -546,9 +550,13 @@ def find_inputs(paths: Iterable[str]) -> Inputs:
             missing.append((path, printable(str(error))))
             continue
         if not files:
-            why = "no such file, and no file matches it as a pattern"
-            why = "the folder holds no file to read" if os.path.isdir(path) else why
-            why = "holds only files that logparse itself wrote; to read one, name the file itself" if left_out else why
+            why = "no such file, and no file matches this name as a pattern"
+            why = "the folder contains no file to read" if os.path.isdir(path) else why
+            why = (
+                "logparse itself wrote all files that were found; to read such a file, give the file's own name"
+                if left_out
+                else why
+            )
             missing.append((path, f"{printable(path)}: {why}"))
         elif left_out:
             own[path] = len(left_out)

@@ -64,7 +64,7 @@ _MIN_NUMBERED = 4
 
 This limit applies to numbers that are followed by a blank.
 """
-_TORN = Reject("torn line: another record begins inside it")
+_TORN = Reject("the line is torn: another record begins inside the line")
 
 TORN = LineFormat("", "a record inside which another begins", (), b"", lambda _: Outcome("reject", (_TORN,)), True)
 

@@ -79,9 +79,11 @@ def shown(result: Ingested) -> str:
 def _why_nothing(result: Ingested) -> str:
     """Return the reason why a file that could be read added nothing to the store."""
     if result.is_empty_results:
-        return "empty, because TunableOp wrote no result (nothing was tuned, or the worker was killed)"
+        return (
+            "the file is empty, because TunableOp wrote no result (TunableOp tuned nothing, or the worker was killed)"
+        )
     if not result.lines:
-        return "empty"
+        return "the file is empty"
     if result.format not in ("", "foreign"):
         why = _WHY_EMPTY.get(result.format)
         hint = f"; {why(_beginning(result.path))}" if why else ""

@@ -81,14 +81,17 @@ def _facts_of(word: str) -> Iterable[Fact]:
 
 _VERSION = (r"\d[\w.+~-]*", "a version, such as 7.0.2")
 _VALUES: Mapping[str, tuple[str, str]] = {
-    "arch": (r"(?:gfx|sm_)[0-9a-f][\w-]*(?::\w+[+-])*", "such as gfx942, gfx90a:sramecc+:xnack- or sm_90"),
+    "arch": (
+        r"(?:gfx|sm_)[0-9a-f][\w-]*(?::\w+[+-])*",
+        "a GPU architecture, such as gfx942, gfx90a:sramecc+:xnack- or sm_90",
+    ),
     "cu_count": (r"[1-9]\d{0,4}", "a number of compute units, 1 or more"),
-    "wgp_mode": ("[01]", "0 if GPU_ENABLE_WGP_MODE=0 is set, else 1"),
+    "wgp_mode": ("[01]", "0 if the job sets GPU_ENABLE_WGP_MODE=0, otherwise 1"),
     "gpus": (r"[1-9]\d{0,3}", "the number of devices that a process sees, 1 or more"),
     "backend": ("HIP|OpenCL|CUDA", "HIP, OpenCL or CUDA"),
     "pid": (r"\d{1,18}", "the number of a process"),
     "hipblaslt_revision": (r"\S*", "a git revision, or empty as in Debian's builds"),
-    "miopen_tweak": (r"\S*", "the git revision in a find-db's name, or empty"),
+    "miopen_tweak": (r"\S*", "the git revision in the file name of a find-db, or empty"),
 }
 """For some facts, the pattern of the values that a user may give, with words for the error message.
 

@@ -33,16 +33,16 @@ from logparse.store.schema import COMMIT_SCHEMA, FOREIGN, Commit
 from logparse.store.storable import storable
 from logparse.text import printable
 
-_UNPACK = "unpack it, and ingest the folder"
+_UNPACK = "unpack the archive, and ingest the folder"
 _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
     "a tar archive": (_UNPACK, lambda data: data[257:262] == b"ustar"),
     "a zip archive": (_UNPACK, lambda data: data.startswith(b"PK\x03\x04")),
     "UTF-16 (Windows PowerShell writes it)": (
-        "convert it with `iconv -f UTF-16 -t UTF-8`",
+        "convert the file with `iconv -f UTF-16 -t UTF-8`",
         lambda data: data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
     ),
     "a container's log as Docker stores it": (
-        "print its text with `docker logs`, or `jq -j .log`",
+        "print the log's text with `docker logs` or `jq -j .log`",
         lambda data: data.startswith(b'{"log":"'),
     ),
 }

@@ -105,28 +105,30 @@ class Fact:
 
 
 FACTS: Mapping[str, str] = {
-    "arch": "gcnArchName as the file gives it, or gfxNNN",
-    "cu_count": "compute units as HIP counts them: WGPs, of two CUs each, on RDNA (SMs on NVIDIA)",
-    "wgp_mode": "0 where GPU_ENABLE_WGP_MODE=0 makes HIP count CUs on RDNA",
-    "device": "marketing name of the device",
-    "gpus": "devices that one process sees",
-    "kernels_of": "place and process of a file of rocprof, of which several hold the same kernels",
+    "arch": "the GPU's architecture: gcnArchName as the file states it, or gfxNNN",
+    "cu_count": "the number of compute units as HIP counts them: on RDNA the WGPs, which have two CUs each; on NVIDIA "
+    "the SMs",
+    "wgp_mode": "0 if GPU_ENABLE_WGP_MODE=0 is set, with which HIP counts CUs and not WGPs on RDNA",
+    "device": "the marketing name of the device",
+    "gpus": "the number of devices that one process sees",
+    "kernels_of": "the folder and the process of a rocprof file, because several such files contain the same kernels",
     "driver": "driver version",
-    "hipblaslt_version": "major·100000 + minor·100 + patch, or M.m.p before ROCm 6.2",
+    "hipblaslt_version": "the hipBLASLt version: major·100000 + minor·100 + patch, or M.m.p before ROCm 6.2",
     "hipblaslt_revision": "git revision of hipBLASLt",
-    "transformer_engine_columns": "columns of the hipBLASLt cache that this build of TransformerEngine reads",
+    "transformer_engine_columns": "the number of columns in the cache of hipBLASLt kernels that this build of "
+    "TransformerEngine reads",
     "triton_version": "Triton version, M.m.p",
     "rocblas_version": "rocBLAS version text",
     "miopen_version": "M.m.p",
-    "miopen_tweak": "git hash part of the MIOpen build",
+    "miopen_tweak": "the part of the MIOpen version that is a git hash",
     "rocm_version": "ROCm version",
     "hip_version": "HIP version",
-    "cuda_version": "CUDA version that PyTorch was built for",
+    "cuda_version": "the CUDA version for which PyTorch was built",
     "pytorch_version": "x.y.z",
     "cublaslt_version": "cuBLASLt version",
     "cudnn_version": "cuDNN version as one number",
     "backend": "HIP, OpenCL or CUDA",
-    "pid": "process that wrote the file, where the file's name contains it",
+    "pid": "the number of the process that wrote the file, if the file's name contains the number",
 }
 """Names of the facts that more than one format states, with their meaning.
 

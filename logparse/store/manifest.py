@@ -43,8 +43,8 @@ from logparse.store.schema import COMMIT_SCHEMA, RECORDED
 FOLDER = "compactions"
 MERGED = "merged"
 """Beginning of the names of merged files. The names of other files begin with the reading that wrote them."""
-MERGED_LOST = "lost: rows of files that a compaction merged; remedy: ingest all files into a new store"
-RESTORED = "the next `logparse ingest` or `logparse compact` writes it again"
+MERGED_LOST = "lost: the rows of files that `logparse compact` merged; remedy: ingest all files into a new store"
+RESTORED = "the next `logparse ingest` or `logparse compact` writes this file again"
 _TOLD = b"logparse_manifest"
 _REMEMBERED_S = 86400.0
 """Shortest time in seconds for which the record of forgotten data is kept.

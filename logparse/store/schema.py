@@ -136,12 +136,12 @@ COMMIT_SCHEMA = _columns(
 
 VIEWS: Mapping[str, str] = {
     "sources": "one row per ingested file",
-    "calls": "source × category × problem × solution (× second where there is a clock)",
+    "calls": "one row per source × category × problem × solution (× second, if the log states times)",
     "workload": "run × process × problem, from the one category with the most calls",
     "messages": "source × category × distinct text",
     "gemm_problems": "distinct GEMM",
     "conv_problems": "distinct convolution",
-    "links": "pair of problems that may be the same call",
+    "links": "one row per pair of problems that may be the same call",
     "measurements": "source × problem × solution × ordinal",
     "solutions": "solution of a library build",
     "kernels": "source × operator × kernel (traces)",

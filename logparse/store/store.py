@@ -421,7 +421,7 @@ class Store:
                 "not found"
             )
         if new:
-            why = "an ingest was killed, or an inventory is missing"
+            why = "an ingest was killed, or a file with the inventory is missing"
             out.append(
                 f"{counted(new, 'commit')} in no inventory ({why}), so their deletion is not found before the "
                 "next ingest"
@@ -441,7 +441,7 @@ class Store:
         found = [f"{row.file}: missing; {loss_and_remedy([row.path])}" for row in self._missing(manifest)]
         for path, why in sorted(self._damaged.items()):
             file = self._below(path)
-            unknown = "lost: rows of an unknown file; remedy: delete this file, and ingest the logs again"
+            unknown = "lost: the rows of an unknown log; remedy: delete this file, and ingest the logs again"
             found.append(f"{file}: {why}; {loss_and_remedy([of[file]]) if file in of else unknown}")
         found += [
             f"{one.file}: missing, so what it forgot may come back; {RESTORED}" for one in self._lost_lists(manifest)

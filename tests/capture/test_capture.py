@@ -380,8 +380,8 @@ def test_a_store_that_cannot_be_opened_is_reported_before_the_job_runs(tmp_path:
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        ("no", "this machine has no GPU that could be found"),
-        ("gfx942", "check that the job uses one, runs with this command's environment"),
+        ("no", "logparse found no GPU on this machine"),
+        ("gfx942", "check that the job uses the GPU, that it runs with this command's environment"),
     ],
 )
 def test_a_job_without_calls_is_reported_with_the_likely_reason(facts: str, why: str, tmp_path: Path) -> None:

@@ -133,8 +133,12 @@ def test_run_says_what_was_applied_and_in_how_many_processes(tmp_path: Path, wit
         (["-S"], PRINTS, "Python was started with -S"),
         (["-X", "utf8", "-sE"], "print(False)", "Python was started with -E"),
         (["-Ic", "print(False)"], "", "Python was started with -I"),
-        ([], "print(False)", "none imported torch"),
-        ([], f"import os, shutil; shutil.rmtree(os.environ['LOGPARSE_APPLIED']); {PRINTS}", "none imported torch"),
+        ([], "print(False)", "no process imported torch"),
+        (
+            [],
+            f"import os, shutil; shutil.rmtree(os.environ['LOGPARSE_APPLIED']); {PRINTS}",
+            "no process imported torch",
+        ),
     ],
 )
 def test_a_change_that_was_not_applied_is_an_error(
@@ -205,8 +209,8 @@ def test_a_module_that_leaves_no_marks_proves_nothing(overrides: Path, with_torc
     done = run_with(overrides, sys.executable, "-c", "import torch", environ=with_torch)
     assert done.returncode == NOT_APPLIED
     assert (
-        "not applied: apply.py: this apply.py does not report what it applies; write it again with `logparse recommend`"
-        in done.stderr
+        "not applied: apply.py: this apply.py does not report which changes it applies; write apply.py again with "
+        "`logparse recommend`" in done.stderr
     )
 
 

@@ -579,7 +579,7 @@ def test_an_archive_is_no_stream_of_lines(store: Store, tmp_path: Path, monkeypa
     for kind in ("tar", "gztar", "zip"):
         archive = shutil.make_archive(str(tmp_path / kind), kind, tmp_path, "rank0.log")
         read = (one(ingest([archive], store)), from_stdin(Path(archive).read_bytes(), store, monkeypatch))
-        assert all("archive: unpack it" in result.error for result in read[: 1 if kind == "gztar" else 2])
+        assert all("archive: unpack the archive" in result.error for result in read[: 1 if kind == "gztar" else 2])
     assert store.sources().empty
 
 
@@ -588,15 +588,15 @@ def test_inputs_that_hold_nothing_are_named_as_what_they_are(
 ) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "loop").symlink_to("loop")
-    assert one(ingest([str(tmp_path / "logs")], store)).error.endswith("logs: the folder holds no file to read")
-    assert "no file matches it as a pattern" in one(ingest([str(tmp_path / "*.log")], store)).error
+    assert one(ingest([str(tmp_path / "logs")], store)).error.endswith("logs: the folder contains no file to read")
+    assert "no file matches this name as a pattern" in one(ingest([str(tmp_path / "*.log")], store)).error
     monkeypatch.setattr(sys, "stdin", None)
     assert one(ingest(["-"], store)).error == "standard input is closed"
 
 
 def test_a_pipe_is_named_as_one(store: Store, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert "a pipe or device" in one(ingest([str(tmp_path / "pipe")], store)).error
+    assert "a pipe or a device" in one(ingest([str(tmp_path / "pipe")], store)).error
 
 
 def test_a_link_beside_its_file_and_a_path_through_a_folder_add_nothing(store: Store, tmp_path: Path) -> None:

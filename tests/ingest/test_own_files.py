@@ -32,7 +32,9 @@ def test_overrides_do_not_count_as_measurements_of_the_next_run(tmp_path: Path, 
     assert store.measurements().empty
     shown = answer([log, left_out])
     assert shown.code == 0
-    assert shown.errors[-1].endswith("left out: 1 file that logparse itself wrote (to read one, name the file itself)")
+    assert shown.errors[-1].endswith(
+        "left out: 1 file that logparse itself wrote (to read such a file, name the file and not its folder)"
+    )
 
     [named] = ingest([str(made.path)], store, run="named")
     assert named.units["measurement"] > 0, "its own path reads it"
@@ -53,7 +55,7 @@ def test_changed_files_of_logparse_are_read(tmp_path: Path, store: Store, change
     results = ingest([str(tmp_path)], store)
     assert [x.state for x in results] == (["new"] if change == "rows" else ["failed"])
     if change == "name":
-        assert "holds only files that logparse itself wrote" in results[0].error
+        assert "logparse itself wrote all files that were found" in results[0].error
 
 
 def test_a_saved_answer_is_not_read_as_a_log(tmp_path: Path, store: Store) -> None:
@@ -67,7 +69,7 @@ def test_a_saved_answer_is_not_read_as_a_log(tmp_path: Path, store: Store) -> No
     out.mkdir()
     show(Answer(table=table), TableFormat.csv, str(out / "calls.csv"))
     [result] = ingest([str(out)], store)
-    assert "holds only files that logparse itself wrote" in result.error
+    assert "logparse itself wrote all files that were found" in result.error
 
 
 def test_lists(tmp_path: Path) -> None:

@@ -48,7 +48,11 @@ def test_a_packed_copy_changes_no_sum(tmp_path: Path, store: Store, name: str, s
     results = ingest([str(folder)], other, run="run")
     assert sums(other) == sums(store)
     assert [(x.path, x.state, x.remark) for x in results][1:] == [
-        (str(packed), "left out", f"left out: a packed copy of {Path(name).name}, which is read instead")
+        (
+            str(packed),
+            "left out",
+            f"left out: this file is a packed copy of {Path(name).name}, and logparse reads only the unpacked file",
+        )
     ]
 
 

@@ -349,7 +349,7 @@ def test_a_deleted_list_of_what_was_forgotten_is_found_and_restored(store: Store
         file.unlink()
         (line,) = open_store(store.url).damage()
         assert line.startswith(f"compactions/{file.name}: missing, so what it forgot may come back; ")
-        with pytest.raises(StoreError, match=f"{file.name}: missing.*`logparse compact` writes it again"):
+        with pytest.raises(StoreError, match=f"{file.name}: missing.*`logparse compact` writes this file again"):
             store.calls()
         if number:
             ingest(LOGS[1:], open_store(store.url), run="r")
@@ -404,7 +404,7 @@ def test_a_deleted_inventory_is_a_remark(store: Store, wanted: Contents) -> None
         file.unlink()
     whole, remark = check(store.url).blocks  # type: ignore[attr-defined]
     assert whole == "no file is damaged or missing"
-    assert "in no inventory (an ingest was killed, or an inventory is missing)" in remark
+    assert "in no inventory (an ingest was killed, or a file with the inventory is missing)" in remark
     assert contents(store, OF_THE_MOMENT) == wanted
     ingest(LOGS, open_store(store.url))
     assert open_store(store.url).remarks() == []

@@ -269,7 +269,7 @@ def test_a_sharded_job_computes_the_same_bits(job_server: Server, tmp_path: Path
 
 
 _FAILURES = [
-    ("fsdp2_apart_within", "two calls without it return no finite numbers of the same sizes"),
+    ("fsdp2_apart_within", "two calls of the model without the change do not return finite numbers of the same sizes"),
     pytest.param("fsdp2_fails", "RuntimeError: no call without gradients", marks=pytest.mark.nightly),
     pytest.param("fsdp1_fails_orig", "RuntimeError: no call without gradients", marks=pytest.mark.nightly),
 ]
@@ -284,7 +284,7 @@ def test_a_failed_comparison_is_refused_in_all_ranks(job_server: Server, tmp_pat
     """
     for record in tried(job_server, kind, tmp_path):
         (attention,) = record.seen
-        assert (attention.ended, attention.why) == ("refused", f"its result could not be compared: {why}")
+        assert (attention.ended, attention.why) == ("refused", f"the action's result could not be compared: {why}")
 
 
 def test_two_ranks_switch_after_the_same_step(job_server: Server, tmp_path: Path) -> None:
@@ -302,6 +302,6 @@ def test_two_ranks_switch_after_the_same_step(job_server: Server, tmp_path: Path
     assert [x.rank for x in found] == [0, 1]
     for record in found:
         channels, attention = record.seen
-        assert channels.why.startswith("its parameters are in DistributedDataParallel")
+        assert channels.why.startswith("the model's parameters are in DistributedDataParallel")
         assert attention.ended == "decided"
         assert len(attention.pairs) == 8

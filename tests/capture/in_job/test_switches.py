@@ -251,10 +251,14 @@ def flat() -> Any:
         ("channels_last", lambda: torch.nn.Linear(2, 2), "no convolution"),
         ("channels_last", lambda: Net().to(memory_format=torch.channels_last), "no convolution"),
         ("padded_output", lambda: torch.nn.Linear(2, 320), "no linear layer has 256 or more outputs"),
-        ("one_kernel_gelu", torch.nn.GELU, "no module writes GELU out"),
+        ("one_kernel_gelu", torch.nn.GELU, "no module of the model writes GELU out as a formula"),
         ("fused_epilogue", lambda: torch.nn.Linear(2, 2), "no torch.nn.Sequential"),
-        ("channels_last", lambda: DistributedDataParallel(Net()), "its parameters are in DistributedDataParallel"),
-        ("channels_last", flat, "its parameters are parts of one buffer"),
+        (
+            "channels_last",
+            lambda: DistributedDataParallel(Net()),
+            "the model's parameters are in DistributedDataParallel",
+        ),
+        ("channels_last", flat, "the model's parameters are parts of one buffer"),
     ],
 )
 def test_what_cannot_be_switched_is_refused_with_nothing_changed(name: str, net: Any, why: str) -> None:
@@ -281,13 +285,13 @@ def held(how: Any) -> Any:
         (
             "padded_output",
             lambda: held(lambda net: net.head(torch.ones(2, 8, requires_grad=True))),
-            "or a graph whose backward pass is st",
+            "or an autograd graph whose backward pa",
         ),
-        ("channels_last", lambda: Net().share_memory(), "its parameters are shared with other processes"),
+        ("channels_last", lambda: Net().share_memory(), "the model's parameters are shared with other processes"),
         (
             "padded_output",
             lambda: held(lambda net: [net.head.weight.view_as(net.head.weight).grad_fn.next_functions[0][0]]),
-            "the job holds the nodes that accumulate its parameters' gradients",
+            "the job holds the autograd nodes that accumulate the gradients of its parameters",
         ),
     ],
 )
@@ -323,7 +327,7 @@ def test_state_of_another_size_cannot_be_padded(kind: Any) -> None:
     loss()
     optimizer.step(loss)
     before = look_at_sizes(net, optimizer)
-    with pytest.raises(RefusedError, match=f"{kind.__name__} keeps tensors of another size than its parameters have"):
+    with pytest.raises(RefusedError, match=f"{kind.__name__} keeps tensors of another size than the parameters have"):
         made("padded_output").on(Job([net], [optimizer]))
     assert look_at_sizes(net, optimizer) == before
 
@@ -376,8 +380,8 @@ def test_a_graph_of_the_present_size_hinders_the_way_back() -> None:
     switch.on(Job([net], []))
     assert switch.hinders() == ""
     loss = net(torch.ones(2, 4, requires_grad=True)).sum()
-    assert "a graph whose backward pass is still to come" in switch.hinders()
-    assert "a graph" in several(switch).hinders()
+    assert "an autograd graph whose backward pass has not yet run" in switch.hinders()
+    assert "an autograd graph" in several(switch).hinders()
     loss.backward()
     assert switch.hinders() == ""
     switch.off()
@@ -395,7 +399,7 @@ def test_of_several_none_is_on_where_one_is_refused() -> None:
     net, optimizer = trained()
     net.act = torch.nn.GELU()
     before = look(net, optimizer)
-    with pytest.raises(RefusedError, match="no module writes GELU out"):
+    with pytest.raises(RefusedError, match="no module of the model writes GELU out as a formula"):
         made("channels_last+one_kernel_gelu").on(Job([net], [optimizer]))
     assert look(net, optimizer) == before
 
@@ -467,12 +471,12 @@ def test_a_job_that_sets_it_itself_keeps_what_it_has_set(flags: list[Any], monke
     switch = settings.made("cudnn_benchmark", [])
     switch.on(Job([], []))
     torch.backends.cudnn.benchmark_limit = 3
-    assert switch.disturbed() == "the job sets torch.backends.cudnn.benchmark_limit itself"
+    assert switch.disturbed() == "the job itself sets torch.backends.cudnn.benchmark_limit"
     switch.off()
     assert torch.backends.cudnn.benchmark_limit == 3
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.benchmark_limit = 0
-    with pytest.raises(RefusedError, match="the job already runs with it"):
+    with pytest.raises(RefusedError, match="the job already runs with this setting"):
         switch.on(Job([], []))
 
 
@@ -489,7 +493,7 @@ def test_the_order_of_attention_is_that_of_apply(monkeypatch: pytest.MonkeyPatch
     assert settings._order()[1] == by_apply[1], "the others are allowed as before"
     assert switch.disturbed() == ""
     torch.backends.cuda.enable_flash_sdp(False)
-    assert switch.disturbed() == "the job sets the attention backends itself"
+    assert switch.disturbed() == "the job itself sets the attention backends"
     switch.off()
     torch.backends.cuda.enable_flash_sdp(True)
     assert settings._order() == before
@@ -543,8 +547,8 @@ def test_tunableop_rows_are_read_once_and_unused_afterwards(monkeypatch: pytest.
     ("fake", "files", "why"),
     [
         (FakeTunable(takes=False), ["rows.csv"], "TunableOp does not accept rows.csv"),
-        (FakeTunable(on=True), ["rows.csv"], "the job itself has TunableOp on"),
-        (FakeTunable(), [], "name a TunableOp file with --rows FILE"),
+        (FakeTunable(on=True), ["rows.csv"], "the job itself uses TunableOp"),
+        (FakeTunable(), [], "this change needs a TunableOp file; name the file with --rows FILE"),
     ],
 )
 def test_tunableop_that_cannot_be_switched(

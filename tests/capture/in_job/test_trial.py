@@ -169,7 +169,11 @@ def test_results_that_are_not_finite_are_refused(by: str, ended: str, run: Any) 
     )
     (seen,) = ran.one.seen
     assert seen.ended == ended
-    assert ("two calls without it return no finite numbers" if ended == "refused" else "differ by inf") in seen.why
+    assert (
+        "two calls of the model without the change do not return finite numbers"
+        if ended == "refused"
+        else "differ by inf"
+    ) in seen.why
     assert ran.tried.out == ran.plain.out
 
 
@@ -271,7 +275,7 @@ def test_a_job_that_sets_it_itself(run: Any) -> None:
     attention, channels = ran.one.seen
     assert (attention.ended, attention.why) == (
         "refused",
-        "the job sets torch.backends.cuda.enable_flash_sdp itself",
+        "the job itself sets torch.backends.cuda.enable_flash_sdp",
     )
     assert channels.pairs
     assert ran.tried.out == ran.plain.out
@@ -284,7 +288,7 @@ def test_a_job_that_changes_its_layout_itself(run: Any) -> None:
         "channels_last",
     )
     (seen,) = ran.one.seen
-    assert (seen.ended, seen.why) == ("refused", "the job changes the layout of its parameters itself")
+    assert (seen.ended, seen.why) == ("refused", "the job itself changes the layout of its parameters")
     assert ran.tried.out == ran.plain.out
 
 
@@ -429,7 +433,10 @@ def test_a_state_read_in_another_thread(run: Any) -> None:
         "channels_last",
     )
     (seen,) = ran.one.seen
-    assert (seen.ended, seen.why) == ("refused", "the job reads its state in another thread while it trains")
+    assert (seen.ended, seen.why) == (
+        "refused",
+        "the job reads the state of its model in another thread while it trains",
+    )
     assert ran.tried.out == ran.plain.out
 
 
@@ -586,7 +593,7 @@ def test_a_forward_that_is_compiled_after_we_switched(run: Any) -> None:
         "padded_output",
     )
     assert ran.one.over
-    assert ran.one.why.startswith("the job compiled its forward with torch.compile")
+    assert ran.one.why.startswith("the job compiled its model with torch.compile")
     assert [x.ended for x in ran.one.seen] == ["refused"]
     assert ran.tried.out == ran.plain.out
 
@@ -636,11 +643,11 @@ def test_units_of_several_threads(run: Any) -> None:
         "thread = threading.Thread(target=work); thread.start(); thread.join(); print(state())",
         "channels_last",
     )
-    assert (ran.one.seen, ran.one.why) == ((), "the job does its units of work in several threads")
+    assert (ran.one.seen, ran.one.why) == ((), "the job runs its steps in several threads")
     assert ran.tried.out == ran.plain.out
 
 
 def test_a_budget_that_is_over(run: Any) -> None:
     ran = run("for _ in range(80): step()\nprint(state())", "channels_last", "padded_output", seconds=0.0)
-    assert (ran.one.seen, ran.one.why) == ((), "there was no time left for the other actions")
+    assert (ran.one.seen, ran.one.why) == ((), "there was not enough time left to try the other actions")
     assert ran.tried.out == ran.plain.out

@@ -483,7 +483,13 @@ class Observer:
         sort = unit_of(self._series)
         if sort is not None:
             made = self._series[sort].count
-            why = "a trace needs 2" if made < 2 else "the job's own profiler was on" if is_busy() else "no window ended"
+            why = (
+                "a trace needs 2"
+                if made < 2
+                else "the job's own profiler was switched on"
+                if is_busy()
+                else "no traced window ended"
+            )
             return [f"no trace: the job did {made} {_WORDS[sort]}; {why}"]
         if self._unplain:
             return [f"no trace: {self._unplain} module calls ran under a tracer, a transform or a dispatch mode"]
@@ -497,8 +503,10 @@ class Observer:
             ]
         if not self.seconds and dynamo.compiled_graphs():
             return [
-                "no trace: only compiled functions ran, whose calls are not taken as units of work; name the "
-                "unit with --unit, or trace by time with --trace 2s"
+                (
+                    "no trace: only compiled functions ran, and logparse does not take their calls as steps of the "
+                    "job; name the function of a step with --unit, or trace by time with --trace 2s"
+                )
             ]
         return []
 

@@ -74,7 +74,7 @@ _FIRST, _MORE, _MOST_FIRST = 7, 4, 30
 * ``_MOST_FIRST`` is the largest number.
 """
 
-NO_TIME = "there was no time left for the other actions"
+NO_TIME = "there was not enough time left to try the other actions"
 """Message to the user if the job ended before all changes were tested."""
 Times = Mapping[str, Sequence[float]]
 """Times of steps in microseconds, by the steps' name."""

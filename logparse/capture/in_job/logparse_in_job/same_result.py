@@ -215,7 +215,9 @@ class Comparison:
         repeated = plain.deviations(self._run())
         rounded = plain.deviations(self._run(_Rounding(self._roundoff)))
         if not all(map(math.isfinite, (*repeated, *rounded))):
-            raise IncomparableError("two calls without it return no finite numbers of the same sizes")
+            raise IncomparableError(
+                "two calls of the model without the change do not return finite numbers of the same sizes"
+            )
         return plain, repeated, rounded
 
     def _check_restored(self, plain: _Result, repeated: List[float]) -> None:

@@ -204,7 +204,7 @@ class Trial:
             return
         if threading.current_thread() is not threading.main_thread():
             if isinstance(of, (torch.nn.Module, torch.optim.Optimizer)):
-                self._problem = ["refused", "the job reads its state in another thread while it trains"]
+                self._problem = ["refused", "the job reads the state of its model in another thread while it trains"]
             return
         why = self._switch.hinders()
         if self._off():
@@ -312,7 +312,7 @@ class Trial:
             if self._agains > _MOST_AGAIN:
                 self._give_up(
                     "refused",
-                    "the job reads its state_dict, saves or copies something, or forks in nearly every block of units",
+                    "the job reads its state_dict, saves or copies something, or forks in nearly every block of steps",
                 )
             elif now.comparison.done or late:
                 if self._off():
@@ -325,18 +325,21 @@ class Trial:
         self._waits += 1
         self._units_left = 1
         if self._waits > _MOST_WAITS:
-            self._end("no module with parameters is called from outside another module, so results cannot be compared")
+            self._end(
+                "every module with parameters is called by another module, so logparse cannot compare the model's "
+                "results"
+            )
 
     def _hindrance(self, sort: str) -> str:
         """Return the reason why nothing can be tried in this process, or an empty text."""
         if sort != self._sort:
-            return "the job changed its kind of unit of work"
+            return "the job changed the kind of step (unit of work) that it repeats"
         if threading.current_thread() is not threading.main_thread():
-            return "the job does its units of work in several threads"
+            return "the job runs its steps in several threads"
         if dynamo.compiled_graphs():
             return (
-                "the job compiled its forward with torch.compile, and compiled code keeps the settings that it "
-                "was compiled with"
+                "the job compiled its model with torch.compile, and compiled code keeps the settings with which it "
+                "was compiled"
             )
         if self._graphs.any:
             return "the job captured a CUDA graph, which replays the captured kernels"
@@ -409,11 +412,11 @@ class Trial:
         except RefusedError as error:
             why = str(error)
         except (IncomparableError, UnknownShardingError) as error:
-            why, failed = f"its result could not be compared: {error}", isinstance(error, IncomparableError)
+            why, failed = f"the action's result could not be compared: {error}", isinstance(error, IncomparableError)
         except NotRestoredError as error:
             why, over = str(error), f"{self._tried[-1].name} could not be undone: {error}"
         except Exception as error:
-            why, failed = f"its result could not be compared: {_said(error)}", isinstance(error, RuntimeError)
+            why, failed = f"the action's result could not be compared: {_said(error)}", isinstance(error, RuntimeError)
         heard = self._ranks.exchange({"found": found, "why": why, "over": over, "failed": failed})
         if any(x["over"] for x in heard):
             self._end(_first(heard, "over"))

@@ -86,8 +86,8 @@ def fuse_epilogues(model: torch.nn.Module, approximate: tuple[str, ...]) -> torc
         import warnings
 
         missing = (
-            "apply.py fused no epilogue, because no torch.nn.Sequential holds a Linear and its activation; call "
-            "apply.linear in the model instead"
+            "apply.py fused no epilogue, because no torch.nn.Sequential of the model contains a Linear and its "
+            "activation; call apply.linear in the model instead"
         )
         warnings.warn(missing, stacklevel=2)
     return model

@@ -21,7 +21,8 @@ def use_one_kernel_gelu(model: torch.nn.Module) -> torch.nn.Module:
         import warnings
 
         warnings.warn(
-            "apply.py found no module that writes GELU out as a formula; change the formula in the model instead",
+            "apply.py found no module of the model that writes GELU out as a formula; change the formula in the "
+            "model's code instead",
             stacklevel=2,
         )
     return model

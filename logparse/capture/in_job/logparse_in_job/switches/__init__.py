@@ -25,9 +25,12 @@ class Switchable(NamedTuple):
     parts: Tuple[str, ...]
 
 
-_FLAG = "the flag gets its value back"
-_ORDER = ("order of PyTorch's attention backends", "the order gets its values back")
-_BLAS = ("PyTorch's preferred BLAS library", "the preference gets its value back")
+_FLAG = "the flag is set back to its old value"
+_ORDER = (
+    "the order in which PyTorch tries attention backends",
+    "the order in which PyTorch tries attention backends is set back to its old value",
+)
+_BLAS = ("the BLAS library that PyTorch prefers", "PyTorch's preference is set back to its old value")
 SWITCHABLE: Tuple[Switchable, ...] = (
     Switchable("tf32", "`torch.backends.cuda.matmul.allow_tf32`", _FLAG, ("tf32",)),
     Switchable("blas_cublaslt", *_BLAS, ("blas_cublaslt",)),
@@ -39,56 +42,65 @@ SWITCHABLE: Tuple[Switchable, ...] = (
     Switchable("attention_math", *_ORDER, ("attention_math",)),
     Switchable(
         "channels_last",
-        "layout of parameters, buffers, gradients and optimizer state; a hook that converts inputs",
-        "each tensor gets its old strides back, with its current values, and stays the same tensor",
+        "the layout of parameters, buffers, gradients and optimizer state; a hook also converts the inputs",
+        "each tensor gets its old strides back, keeps its current values, and stays the same tensor",
         ("channels_last",),
     ),
     Switchable(
         "channels_last_benchmark",
-        "as `channels_last`; `torch.backends.cudnn.benchmark` and `benchmark_limit`",
-        "as `channels_last`; both settings get their values back",
+        "the same as for `channels_last`, and also `torch.backends.cudnn.benchmark` and `benchmark_limit`",
+        "the same as for `channels_last`, and both settings are set back to their old values",
         ("channels_last", "cudnn_benchmark"),
     ),
     Switchable(
         "padded_output",
-        "rows of the output layer, of tied embeddings, their gradients and optimizer state",
-        "the rows are removed; each tensor gets its old size back, with its current values",
+        "the number of rows of the output layer, of tied embeddings, and of their gradients and optimizer state",
+        "the added rows are removed: each tensor gets its old size back, and keeps its current values",
         ("padded_output",),
     ),
     Switchable(
         "one_kernel_gelu",
-        "modules that write GELU out as a formula",
-        "the modules come back to their places",
+        "modules of the model that write GELU out as a formula",
+        "the model gets its own modules back, in their old places",
         ("one_kernel_gelu",),
     ),
     Switchable(
         "fused_epilogue",
-        "linear layers right before ReLU or GELU (tanh) in a `torch.nn.Sequential`",
-        "the modules come back to their places",
+        "linear layers that come right before ReLU or GELU (tanh) in a `torch.nn.Sequential`",
+        "the model gets its own modules back, in their old places",
         ("fused_epilogue",),
     ),
     Switchable(
         "fused_gelu_tanh",
-        "like fused_epilogue, with every GELU computed by its tanh approximation",
-        "the modules come back to their places",
+        "the same as for `fused_epilogue`, and every GELU is computed by its tanh approximation",
+        "the model gets its own modules back, in their old places",
         ("fused_gelu_tanh",),
     ),
     Switchable(
         "tunableop_rows",
-        "rows of a TunableOp file (`torch.cuda.tunable.read_file`)",
-        "TunableOp is switched off again; the rows stay in memory, unused",
+        "the rows that TunableOp uses: PyTorch reads a TunableOp file (`torch.cuda.tunable.read_file`)",
+        "TunableOp is switched off again; its rows stay in memory, but PyTorch does not use them",
         ("tunableop_rows",),
     ),
 )
 """The changes that can be switched on and off in a running job, in no particular order."""
 AT_START: Sequence[Tuple[str, str]] = (
-    ("`cudnn_benchmark`", "PyTorch keeps the plan of each convolution that has run, and searches only for new ones"),
-    ("override files of hipBLASLt and rocBLAS", "read once, with the library's first call"),
-    ("databases of MIOpen", "read once, with the first convolution"),
-    ("tables of aiter", "read when it is imported"),
-    ("a compiled forward (`torch.compile`, TorchScript)", "it was compiled for the settings and layouts of that time"),
-    ("captured CUDA graphs", "they replay the kernels that were captured"),
-    ("parameters in DistributedDataParallel, FSDP or one buffer", "other objects hold views of them"),
+    (
+        "`cudnn_benchmark`",
+        "PyTorch keeps the plan of each convolution that has run, and searches only for new convolutions",
+    ),
+    ("override files of hipBLASLt and rocBLAS", "the library reads the files only once, at its first call"),
+    ("databases of MIOpen", "MIOpen reads the databases only once, at the first convolution"),
+    ("tables of aiter", "aiter reads the tables when Python imports aiter"),
+    (
+        "a compiled forward (`torch.compile`, TorchScript)",
+        "the model was compiled with the settings and layouts before the change",
+    ),
+    ("captured CUDA graphs", "a graph replays the kernels that ran when it was captured"),
+    (
+        "a model whose parameters are wrapped by DistributedDataParallel or FSDP, or lie in one buffer",
+        "other objects hold views of the parameters",
+    ),
 )
 """The changes that must be made when a process starts, each with the reason.
 

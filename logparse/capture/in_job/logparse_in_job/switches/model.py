@@ -224,7 +224,7 @@ class ModelSwitch(Switch):
         Otherwise returns an empty text.
         """
         if any(shape_of(x.parameter) != x.after for x in self._changed):
-            return "the job changes the layout of its parameters itself"
+            return "the job itself changes the layout of its parameters"
         return ""
 
 
@@ -242,9 +242,11 @@ def _refuse_wrapped(modules: Sequence[Any]) -> None:
     for module in modules:
         for kind in type(module).__mro__:
             if kind.__name__ in _WRAPPED:
-                raise RefusedError(f"its parameters are in {kind.__name__}, which watches, flattens or shards them")
+                raise RefusedError(
+                    f"the model's parameters are in {kind.__name__}, which watches, flattens or shards them"
+                )
         if isinstance(module, torch.jit.ScriptModule):
-            raise RefusedError("TorchScript compiled one of its modules")
+            raise RefusedError("TorchScript compiled a module of the model")
 
 
 def _refuse_shared(parameters: Sequence[Any]) -> None:
@@ -256,9 +258,11 @@ def _refuse_shared(parameters: Sequence[Any]) -> None:
     for x in parameters:
         storage = x.untyped_storage()
         if storage.nbytes() != x.numel() * x.element_size():
-            raise RefusedError("its parameters are parts of one buffer, of which other objects may hold views")
+            raise RefusedError(
+                "the model's parameters are parts of one buffer, and other objects may hold views of this buffer"
+            )
         if storage.device.type == "cpu" and storage.is_shared():
-            raise RefusedError("its parameters are shared with other processes")
+            raise RefusedError("the model's parameters are shared with other processes")
         if _is_in_use(x):
             raise RefusedError(_IN_USE)
 
@@ -275,7 +279,9 @@ def _refuse_other_sizes(touched: Sequence[Any], optimizers: Sequence[Any]) -> No
             continue
         for parameter, state in optimizer.state.items():
             if any(x.numel() > 1 and x.shape != getattr(parameter, "shape", x.shape) for x in _tensors(state)):
-                raise RefusedError(f"{type(optimizer).__name__} keeps tensors of another size than its parameters have")
+                raise RefusedError(
+                    f"the optimizer {type(optimizer).__name__} keeps tensors of another size than the parameters have"
+                )
 
 
 def _tensors(state: Any) -> Iterator[Any]:
@@ -295,10 +301,10 @@ def _refuse_held_accumulators(parameters: Sequence[Any]) -> None:
     with torch.inference_mode(False), torch.enable_grad():
         nodes = [x.view_as(x).grad_fn.next_functions[0][0] for x in parameters if x.requires_grad]
     if any(x is not nodes for x in gc.get_referrers(*nodes)):
-        raise RefusedError("the job holds the nodes that accumulate its parameters' gradients")
+        raise RefusedError("the job holds the autograd nodes that accumulate the gradients of its parameters")
 
 
-_IN_USE = "the job holds a view of its parameters, or a graph whose backward pass is still to come"
+_IN_USE = "the job holds a view of its parameters, or an autograd graph whose backward pass has not yet run"
 
 
 def _is_in_use(parameter: Any) -> bool:
@@ -376,10 +382,10 @@ def _counted(change: Callable[[Any], Any], *what: str) -> Callable[[Any], str]:
     return changed
 
 
-_NO_PAIR = "no torch.nn.Sequential holds a linear layer right before its activation"
+_NO_PAIR = "no torch.nn.Sequential of the model contains a linear layer right before its activation"
 KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
     "channels_last": lambda: ModelSwitch(
-        _channels_last, "the model has no convolution whose weight is stored NCHW", _images
+        _channels_last, "the model has no convolution whose weight is stored in the layout NCHW", _images
     ),
     "padded_output": lambda: ModelSwitch(
         _padded_output,
@@ -388,7 +394,8 @@ KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
         resizes=True,
     ),
     "one_kernel_gelu": lambda: ModelSwitch(
-        _counted(use_one_kernel_gelu, "GELU in one kernel", "GELUs in one kernel"), "no module writes GELU out"
+        _counted(use_one_kernel_gelu, "GELU in one kernel", "GELUs in one kernel"),
+        "no module of the model writes GELU out as a formula",
     ),
     "fused_epilogue": lambda: ModelSwitch(
         _counted(lambda model: fuse_epilogues(model, ("tanh",)), "module replaced", "modules replaced"), _NO_PAIR

@@ -10,7 +10,7 @@ import torch
 from ..changes.attention import prefer_attention
 from .base import Job, RefusedError, Switch
 
-_ON_A_GPU = "it acts only on a GPU, and this process uses none"
+_ON_A_GPU = "the change has an effect only on a GPU, and this process uses no GPU"
 
 
 class Flag:
@@ -68,7 +68,7 @@ class Flags(Switch):
             raise
         after = [flag.read() for flag, _ in self._values]
         if after == before:
-            raise RefusedError("the job already runs with it")
+            raise RefusedError("the job already runs with this setting")
         self._before, self._after = before, after
 
     def off(self) -> None:
@@ -83,7 +83,7 @@ class Flags(Switch):
         if not self._before:
             return ""
         changed = [flag.path for (flag, _), own in zip(self._values, self._after) if flag.read() != own]
-        return f"the job sets {changed[0]} itself" if changed else ""
+        return f"the job itself sets {changed[0]}" if changed else ""
 
     def _write(self, values: Sequence[Any]) -> None:
         for (flag, _), value in zip(self._values, values):
@@ -119,7 +119,7 @@ class Attention(Switch):
         atexit.unregister(context.__exit__)  # here ``off`` leaves it
         if _order() == before:
             context.__exit__(None, None, None)
-            raise RefusedError("the job already runs with it")
+            raise RefusedError("the job already runs with this setting")
         self._context, self._own = context, _order()
 
     def off(self) -> None:
@@ -130,7 +130,7 @@ class Attention(Switch):
 
     def disturbed(self) -> str:
         """Return a sentence if the job itself has chosen attention backends meanwhile, or an empty text."""
-        return "" if self._context is None or _order() == self._own else "the job sets the attention backends itself"
+        return "" if self._context is None or _order() == self._own else "the job itself sets the attention backends"
 
 
 class OneFlashKernel(Switch):
@@ -145,7 +145,7 @@ class OneFlashKernel(Switch):
     def on(self, job: Job) -> None:
         """Turn the fused kernel off. Raises RefusedError if it is already off."""
         if not torch.backends.cuda.flash_sdp_enabled():
-            raise RefusedError("the job already runs with it")
+            raise RefusedError("the job already runs with this setting")
         self._before = True
         torch.backends.cuda.enable_flash_sdp(False)
 
@@ -158,7 +158,7 @@ class OneFlashKernel(Switch):
     def disturbed(self) -> str:
         """Return a sentence if the job itself has turned the fused kernel on meanwhile, or an empty text."""
         allowed = self._before and torch.backends.cuda.flash_sdp_enabled()
-        return "the job sets torch.backends.cuda.enable_flash_sdp itself" if allowed else ""
+        return "the job itself sets torch.backends.cuda.enable_flash_sdp" if allowed else ""
 
 
 def _enabled(backend: str) -> bool:
@@ -196,9 +196,11 @@ class TunableRows(Switch):
         if not torch.cuda.is_initialized():
             raise RefusedError(_ON_A_GPU)
         if not self._files:
-            raise RefusedError("name a TunableOp file with --rows FILE")
+            raise RefusedError("this change needs a TunableOp file; name the file with --rows FILE")
         if tunable.is_enabled():
-            raise RefusedError("the job itself has TunableOp on, whose rows cannot be removed from memory again")
+            raise RefusedError(
+                "the job itself uses TunableOp, and the rows that TunableOp reads cannot be removed from memory again"
+            )
         if not self._is_read:
             for path in self._files:
                 if not tunable.read_file(path):
@@ -220,7 +222,7 @@ class TunableRows(Switch):
     def disturbed(self) -> str:
         """Return a sentence if the job itself has switched TunableOp off meanwhile, or an empty text."""
         on = self._before is None or torch.cuda.tunable.is_enabled()
-        return "" if on else "the job sets torch.cuda.tunable itself"
+        return "" if on else "the job itself sets torch.cuda.tunable"
 
 
 class Refused(Switch):
@@ -247,7 +249,9 @@ def _cudnn_benchmark(files: Sequence[str]) -> Switch:
     if not torch.cuda.is_initialized():
         return Refused(_ON_A_GPU)
     if torch.version.hip is not None:  # ``Conv_miopen.cpp``: NCHW and channels_last may be one entry of the cache
-        return Refused("on ROCm PyTorch keeps the solver of each convolution that has run, maybe in every layout")
+        return Refused(
+            "on ROCm, PyTorch keeps the solver of each convolution that has run, perhaps also for other layouts"
+        )
     return Flags([(Flag("backends.cudnn.benchmark"), True), (Flag("backends.cudnn.benchmark_limit"), 0)])
 
 
@@ -267,7 +271,9 @@ def _attention(backend: str) -> Callable[[Sequence[str]], Switch]:
         if torch.cuda.is_initialized():
             elsewhere = torch.version.hip is not None and backend == "cudnn"
             return Refused("ROCm has no cuDNN") if elsewhere else Attention(backend)
-        return OneFlashKernel() if backend == "math" else Refused("on a CPU there is only one fused attention kernel")
+        return (
+            OneFlashKernel() if backend == "math" else Refused("PyTorch has only one fused attention kernel on a CPU")
+        )
 
     return switch
 
