@@ -29,8 +29,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Read the math-library logs, traces and tuning files of GPU jobs, find slow library calls, and write override "
-    "files: files by which a library runs another solution (kernel) than the pick of its heuristic.",
+    help="Read the math-library logs, traces and tuning files of GPU jobs, find slow library calls, and write "
+    "override files. An override file makes a library run another solution (kernel) than its heuristic would "
+    "choose.",
     epilog="A first session: `logparse ingest hipblaslt_*.log *.fdb.txt tunableop_*.csv`, then `logparse recommend`.",
 )
 verb = partial(opt.verb, app)
@@ -66,7 +67,12 @@ def facts_of(words: Sequence[str] | None) -> Mapping[str, str]:
 def program(
     version: Annotated[bool, option("Print the version.", "--version", is_eager=True, callback=_print_version)] = False,
     color: Annotated[
-        str, choice("Bold heads: auto (on a terminal, without NO_COLOR), always, never.", "--color", of=opt.COLOURS)
+        str,
+        choice(
+            "Print headings in bold: auto (on a terminal, unless NO_COLOR is set), always or never.",
+            "--color",
+            of=opt.COLOURS,
+        ),
     ] = "auto",
 ) -> None:
     """Declare the options of the whole program, which come before the name of a command."""
@@ -76,7 +82,7 @@ def program(
     "logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv", opt.Wide, old={"--format": "--as"}
 )
 def ingest(
-    paths: Annotated[list[str], argument("Files, folders, glob patterns or URLs; `-` reads standard input.")],
+    paths: Annotated[list[str], argument("Files, folders, glob patterns or URLs to read; `-` reads standard input.")],
     store: opt.Store = None,
     run: opt.Label = None,
     format: Annotated[
@@ -86,7 +92,8 @@ def ingest(
     jobs: Annotated[int, option("Number of files to read at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
     engine: opt.Engine = "local",
     pid: Annotated[
-        str | None, option("Process number for lines that state no process, or `none`. [default: from the file's name]")
+        str | None,
+        option("Process number for log lines that name no process, or `none`. [default: from the file's name]"),
     ] = None,
 ) -> Answer:
     """Read logs and tuning files into the store."""
@@ -103,10 +110,10 @@ def ingest(
 def capture(
     command: Annotated[opt.Words, argument("Command that runs the job, after `--`.")] = None,
     masks: Annotated[
-        str, option("hipBLASLt log categories, as numbers or names: 32 or bench, 64 or profile.")
+        str, option("Categories of log lines that hipBLASLt writes, as numbers or names: 32 or bench, 64 or profile.")
     ] = "32,64",
     folder: Annotated[
-        Path | None, opt.path("New folder for the logs. [default: a new folder, which is printed]", "--out")
+        Path | None, opt.path("New folder for the logs. [default: a new folder, whose name is printed]", "--out")
     ] = None,
     store: opt.Store = None,
     run: opt.Label = None,
@@ -119,11 +126,12 @@ def capture(
     trace: Annotated[
         str,
         option(
-            "Trace this many units of work (steps, requests) at a time with torch.profiler, or a time: 2s. 0: no trace."
+            "Trace this many steps (or requests) at a time with torch.profiler, or trace for a time such as 2s. "
+            "0: no trace."
         ),
     ] = "0",
     unit: Annotated[
-        str, option("Function whose calls are the units of work: package.module:Class.method. [default: found]")
+        str, option("Function whose calls are the steps: package.module:Class.method. [default: logparse finds it]")
     ] = "",
     print_only: Annotated[
         bool, option("Run nothing. Print the environment variables as shell exports, with their meaning.", "--print")
@@ -135,7 +143,7 @@ def capture(
     from logparse.ingest.render import answer
 
     if not command and not print_only:
-        raise typer.BadParameter("give the job's command after `--`, or --print", param_hint="COMMAND")
+        raise typer.BadParameter("give the command that runs the job after `--`, or use --print", param_hint="COMMAND")
     off = () if tunableop else ("tunableop",)
     settings = plan(command or [], folder, masks, markers=markers, leave_out=off, trace=trace_of(trace, unit))
     if print_only:
@@ -168,16 +176,19 @@ def run(
 @verb("logparse tune --budget 10m -- python train.py", passes_on=True)
 def tune(
     command: opt.Job,
-    budget: Annotated[str, option("Measure for at most this long: 90s, 10m.")] = "10m",
-    trace: Annotated[str, option("Trace this many units of work (steps, requests) at a time, or a time: 2s.")] = "2",
+    budget: Annotated[str, option("Measure for at most this long, for example 90s or 10m.")] = "10m",
+    trace: Annotated[
+        str, option("Trace this many steps (or requests) at a time, or trace for a time such as 2s.")
+    ] = "2",
     unit: Annotated[
-        str, option("Function whose calls are the units of work: package.module:Class.method. [default: found]")
+        str, option("Function whose calls are the steps: package.module:Class.method. [default: logparse finds it]")
     ] = "",
     out: Annotated[Path, opt.path("Folder to write the override files and apply.py to.")] = Path("overrides"),
     pairs: Annotated[
         int,
         option(
-            "Time at most this many pairs of runs, with and without the changes; stop once the result is clear.", min=3
+            "Time at most this many pairs of runs, with and without the changes; stop earlier if the result is clear.",
+            min=3,
         ),
     ] = 4,
     before_each: Annotated[
@@ -207,11 +218,13 @@ def try_(
             metavar="ACTION… -- COMMAND…",
         ),
     ],
-    budget: Annotated[str, option("Try for at most this long in each start of the job: 90s, 10m.")] = "60s",
+    budget: Annotated[
+        str, option("Try for at most this long in each start of the job, for example 90s or 10m.")
+    ] = "60s",
     unit: Annotated[
-        str, option("Function whose calls are the units of work: package.module:Class.method. [default: found]")
+        str, option("Function whose calls are the steps: package.module:Class.method. [default: logparse finds it]")
     ] = "",
-    rows: Annotated[opt.Words, option("TunableOp results CSV for the action tunableop_rows.")] = None,
+    rows: Annotated[opt.Words, option("TunableOp results CSV whose rows the action tunableop_rows tries.")] = None,
     before_each: Annotated[
         str, option("Shell command to run before each start of the job, such as one that removes its checkpoints.")
     ] = "",
@@ -240,10 +253,11 @@ def recommend(
     target: opt.Target = None,
     out: Annotated[Path, opt.path("Folder for the override files, with one folder per target.")] = Path("overrides"),
     n: opt.Count = None,
-    min_gain: Annotated[str, option("Propose no change that saves less than this share of a problem's time.")] = "3%",
+    min_gain: Annotated[str, option("Propose no change that saves less than this share of a call's time.")] = "3%",
     min_saving: Annotated[float, option("Leave out findings that save less than this (µs per run).", min=0.0)] = 0.0,
     own: Annotated[
-        opt.Words, option("Override files that the job reads now. The new files keep their other rows.")
+        opt.Words,
+        option("Override files that the job reads now. Their rows for other calls are kept in the new files."),
     ] = None,
     confirmed: Annotated[bool, option("Write only overrides that `logparse replay` confirmed.", "--confirmed")] = False,
     max_rows: Annotated[
@@ -251,7 +265,8 @@ def recommend(
         option("Write at most this many rows per override file, the most valuable first.", "--rows-per-file", min=1),
     ] = None,
     ladder: Annotated[
-        int | None, option("Also write hipBLASLt rows for sizes between the measured ones, at multiples of N.", min=1)
+        int | None,
+        option("Also write hipBLASLt rows for sizes between the measured ones, at multiples of this number.", min=1),
     ] = None,
     steps: Annotated[
         int | None, option("Number of training steps in the logs. [default: counted in the traces]", min=1)
@@ -261,7 +276,9 @@ def recommend(
         bool, option("Assume that logs and times come from the same library build and GPU arch.", "--same-build")
     ] = False,
     records: opt.Records = None,
-    explain: Annotated[str | None, option("Print all about one thing to do: its number or name.")] = None,
+    explain: Annotated[
+        str | None, option("Print everything about one of the things to do, given by its number or name.")
+    ] = None,
     verbose: Annotated[
         bool, option("Print the whole report: every finding and every file.", "-v", "--verbose")
     ] = False,
@@ -299,7 +316,9 @@ def replay(
     backend: Annotated[
         str, choice("Libraries to measure, such as torch,cublaslt.", of=BACKENDS, several=True, own=True)
     ] = "torch",
-    device: Annotated[str | None, option("GPU numbers, such as 0,1, or cpu. [default: every GPU]")] = None,
+    device: Annotated[
+        str | None, option("Numbers of the GPUs to measure on, such as 0,1, or cpu. [default: every GPU]")
+    ] = None,
     engine: opt.Engine = "local",
     kind: Annotated[str | None, choice("Measure only gemm or only conv (convolutions).", of=("gemm", "conv"))] = None,
     direction: Annotated[
@@ -308,15 +327,17 @@ def replay(
             "Measure only one pass of convolutions: forward, dgrad or wgrad (F, B, W).", of=(*opt.PASSES, "F", "B", "W")
         ),
     ] = None,
-    top: Annotated[int | None, option("Measure only the N problems that may save the most time.", min=1)] = None,
+    top: Annotated[
+        int | None, option("Measure only this many problems, beginning with the largest possible saving.", min=1)
+    ] = None,
     ladder: Annotated[int | None, option("Also time what `logparse recommend --ladder N` needs.", min=1)] = None,
-    budget: Annotated[str | None, option("Stop after this time: 90s, 10m, 1.5h.")] = None,
+    budget: Annotated[str | None, option("Stop after this time, for example 90s, 10m or 1.5h.")] = None,
     silence: Annotated[str, option("Kill a measuring process that reports nothing for this time.")] = "60s",
     workspace: Annotated[
-        int | None, option("Workspace per call in bytes. [default: as logged, else PyTorch's]", min=0)
+        int | None, option("Workspace per call in bytes. [default: the size in the logs, else PyTorch's]", min=0)
     ] = None,
     resume: Annotated[
-        bool, option("Skip, or repeat, what this machine has measured before.", "--resume/--again")
+        bool, option("Skip (or repeat) the measurements that this machine has made before.", "--resume/--again")
     ] = True,
     exhaustive: Annotated[
         bool, option("Try every solution of the library, not only those that its heuristic lists.", "--exhaustive")
@@ -371,7 +392,7 @@ def replay(
 def top(
     store: opt.Store = None,
     run: opt.Run = None,
-    by: Annotated[str, choice("Rank by calls, or by time.", of=("calls", "time"))] = "calls",
+    by: Annotated[str, choice("Rank by the number of calls, or by time.", of=("calls", "time"))] = "calls",
     kind: opt.Kind = None,
     n: Annotated[int, option("Number of problems to list.", "-n", min=1)] = ROWS,
 ) -> Answer:
@@ -412,7 +433,7 @@ def sql(
     store: opt.Store = None,
     run: Annotated[str | None, option("Query only this run.")] = None,
     timeout: Annotated[float, option("Stop the query after this many seconds.", min=0.1)] = 60.0,
-    max_rows: Annotated[int, option("Fail if the result has more rows.", min=1)] = 1_000_000,
+    max_rows: Annotated[int, option("Fail if the result has more rows than this.", min=1)] = 1_000_000,
 ) -> Answer:
     """Run a read-only SQL query over the store."""
     from logparse.sql import query as run_query
@@ -448,7 +469,8 @@ def formats() -> Answer:
 
 @verb("logparse forget run-before-upgrade")
 def forget(
-    name: Annotated[str, argument("Label of a run, or path of a file or the end of it.")], store: opt.Store = None
+    name: Annotated[str, argument("Label of a run, or path of a file (the end of the path is enough).")],
+    store: opt.Store = None,
 ) -> Answer:
     """Remove a run or a file from the store."""
     return Answer([f"forgot {path}" for path in opened(store).forget(name)])
@@ -486,7 +508,9 @@ def lint(
     files: opt.Files,
     against: opt.Against = None,
     target: opt.Target = None,
-    as_format: Annotated[str | None, choice("Format of the files. [default: recognised]", "--as", of=OVERRIDES)] = None,
+    as_format: Annotated[
+        str | None, choice("Format of the files. [default: recognised from the content]", "--as", of=OVERRIDES)
+    ] = None,
     verbose: Annotated[bool, option("Print each row of the file with its verdicts.", "-v", "--verbose")] = False,
 ) -> Answer:
     """Check whether the library will use each row of override files; exit code 3 on errors, 1 for an unknown file."""
@@ -509,7 +533,7 @@ def lint(
 def coverage(
     files: opt.Files,
     against: Annotated[
-        str | None, option("Run whose calls are looked up, as in `lint`. [default: the store's latest]")
+        str | None, option("Run whose calls are looked up, as in `lint`. [default: the store's latest run]")
     ] = None,
     target: opt.Target = None,
     store: opt.Store = None,
@@ -535,10 +559,14 @@ def coverage(
 @verb("logparse bisect tuned_fmoe.csv --check './gsm8k.sh --at-least 0.85'")
 def bisect(
     table: Annotated[Path, argument("Override file to search. It is not changed.")],
-    check: Annotated[str, option("Shell command that runs the job. Exit code 0: good. 125: skip. Any other: bad.")],
-    timeout: Annotated[float | None, option("Stop a run after this many seconds, and take it as bad.", min=0.1)] = None,
+    check: Annotated[
+        str, option("Shell command that runs the job. Exit code 0 means good, 125 means skip, and any other means bad.")
+    ],
+    timeout: Annotated[
+        float | None, option("Stop a run after this many seconds, and count this run as bad.", min=0.1)
+    ] = None,
     out: Annotated[
-        Path | None, opt.path("Write the override file to this path without the rows that were found.")
+        Path | None, opt.path("Write a copy of the override file to this path, without the rows that were found.")
     ] = None,
 ) -> Answer:
     """Find the rows of an override file that make a job fail, by running a check with some of the rows."""
@@ -551,13 +579,18 @@ def bisect(
 def verify(
     before: opt.RunName,
     after: opt.RunName,
-    files: Annotated[opt.Words, argument("Override files that AFTER ran with. Not with --action.")] = None,
+    files: Annotated[
+        opt.Words, argument("Override files that the second run (AFTER) used. Cannot be combined with --action.")
+    ] = None,
     action: Annotated[
-        opt.Words, option("Action (setting or change of the program) that AFTER ran with: compare the whole jobs.")
+        opt.Words,
+        option("Action (setting or change of the program) that the second run (AFTER) used: compare the whole jobs."),
     ] = None,
     fail_on: opt.FailOn = "3%",
     store: opt.Store = None,
-    verbose: Annotated[bool, option("Print every problem, and every row that no call hit.", "-v", "--verbose")] = False,
+    verbose: Annotated[
+        bool, option("Print every problem, and every row that no call used.", "-v", "--verbose")
+    ] = False,
 ) -> Answer:
     """Check that overrides took effect, and compare the gain with the promise; exit code 3 if not."""
     from analyzers.compare import actions
@@ -570,7 +603,8 @@ def verify(
         return replace(actions.answer(proof), errors=remarks)
     if not files:
         raise UsageError(
-            "verify needs override files or --action NAME; to compare two runs without them, use `logparse diff`"
+            "verify needs override files or --action NAME; to compare two runs without override files, use "
+            "`logparse diff`"
         )
     with Stages("verify", overrides.STAGES) as stages:
         found = overrides.verify_at(before, after, files, store, share, stages)
@@ -582,9 +616,9 @@ def diff(
     a: opt.RunName,
     b: opt.RunName,
     fail_on: opt.FailOn = "3%",
-    floor: Annotated[float, option("Take a change of at most this many µs per call as no change.", min=0.0)] = 0.0,
+    floor: Annotated[float, option("Treat a change of at most this many µs per call as no change.", min=0.0)] = 0.0,
     overrides: Annotated[
-        opt.Words, option("Override files of the old library build: list the rows to measure again.")
+        opt.Words, option("Override files of the old library build: list their rows that must be measured again.")
     ] = None,
     store: opt.Store = None,
     n: opt.Count = None,
@@ -641,14 +675,20 @@ def export(
     ] = None,
     portable: Annotated[
         bool,
-        option("Write the tables of aiter as one, without rows that only one library build understands.", "--portable"),
+        option(
+            "Write the tables of aiter as one table, without rows that only one library build understands.",
+            "--portable",
+        ),
     ] = False,
     store: opt.Store = None,
     run: opt.Run = None,
     kind: opt.Kind = None,
-    n: Annotated[int | None, option("Write only the N problems with the most calls.", "-n", min=1)] = None,
+    n: Annotated[
+        int | None, option("Write only this many problems, namely those with the most calls.", "-n", min=1)
+    ] = None,
     sql: Annotated[
-        str | None, option("Choose the problems by a SELECT with a column problem, and optionally calls.")
+        str | None,
+        option("Choose the problems by a SELECT that returns a column problem, and optionally a column calls."),
     ] = None,
     target: opt.Target = None,
     out: opt.Out = Path("problems"),
@@ -658,7 +698,7 @@ def export(
     from analyzers.overrides.write import Made, written
 
     if portable == bool(to) or (portable and not tables) or (tables and to not in (None, "candidates")):
-        raise UsageError("give --to NAME (files only with --to candidates), or --portable with tables of aiter")
+        raise UsageError("give --to NAME (with files only for --to candidates), or --portable with tables of aiter")
     if tables and portable:
         from analyzers.evidence.runs import tables_to_check
         from analyzers.overrides import portable as moving

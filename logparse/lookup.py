@@ -440,7 +440,7 @@ def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[
     """
     texts = sorted({str(row["problem"]) for row in (*calls, *times)})
     if not texts:
-        return "the store holds no call and no time of it"
+        return "the store holds no call and no time of this problem"
     called = {run for run, _ in _called(calls)}
     runs = [run for run in store.runs() if run in called]
     said = [_picked(run, ranked(store, by="time", n=1, run=run, texts=texts).rows.to_pylist()) for run in runs[-_RUNS:]]
@@ -449,8 +449,9 @@ def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[
         return "; ".join([*said, *([f"{counted(earlier, 'earlier run')} in the table"] if earlier else [])])
     timed = [row for row in times if row["time_us"]]
     if not timed:
-        return "no run calls it, and no time of it is known"
-    return f"no run calls it; the fastest known solution is {timed[0]['solution']} ({duration(timed[0]['time_us'])})"
+        return "no run calls this problem, and no time of it is known"
+    best = f"{timed[0]['solution']} ({duration(timed[0]['time_us'])})"
+    return f"no run calls this problem; the fastest known solution is {best}"
 
 
 _RUNS = 3  # maximum number of runs in the sentence of ``show``
@@ -472,7 +473,9 @@ def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
     if pick_us is None and pick != best:
         return f"{named}; the fastest known solution is {best} ({duration(best_us)} a call)"
     if pick_us is None or pick_us <= best_us:
-        return f"{named}, the fastest known" if pick else f"{named}; the library's default is the fastest known"
+        return (
+            f"{named}, which is the fastest known" if pick else f"{named}; the library's default is the fastest known"
+        )
     slower = f"{pick_us / best_us:.3g} × slower than {best}: {duration(pick_us)} and {duration(best_us)} a call"
     return f"{named}, {slower}" if pick else f"{named}; the library's default is {slower}"
 

@@ -56,7 +56,7 @@ def query(
             )
         kind, payload = receiver.recv()
     except (EOFError, ConnectionResetError):
-        raise QueryError("the process that ran the query died (out of memory?)") from None
+        raise QueryError("the process that ran the query died (did it run out of memory?)") from None
     finally:
         child.kill()
         child.join()

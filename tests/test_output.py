@@ -546,7 +546,9 @@ def test_a_run_without_problems_is_named(store: Store, tmp_path: Path) -> None:
     assert "status" in run("top", *at).stdout
     ingest([str(SAMPLES / "traces" / "4242_kernel_stats.csv")], store, run="profiled")
     assert f"it holds 2 kernels of a profiler, which `logparse sql --store {store.url}" in run("top", *at).stdout
-    assert run("diff", "none", "none", *at).stdout.startswith("none → none: neither run has a problem\n")
+    assert run("diff", "none", "none", *at).stdout.startswith(
+        "none → none: neither run has a matrix product or a convolution\n"
+    )
 
 
 def test_a_file_of_another_run_is_never_silently_ignored(tmp_path: Path) -> None:
@@ -572,7 +574,7 @@ def test_a_file_in_place_of_a_run_is_remarked(tmp_path: Path) -> None:
     out = run("verify", TUNED, "one", TUNED, *at)
     assert (out.returncode, "which it is compared with" in out.stderr) == (3, True)
     assert out.stdout.splitlines()[0] == "verify: not verified: no problem (problems with a row); no time was compared"
-    assert "run one has no calls (ingest a log or a trace of the job into it)" in out.stdout
+    assert "run one has no calls (ingest a log or a trace of the job into this run)" in out.stdout
     bare = run("verify", "one", "one", *at)
     assert (bare.returncode, bare.stdout) == (2, "")
     assert "needs override files or --action" in bare.stderr

@@ -50,7 +50,7 @@ def _action(backend: str) -> Action:
         change=lambda work, job: _change(work, backend),
         application=lambda job: _application(job, backend),
         excludes="attention",
-        needs="PyTorch 2.6 or later (on a CPU any version)",
+        needs="PyTorch 2.6 or later (on a CPU, any version of PyTorch)",
     )
 
 

@@ -115,7 +115,7 @@ def _action(name: str, about: str, benchmark: bool = False) -> Action:
     return Action(
         name=name,
         kind="program",
-        about=f"store images as channels_last (NHWC){about}",
+        about=about,
         change=lambda work, job: _changed(work, job, benchmark or "cudnn_benchmark" in job.settings),
         application=lambda job: _application(job, benchmark),
         added=_added,
@@ -124,5 +124,9 @@ def _action(name: str, about: str, benchmark: bool = False) -> Action:
     )
 
 
-ACTION = _action("channels_last", "")
-WITH_BENCHMARK = _action("channels_last_benchmark", ", and let PyTorch time every plan of each convolution", True)
+ACTION = _action("channels_last", "store images as channels_last (NHWC)")
+WITH_BENCHMARK = _action(
+    "channels_last_benchmark",
+    "store images as channels_last (NHWC), and let PyTorch time every plan of each convolution",
+    True,
+)

@@ -25,11 +25,11 @@ def _application(job: Job) -> Application | None:
 ACTION = Action(
     name="cudnn_benchmark",
     kind="setting",
-    about="let PyTorch time every cuDNN plan (on ROCm: MIOpen solver) of each convolution at its first call",
+    about="let PyTorch time every cuDNN plan (on ROCm: every MIOpen solver) of each convolution at its first call",
     change=lambda work, job: Change(work.problem, "torch:benchmark") if isinstance(work.problem, ConvProblem) else None,
     application=_application,
     needs=(
-        "sizes that do not vary, because each new size is searched again, for seconds (on ROCm, MIOpen then ignores "
-        "the rows of override files and writes its own)"
+        "input sizes that do not vary: for each new size PyTorch searches again, which takes seconds (on ROCm, "
+        "MIOpen then ignores the rows of override files and writes rows of its own)"
     ),
 )

@@ -17,15 +17,15 @@ from logparse.quoting import Python, python_line
 
 HELPERS = definitions("epilogue")
 _LINE = {
-    "none": "torch.nn.functional.linear(x, weight, bias) instead of an addition after the product",
+    "none": "torch.nn.functional.linear(x, weight, bias) instead of adding the bias after the matrix product",
     "relu": 'apply.linear(x, weight, bias, "relu") instead of relu(linear(x, weight, bias))',
     "gelu": 'apply.linear(x, weight, bias, "gelu") instead of gelu(linear(x, weight, bias))',
 }
 
 _ONE_GELU = Application(
     line=(
-        'torch.nn.functional.gelu(x, approximate="tanh") instead of the written-out formula (in transformers: '
-        'activation_function or hidden_act = "gelu_pytorch_tanh")'
+        'torch.nn.functional.gelu(x, approximate="tanh") instead of the formula that the model writes out (in '
+        'transformers: set activation_function or hidden_act to "gelu_pytorch_tanh")'
     ),
     model=(Python("model = use_one_kernel_gelu(model)"),),
     helpers=(definitions("gelu"),),
@@ -86,7 +86,10 @@ def _fused(job: Job, suits: Callable[[Epilogue, Job], bool], approximate: tuple[
 EPILOGUE = Action(
     name="fused_epilogue",
     kind="program",
-    about="compute bias and activation in the epilogue of the matrix product, not in kernels of their own",
+    about=(
+        "compute the bias and the activation in the kernel of the matrix product (its epilogue), not in separate "
+        "kernels"
+    ),
     change=_to(exact, lambda tail: tail.in_library),
     application=lambda job: _fused(job, exact, ("tanh",)),
     works=lambda job: job.pairs,
@@ -95,18 +98,21 @@ EPILOGUE = Action(
 TANH = Action(
     name="fused_gelu_tanh",
     kind="program",
-    about="compute GELU in the epilogue of the matrix product, by its tanh approximation",
+    about="compute GELU by its tanh approximation in the kernel of the matrix product (its epilogue)",
     change=_to(_tanh, lambda tail: tail.in_library),
     application=lambda job: _fused(job, _tanh, ("none", "tanh")),
     works=lambda job: job.pairs,
     excludes="epilogue",
     exact=False,
-    needs="a model that tolerates the tanh approximation of GELU, which differs by up to 5e-4",
+    needs="a model that tolerates the tanh approximation of GELU, which differs from the exact GELU by up to 5e-4",
 )
 ONE_KERNEL = Action(
     name="one_kernel_gelu",
     kind="program",
-    about="compute a GELU that the model writes out as a formula in one kernel, and its gradient in another",
+    about=(
+        "compute a GELU that the model writes out as a formula in one kernel, and the gradient of this GELU in "
+        "another kernel"
+    ),
     change=lambda work, job: Change(work.problem),
     application=lambda job: _ONE_GELU if _activations(job, lambda tail, _: tail.form == "written") else None,
     works=lambda job: job.gelus,

@@ -155,8 +155,8 @@ def _application(job: Job) -> Application | None:
         model=(python_line(Python("model = pad_output(model, {}, {})"), size, padded(size)),),
         helpers=(definitions("padding"),),
         by_hand=(
-            f"set the vocabulary in the model's configuration to {padded(size)} (targets stay below {size}); the "
-            "softmax then also runs over the added outputs, and no gradient is copied"
+            f"set the vocabulary size in the model's configuration to {padded(size)} (targets stay below {size}): "
+            "the softmax then also runs over the added outputs, and PyTorch copies no gradient"
         ),
     )
 
@@ -169,7 +169,7 @@ ACTION = Action(
     application=_application,
     added=lambda job: tuple(_gradients(job)),
     needs=(
-        "checkpoints loaded before this change: checkpoints saved after it hold the padded layer (and the tied "
-        "embedding)"
+        "a program that loads its checkpoints before this change: checkpoints saved after the change hold the padded "
+        "layer (and the embedding that is tied to it)"
     ),
 )

@@ -37,5 +37,5 @@ ACTION = Action(
     change=_change,
     application=_application,
     exact=False,
-    needs="a model that tolerates products with 10 bits of mantissa (the exponent is that of float32)",
+    needs="a model that tolerates matrix products with a mantissa of 10 bits (TF32 has the exponent of float32)",
 )

@@ -179,7 +179,7 @@ class ActionProof:
             return ""
         if not (self.measured.now_us and self.measured.then_us) or least > 0 or most > WORTH * self.wall.now_us:
             return ""
-        gain = f"kernels and launches gained at most {duration(max(most, 0.0))}"
+        gain = f"the kernels and their launches gained at most {duration(max(most, 0.0))}"
         return f"{gain}, less than {WORTH:.0%} of a {self.unit}"
 
     @property
@@ -297,7 +297,11 @@ def verify_actions(
     known = [x.action.name for x in results(before, ACTIONS, settings)]
     unknown = [name for name in names if name not in known]
     if unknown:
-        there = f"measured are {', '.join(known)}" if known else "no replay timed any action (run `logparse replay`)"
+        there = (
+            f"the measured actions are {', '.join(known)}"
+            if known
+            else ("no replay has timed an action (run `logparse replay`)")
+        )
         there += "; to judge override files, run `logparse verify BEFORE AFTER FILE…`"
         raise InputError(f"run {before.run} has no measured action {', '.join(unknown)}: {there}")
     both = _Both(before, after, settings)
@@ -469,9 +473,7 @@ class _Both:
         for run, found, us in zip(self.runs, self.units, self.us, strict=True):
             if not us and self.share >= SHARE:
                 ended = (
-                    ": the job ended before the times of its units of work settled"
-                    if found and not found.tracing
-                    else ""
+                    ": the job ended before the times of its steps became steady" if found and not found.tracing else ""
                 )
                 yield f"{run.run} has no trace with GPU kernels{ended}"
         ranks = [_ranks(x) for x in self.runs]
@@ -521,11 +523,11 @@ class _Both:
         """Yield other facts that the user must know, for example that too few steps were timed."""
         for run, found in zip(self.runs, self.units, strict=True):
             if wall is None and (found is None or not timed(found)):
-                yield f"{run.run}: too few units of work were timed without the profiler"
+                yield f"{run.run}: too few steps were timed without the profiler"
             elif found is not None and found.tracing.startswith("not settled"):
-                yield f"{run.run}: times of units of work {found.tracing}"
+                yield f"{run.run}: the times of its steps are {found.tracing}"
         if wall is None and all(x is not None and timed(x) for x in self.units) and self.share >= SHARE:
-            yield "the two runs have no kind of unit of work in common that was timed without the profiler"
+            yield "the two runs have no kind of step in common that was timed without the profiler"
 
 
 def _values(tables: Tables, name: str) -> Mapping[str, str]:
@@ -623,24 +625,34 @@ def lines(found: ActionProof) -> list[str]:
     if wall is None:
         out.append(f"wall time of a {found.unit} without the profiler: unknown")
     else:
-        of = f"{counted(wall.runs, 'run')} of each version, in turns" if wall.runs else "blocks of units in one process"
+        of = (
+            f"{counted(wall.runs, 'run')} of each version, in turns"
+            if wall.runs
+            else ("blocks of steps in one process")
+        )
         of = f"{wall.turns} turns in {counted(wall.runs, 'pair')} of runs" if wall.turns else of
         out.append(f"wall time of a {found.unit}: {gained(wall.saving_us)} {_interval(wall)} ({of})")
         out += _said_of_the_wall(found)
     if found.same and found.verdict == "had no effect":
-        out.append("the same kernels ran: the change reached no call of the job, or chose the solution that ran before")
+        out.append(
+            "the same kernels ran as before: the change affected no call of the job, or chose the kernels that ran "
+            "before"
+        )
     a, b = found.collectives_us
     if abs(b - a) > 0.005 * max(gain.now_us, a):
         moved_by = f"{signed(b - a)} ({duration(a)} → {duration(b)})"
         out.append(f"exposed communication changed by {moved_by}, which the change does not explain")
     if found.share < 1:
-        out.append(f"kinds of units of work that both runs have: {found.share:.0%} of the time of {found.before}")
+        out.append(f"kinds of steps that both runs have take {found.share:.0%} of the time of {found.before}")
     if found.share >= SHARE and not found.doubts:
         moved = [x for x in found.groups[:_SHOWN] if abs(x.measured.saving_us) > 0.005 * gain.now_us]
         if moved and not found.unexplained:
-            out.append("changed most: " + _named(moved))
+            out.append("kinds of kernels that changed most: " + _named(moved))
         if found.unexplained:
-            out.append("changed far more than promised, unexplained: " + _named(found.unexplained))
+            out.append(
+                "kinds of kernels that changed far more than promised, for an unknown reason: "
+                + _named(found.unexplained)
+            )
     unproven = [found.unproven] * bool(found.unproven)
     out += [*dict.fromkeys((*found.doubts, *unproven, *found.notes))][:_SHOWN]
     return [fitted(headline(found)), *(line for x in out for line in _wrapped(x))]
@@ -664,13 +676,16 @@ def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
     """
     step = found.step
     if step is not None:
-        yield f"promised of the wall time, by simulation: {signed(step.saving_us)} {_interval(step)}"
+        yield f"promised for the wall time, by simulation: {signed(step.saving_us)} {_interval(step)}"
     if found.of_the_host:
-        yield "kernels do not explain this; the host or communication may differ between two starts of the job"
+        yield (
+            "the kernels do not explain this difference; the host or communication may differ between two starts of "
+            "the job"
+        )
     elif found.undecided:
         yield (
-            "too uncertain to decide, because units differ by more than the gain; time longer runs or more of them "
-            "(`tune --pairs 12`)"
+            "the result is too uncertain to decide, because the times of steps differ by more than the gain; time "
+            "longer runs, or more runs (`tune --pairs 12`)"
         )
     elif not found.faster and (why := found.limit or found.little):
         yield why

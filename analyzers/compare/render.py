@@ -35,34 +35,46 @@ def diff_lines(found: Diff, worth: Worth | None = None) -> list[str]:
     """
     counts = ", ".join(f"{found.count(state):,} {_WORDS.get(state, state)}" for state in _TOLD if found.count(state))
     floor = f", {found.floor_us:g} µs" if found.floor_us else ""
-    none = "no problem is in both runs" if found.count("new", "vanished") else "neither run has a problem"
+    none = (
+        "no matrix product or convolution is in both runs"
+        if found.count("new", "vanished")
+        else "neither run has a matrix product or a convolution"
+    )
     beyond = f"{counts} (changes beyond {found.fail_on:.1%}{floor} and noise)" if counts else none
     out = [*_sources(found), *_calls(found), f"{found.a} → {found.b}: {beyond}"]
     if not found.compared:
-        nothing = "no time was compared: no problem has times of the same kind in both runs"
-        out.append(f"{nothing}; --fail-on therefore fails")
+        nothing = "no time was compared: no matrix product or convolution has times of the same kind in both runs"
+        out.append(f"{nothing}; the check of --fail-on therefore fails")
     if found.devices:
         out.append(f"the runs are from two devices ({' and '.join(found.devices)}), which may cause the changes")
     if found.builds:
-        what = "the same index may name another kernel there, so measure old rows again (--overrides FILE lists them)"
+        what = (
+            "in the new build an index may name another kernel, so measure the old rows again (--overrides FILE "
+            "lists these rows)"
+        )
         out.append(f"the runs are from two builds of {' and '.join(found.builds)}; {what}")
     flipped, picked, apart = found.flips
     if flipped:
-        cost = "what this costs is unknown" if apart is None else f"their times differ by {apart:.1%} (median)"
+        cost = (
+            "the cost of this change is unknown"
+            if apart is None
+            else f"the times of the two kernels differ by {apart:.1%} (median)"
+        )
         cost = worth.text if apart is None and worth is not None and worth.saves_us else cost
         rate = f"winner-flip rate {flipped / picked:.0%}"
-        out.append(f"the library picked another solution in {flipped:,} of {picked:,} problems ({rate}); {cost}")
+        out.append(f"the library chose another kernel for {flipped:,} of {picked:,} problems ({rate}); {cost}")
     elif picked > found.several:
         same = counted(picked - found.several, "other problem" if found.several else "problem")
-        out.append(f"the library picked the same solutions in all {same} with a pick in both runs")
+        out.append(f"the library chose the same kernels for all {same} whose choice both runs name")
     if found.several:
-        which = "only the one that ran most often, or the fastest, is compared"
-        out.append(f"several solutions ran for {counted(found.several, 'problem')}; {which}")
+        which = "only the kernel that ran most often is compared, or the fastest one"
+        out.append(f"several kernels ran for {counted(found.several, 'problem')}; {which}")
     known, delta_us = found.cost("slower", "faster")
     if known:
         word = "more" if delta_us > 0 else "less"
         out.append(
-            f"slower and faster together: {duration(abs(delta_us))} {word} per run, for problems with known calls"
+            f"the slower and the faster problems together take {duration(abs(delta_us))} {word} per run, as far "
+            "as their calls are known"
         )
     return [*out, *(_one_sided(found, state) for state in ("new", "vanished") if found.count(state))]
 
@@ -106,8 +118,8 @@ def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
     if not known:
         return f"{out}; their time per run is unknown"
     some = "" if known == count else f"{known:,} of them "
-    rest = "" if known == count else "; the others' time or calls are unknown"
-    absent = "; an absence counts as no saving" if state == "vanished" else ""
+    rest = "" if known == count else "; for the other problems, the time or the number of calls is unknown"
+    absent = "; a problem that is absent from a run counts as no saving" if state == "vanished" else ""
     return f"{out}, {some}{duration(us)} per run{rest}{absent}"
 
 

@@ -57,7 +57,9 @@ def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_O
         for row in file.rows:
             action, reason = _decision(file, row, facts, served if len(work) else None, ratios, floor)
             reason += (
-                "; write the row again, because the new build ignores this file" if ignored and action == "keep" else ""
+                "; write the row into a new file, because the new build ignores this file"
+                if ignored and action == "keep"
+                else ""
             )
             solution = row.solution.text if row.solution else ""
             out.append(PlannedRow(file.name, row.line, row.key, solution, action, reason))
@@ -81,7 +83,7 @@ def _decision(
     calls = [] if served is None else served.get(row.key, ())
     vague = () if served is None else served.get(None, ())  # Calls whose logs leave some fields of the key open.
     if served is not None and not calls and not any(may_be(row.problem, problem_from_text(x)) for x in vague):
-        return "drop", "the new run does not call this problem"
+        return "drop", "the new run does not make the call of this row"
     library = row.solution.library if row.solution else ""
     name = row.solution.text if row.solution else ""
     gains = [1 / ratios[x, name] - 1 for x in calls if (x, name) in ratios]
@@ -89,11 +91,13 @@ def _decision(
     stale = not ids_are_names(library) and build is not True
     if gains and not stale:
         best = max(gains)
-        gain = f"measured in the new run: {best:+.1%} against the default"
+        gain = f"measured in the new run: {best:+.1%} against the library's default"
         return ("keep" if best >= floor - TIE else "drop"), gain
     if device is False:
-        return "re-measure", "the new run is on another device"
+        return "re-measure", "the new run used another kind of GPU than the row's file"
     if stale:
         what = f"another build of {library}" if build is False else f"an unknown build of {library}"
-        return "re-measure", f"the new run is of {what}, where the index may be another kernel"
-    return "keep", "same build" if not ids_are_names(library) else "a name, which means the same in every build"
+        return "re-measure", f"the new run used {what}, in which the row's index may name another kernel"
+    return "keep", "the file and the new run have the same library build" if not ids_are_names(library) else (
+        "the row names its kernel by name, which is the same in every library build"
+    )

@@ -348,21 +348,23 @@ def _failures(
     if not any(outcome.effect in ("applied", "changed kernel") for outcome in outcomes):
         shown = any(outcome.effect == "unknown" for outcome in outcomes)
         same = any(outcome.effect == "as before" for outcome in outcomes)
-        rocblas = "what TENSILE_DB=0x40 prints before and after names it, and so does a trace with kernels"
+        rocblas = "the output of TENSILE_DB=0x40 in both runs names the kernels, and so does a trace with kernels"
         # Logs of rocBLAS name only the solutions that a program asks for by index.
         of_rocblas = all(solution_from_text(x.intended).library == "rocblas" for x in outcomes)
-        how = rocblas if of_rocblas else "a bench or verbose log names it"
+        how = rocblas if of_rocblas else "a bench log or a verbose log names the kernels"
         if same:
-            yield "no row can be shown to have taken effect, because the intended solutions also ran before"
+            yield "no row can be shown to have taken effect, because the kernels that the rows name also ran before"
         elif shown:
             yield (
-                "no row can be shown to have taken effect, because the logs of the run after do not name the "
-                f"solutions that ran ({how})"
+                "no row can be shown to have taken effect, because the logs of the second run do not name the "
+                f"kernels that ran ({how})"
             )
         elif len(after.workload):
-            yield "no row took effect: no call of the run finds a row"
+            yield "no row took effect: no call of the second run matches a row"
         else:
-            yield f"no row took effect: run {after.run} has no calls (ingest a log or a trace of the job into it)"
+            yield (
+                f"no row took effect: run {after.run} has no calls (ingest a log or a trace of the job into this run)"
+            )
 
 
 def promises(findings: pd.DataFrame) -> dict[str, float]:

@@ -93,11 +93,11 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
     if refusal is not None:
         return refusal
     if known.ambiguous:
-        return Refusal("the call may be one of several measured problems, whose fastest solutions differ")
+        return Refusal("the call may be any of several measured ones, and their fastest kernels differ")
     fits = serves(known.facts, target, known.best.library)
     if not (settings.same_build if fits is None else fits):
         where = "is not known to be" if fits is None else "is not"
-        return Refusal(f"the file with its time {where} from the target's device and library build")
+        return Refusal(f"the file with the kernel's time {where} from the target's device and library build")
     return Override(
         problem=known.problem,
         solution=known.best,
@@ -113,21 +113,27 @@ def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
     """Return the reason why the times of the two kernels do not show a gain, or None if they show one."""
     if known.basis == INCOMPARABLE:
         return Refusal(
-            "the log and the file are not known to be from one library build and GPU arch, so an index may name "
-            "another kernel"
+            "the log and the measured file are not known to be from the same library build and GPU arch, so one "
+            "index may name different kernels"
         )
     if known.best.text == known.pick:
-        return Refusal("only the pick is timed" if known.pick_us is None else "the pick is the best known solution")
+        return Refusal(
+            "only the kernel that the library chose is timed"
+            if known.pick_us is None
+            else ("the kernel that the library chose is the fastest known one")
+        )
     if known.gain is None:
-        return Refusal("no time of the pick is known")
+        return Refusal("no time of the kernel that the library chose is known")
     if not known.loses:
-        return Refusal("the pick is as fast as the best known solution, within noise")
+        return Refusal("the kernel that the library chose is as fast as the fastest known one, within noise")
     if known.origin != CONFIRM and known.gain.saving_us < settings.min_gain * known.gain.now_us:
-        return Refusal(f"it saves less than {settings.min_gain:.0%} of a call")
+        return Refusal(f"the fastest known kernel saves less than {settings.min_gain:.0%} of a call")
     if may_be_so(known.problem, known.measured, known.best.text):
-        return Refusal("the call may already use this layout")
+        return Refusal("the call may already use this tensor layout")
     if known.best.text == DEFAULT.text:
-        return Refusal("the library's own choice is the best known solution, so remove what overrides it")
+        return Refusal(
+            "the library's own choice is the fastest known kernel, so remove the override that replaces this choice"
+        )
     return None
 
 
@@ -136,7 +142,7 @@ def _no_file(known: Comparison, target: Facts) -> Refusal | None:
     best, given, need = known.best, known.given_bytes, known.workspace_bytes
     if best.library == "hipblaslt" and need is not None and given is not None and given < need:
         return Refusal(
-            "the calls give hipBLASLt less workspace than the solution needs",
+            "the calls give hipBLASLt less workspace than the kernel needs",
             f"Give these calls {need:,} bytes of workspace. The logs state {given:,}, and hipBLASLt uses no "
             "solution that needs more than a call gives, not even one from a file.",
         )
@@ -144,7 +150,7 @@ def _no_file(known: Comparison, target: Facts) -> Refusal | None:
         return Refusal(out_of_reach(best) or f"no override file can make a library use {best.text}", advice(best))
     if known.problem.kind == "grouped":
         by_index = f"initialize the GroupedGemm with hipblaslt_ext::getAlgosFromIndex(handle, {{{best.id}}}, …)"
-        how = by_index if best.library == "hipblaslt" else "name the solution in the program"
+        how = by_index if best.library == "hipblaslt" else "name the solution (kernel) in the program"
         return Refusal(
             "no override file can choose the solution of a grouped GEMM",
             f"No override file can choose the solution of a grouped GEMM: {how}.",
@@ -156,35 +162,40 @@ def _no_file(known: Comparison, target: Facts) -> Refusal | None:
 # ------------------------------------------------------------ what no file can express
 
 LAYOUT = (
-    "Change the layout with model.to(memory_format=torch.channels_last) in PyTorch, and "
-    "PYTORCH_MIOPEN_SUGGEST_NHWC=1 on ROCm."
+    "Change the memory layout of the images: call model.to(memory_format=torch.channels_last) in PyTorch, and on "
+    "ROCm also set PYTORCH_MIOPEN_SUGGEST_NHWC=1."
 )
 FUSION = (
-    "Fuse the epilogue (bias, activation) into the matrix product: with torch.compile, torch._addmm_activation or "
-    "the library's own epilogue (HIPBLASLT_MATMUL_DESC_EPILOGUE)."
+    "Compute the epilogue (bias, activation) in the kernel of the matrix product: use torch.compile, "
+    "torch._addmm_activation or the library's own epilogue (HIPBLASLT_MATMUL_DESC_EPILOGUE)."
 )
 _LIBRARIES = frozenset({"torch", "kernel", "cudnn"})
 _ADVICE: Mapping[str, str] = {
     r"torch:layout=.*|cudnn:layout=.*": LAYOUT,
     r"torch:benchmark": (
-        "Set torch.backends.cudnn.benchmark = True (on ROCm: MIOpen's find). Shapes should not vary, since each new "
-        "shape is searched."
+        "Set torch.backends.cudnn.benchmark = True (on ROCm this uses MIOpen's find). The shapes should not vary, "
+        "because the library searches again for each new shape."
     ),
     r"torch:pad=.*": (
-        "Pad the model's own sizes (vocabulary, heads, hidden size) to multiples of 64, if you are free to choose them."
+        "Pad the model's own sizes (vocabulary, heads, hidden size) to multiples of 64, if you are free to "
+        "choose these sizes."
     ),
     r"torch:fused": FUSION,
-    r"torch:blas=.*": "Choose the library for all calls: torch.backends.cuda.preferred_blas_library(…).",
-    r"torch:gemm|torch:im2col": "Write the convolution as a matrix product.",
+    r"torch:blas=.*": "Choose the library for all matrix products: torch.backends.cuda.preferred_blas_library(…).",
+    r"torch:gemm|torch:im2col": "Write the convolution as a matrix product in the program.",
     # Only stores that earlier versions wrote have these solutions.
     r"kernel:.*": "Call your own kernel in place of the library's.",
-    r"cudnn:.*": "No setting makes PyTorch use a given plan of cuDNN. Its benchmark mode times several plans.",
+    r"cudnn:.*": (
+        "No setting makes PyTorch use one particular plan of cuDNN. PyTorch's benchmark mode times several plans."
+    ),
 }
 
 
 _OUT_OF_REACH: Mapping[str, str] = {
-    r"cudnn:.*": "no setting makes PyTorch use a given plan of cuDNN",
-    r"torch:layout=.*\bstored\b.*": "a layout can only be chosen for the whole model; the actions state what that does",
+    r"cudnn:.*": "no setting makes PyTorch use one particular plan of cuDNN",
+    r"torch:layout=.*\bstored\b.*": (
+        "PyTorch can choose a layout only for the whole model; the list of actions states what that gains"
+    ),
 }
 
 
@@ -212,7 +223,7 @@ def may_be_so(problem: Problem, measured: str, solution: str) -> bool:
 
 _CHANGES: Mapping[str, str] = {
     r"(?:torch|cudnn):layout=.*": "change the layout",
-    r"torch:benchmark": "let cuDNN or MIOpen time its solutions",
+    r"torch:benchmark": "let cuDNN or MIOpen time its own kernels",
     r"torch:pad=.*": "pad the model's sizes",
     r"torch:fused": "fuse the epilogue",
     r"torch:blas=.*": "choose the BLAS library",

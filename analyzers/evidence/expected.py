@@ -136,7 +136,7 @@ class Comparable:
 
     def __post_init__(self) -> None:
         if not len(self.at) == len(self.base_us) == len(self.time_us):
-            raise ValueError("sizes, base times and times of comparable problems differ in number")
+            raise ValueError("the arrays of sizes, base times and times of comparable problems differ in length")
 
     @cached_property
     def log_ratio(self) -> Floats:

@@ -168,11 +168,11 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
     regrets = tuple(us and us / min(race.times.values()) - 1 for us, race in zip(taken, races, strict=True))
     missing = [f"{problem.n:,}" for problem, us in zip(rung.timed, taken, strict=True) if us is None]
     if missing:
-        why = f"no replay timed it at N = {' and '.join(missing)}"
+        why = f"no replay timed the kernel at N = {' and '.join(missing)}"
     elif max(regret or 0.0 for regret in regrets) > MOST:
-        why = f"its regret is above {MOST:.0%}"
+        why = f"the kernel's regret is above {MOST:.0%}"
     elif (taken[1] or 0.0) > races[1].times.get(races[1].pick, math.inf):
-        why = "the library's own choice is faster at the middle size"
+        why = "the library's own choice is faster at the middle size of the range"
     return replace(rung, override=override, regrets=regrets, why=why)
 
 

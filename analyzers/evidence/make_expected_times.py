@@ -45,7 +45,7 @@ out.
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="+", metavar="FILE")
-    parser.add_argument("--source", required=True, help="what wrote the files, with its version")
+    parser.add_argument("--source", required=True, help="name and version of the program that wrote the files")
     parser.add_argument("--out", required=True, type=Path, help="folder of the tables")
     parser.add_argument("--most", type=int, default=MOST, help="problems of one family")
     parser.add_argument("--device", action="append", metavar="'ARCH CUS'", help="make the tables of these devices only")

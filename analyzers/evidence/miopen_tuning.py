@@ -55,9 +55,9 @@ def _is_build(mine: Facts, target: Facts) -> bool:
 
 
 NOT_IN_THE_BUILD = (
-    "no find-db, log or replay of the target's MIOpen names {name} or another solver of the problem. If the "
+    "no find-db, log or replay of the target's MIOpen names {name} or another solver of this convolution. If the "
     "target's build lacks {name}, MIOpen searches again and overwrites the record. Run `logparse replay` on the "
-    "target to try it"
+    "target to try {name}"
 )
 """Advice to the user if an override may not work, because the MIOpen build seems to lack the solver (kernel).
 
@@ -66,8 +66,8 @@ It replaces the override. The build seems to lack the solver if no file of that 
 
 
 UNTIMED_ZEROS = (
-    "MIOpen's Find does not time the kernel that sets dW to zero before a GEMM solver runs, so a call takes longer "
-    "than this"
+    "MIOpen's Find does not time the kernel that sets dW (the gradient of the weights) to zero before a GEMM solver "
+    "runs, so a call takes longer than Find's time"
 )
 """Warning that MIOpen measured too short a time for a weight gradient (W) that a GEMM solver computes.
 

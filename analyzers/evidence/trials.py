@@ -167,13 +167,13 @@ class Tried:
             return why
         unlike = sum(x.unlike for x in self.seen)
         if unlike > len(self.pairs):
-            return f"the job's units of work are of many kinds: {unlike} pairs of blocks of units had no kind in common"
+            return f"the job's steps are of many kinds: {unlike} pairs of blocks of steps had no kind in common"
         if self.logs is None:
             return (
-                f"the job did too few units of work: {len(self.pairs)} pairs of blocks of units were timed, and an "
-                "interval needs 6"
+                f"the job did too few steps: {len(self.pairs)} pairs of blocks of steps were timed, and an interval "
+                "needs 6"
             )
-        return f"the interval of its effect is still wider than ±{NARROW:.0%}"
+        return f"the interval of the action's effect is still wider than ±{NARROW:.0%}"
 
 
 def tried(tables: Tables) -> tuple[Tried, ...]:

@@ -261,7 +261,7 @@ def _page(url: str, known: _Run, first: Mapping[str, object], later: Mapping[str
     return frame(
         "logparse report",
         f"{_name(url)}, {printable(scope)}",
-        "Made by logparse. This file asks for nothing from anywhere.",
+        "Made by logparse. This file loads nothing from the network.",
         json.loads(parts.as_json(first)),
         policy=filled(_POLICY, {"hashes": html_text(hashes)}),
         style=filled(_STYLE, {"style": style}),

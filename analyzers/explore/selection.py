@@ -74,15 +74,18 @@ VIEWS: Mapping[str, str] = {
 INTRO: Mapping[str, str] = {
     "overview": "Where the time goes, what to do about it, and the problems (≈: estimated, not measured). Click a card "
     "for its problems, a row for its solutions.",
-    "timeline": "One step as the GPU ran it: a line per stream, and the time in which nothing ran, with its reason. "
-    "Drag to zoom, double-click for all. The table below sums the kernels.",
+    "timeline": "One step as the GPU ran it: a line per stream, and the idle time with its reason. Drag to zoom, "
+    "double-click to see all. The table below sums the kernels.",
     "roofline": "How fast each problem runs against what the device allows; larger marks take more time, and the "
     "colour is the time to gain. Drag a box to select, click to open.",
-    "regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
-    "weights": "The backward-weight pass of each layer against its own F and B; larger marks take more time. Far above "
-    "1× is worth a look.",
-    "compare": "This run against another one, problem by problem, as logparse diff compares them: times of one kind of "
-    "evidence, and beyond noise.",
+    "regret": (
+        "How much time the library's choices lose against the fastest known solutions, and how few override rows "
+        "give most of this time back."
+    ),
+    "weights": "The backward-weight pass (W) of each layer against the forward pass (F) and dgrad (B) of the same "
+    "layer; larger marks take more time. A layer far above 1× is worth a look.",
+    "compare": "This run compared with another run, problem by problem, as in logparse diff: only times of one kind "
+    "of evidence, and only changes beyond noise.",
 }
 _LONGEST = 400  # Most characters of a value that is taken from a URL.
 _LONGEST_TABLE = 8_000

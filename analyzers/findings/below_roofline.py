@@ -28,8 +28,8 @@ from logparse.model import Evidence, Finding, Gain, Replay, problem_from_text
 
 NAME = "below-roofline"
 ADVICE = (
-    "No search has timed other solutions of these problems yet. `logparse replay` measures what the library, other "
-    "layouts and padded sizes reach, the largest estimates first."
+    "No search has timed other kernels for these calls yet. `logparse replay` measures what the library's other "
+    "kernels, other layouts and padded sizes reach, and begins with the largest estimates."
 )
 
 
@@ -58,7 +58,10 @@ def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
     reach = (
         f"{row['comparable']} comparable problems of the trace reach {row['reach']:.0%} of the roofline"
         if row["comparable"] >= ENOUGH
-        else f"{row['reach']:.0%} is taken as reachable, because there are fewer than {ENOUGH} comparable problems"
+        else (
+            f"{row['reach']:.0%} of the roofline is taken as reachable, because the trace has fewer than {ENOUGH} "
+            "comparable problems"
+        )
     )
     allowed = f"{least / now:.1%} of the roofline: {row['device']} needs at least {least:,.1f} µs"
     gain = Gain(now, within)
@@ -78,9 +81,9 @@ def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
 ANALYZER = Analyzer(
     name=NAME,
     about=(
-        "GEMMs and convolutions of a trace far below the roofline (the least time that the device allows), or below "
-        "what comparable problems of the trace reach, if no time is expected for them"
+        "GEMMs and convolutions in a trace whose time is far above the roofline's (the least time that the device "
+        "allows), or above what comparable calls of the trace reach, if no expected time is known for them"
     ),
-    worth="estimated: the time above what is reachable; a replay measures it",
+    worth="estimated as the time above the reachable time; a replay measures the saving",
     find=find,
 )

@@ -188,8 +188,8 @@ def _level(rows: Rows) -> Iterator[str]:
 def _torn(rows: Rows) -> Iterator[str]:
     for (path,) in rows:
         yield (
-            f"{path} has rejected lines: if bench, trace and api lines are logged together, threads lose, tear and "
-            "repeat lines. HIPBLASLT_LOG_MASK=96 logs exact counts"
+            f"{path} has rejected lines: if hipBLASLt logs bench, trace and api lines together, its threads lose, "
+            "tear and repeat lines. HIPBLASLT_LOG_MASK=96 logs exact counts"
         )
 
 
@@ -240,8 +240,8 @@ def _without_inputs(rows: Rows) -> Iterator[str]:
         names = [str(function) for function, _ in rows]
         yield (
             f"{sum((count for _, count in rows)):,} × {', '.join(names[:4])}{' …' * (len(names) > 4)} cannot be "
-            "analysed, because the trace lacks the sizes or strides of their inputs (trace with torch.profiler: "
-            "record_shapes=True)"
+            "analysed, because the trace lacks the sizes or strides of the operators' inputs (trace with "
+            "torch.profiler and record_shapes=True)"
         )
 
 
@@ -255,5 +255,11 @@ def _without_problem(rows: Rows) -> Iterator[str]:
 
 
 ANALYZER = Analyzer(
-    name=NAME, about="what the logs lack: disabled log lines, cut ends, missing ranks", worth="–", find=find, place=90
+    name=NAME,
+    about=(
+        "what the logs lack: log lines that a setting disabled, ends of files that were cut off, ranks without a log"
+    ),
+    worth="–",
+    find=find,
+    place=90,
 )

@@ -44,13 +44,13 @@ REDUCED = _FIRST + (
     "With tensor parallelism: use fewer ranks."
 )
 ADVICE = _FIRST + (
-    "overlap transfers with the computation, join small messages, transfer less often (fewer ranks of tensor "
+    "overlap transfers with the computation, join small messages, and transfer less often (use fewer ranks of tensor "
     "parallelism) or less data (reduce in bf16)."
 )
 CHANGES: Mapping[str, str] = {
-    GATHERED: "check for a slow rank; FSDP: prefetch",
-    REDUCED: "check for a slow rank; DDP: bucket_cap_mb",
-    ADVICE: "check for a slow rank; else fewer ranks",
+    GATHERED: "check whether one rank is slow; with FSDP, prefetch parameters",
+    REDUCED: "check whether one rank is slow; with DDP, try another bucket_cap_mb",
+    ADVICE: "check whether one rank is slow; otherwise use fewer ranks",
 }
 """Maps each advice text to a short form: a few words about what to change."""
 _GATHERS, _REDUCES = (re.compile(x, re.IGNORECASE) for x in ("all_?gather|reduce_?scatter", "all_?reduce"))
@@ -137,14 +137,14 @@ def _advice(found: Sequence[_Collective], in_training: bool) -> str:
 def _waiting(found: Ranks | None) -> str:
     """Return a sentence that names the rank for which the other ranks wait, and why that rank is late."""
     if found is None or not found.matched:
-        return "These times contain the wait for the slowest rank"
+        return "These times include the time in which ranks wait for the slowest rank"
     late, longest = found.slowest, max(found.ranks, key=lambda x: x.waiting_us)
     if longest.waiting_us < _FEW * longest.unit_us:
         return "The ranks hardly wait for each other"
     more, later = late.compute_us - longest.compute_us, late.host_us - longest.host_us
-    why = f"computes {duration(more)} longer" if more > later else "is launched late by its host"
+    why = f"computes {duration(more)} longer" if more > later else "gets its kernels late from its host"
     least = "at least " if found.missing else ""
-    waits = f"rank {longest.rank} waits {least}{duration(longest.waiting_us)} per unit of work"
+    waits = f"rank {longest.rank} waits {least}{duration(longest.waiting_us)} per step"
     if found.missing:
         why += f"; {counted(found.missing, 'rank')} left no trace"
     return f"Of this, {waits} for rank {late.rank} (idle {duration(late.host_us)}), which {why}"
@@ -187,7 +187,7 @@ ANALYZER = Analyzer(
         "exposed communication: collectives (NCCL, RCCL and others) that run while no other kernel of a trace runs, "
         "with their time, kind and message size"
     ),
-    worth="none: the times contain the wait for the slowest rank",
+    worth="none is stated, because the times include the wait for the slowest rank",
     find=find,
     place=2,
 )

@@ -23,8 +23,8 @@ from logparse.text import duration
 NAME = "host-bound"
 GRAPHS = (
     "Reduce the host's work per kernel: use torch.compile(mode='reduce-overhead') or CUDA graphs (torch.cuda.graph) "
-    "for repeated work, a larger batch, or a data loader with workers and pinned memory. Look for synchronisation "
-    "(.item(), .cpu(), printing)."
+    "for repeated work, a larger batch, or a data loader with workers and pinned memory. Look for calls that make "
+    "the host wait for the GPU (.item(), .cpu(), printing)."
 )
 BEYOND_GRAPHS = (
     "The job already launches graphs, and the GPU is idle between them. Batch more requests or tokens per launch, "
@@ -35,28 +35,32 @@ LOADER = (
     "pinned memory, or do less work per sample: decode and resize once, augment on the GPU."
 )
 WAIT = (
-    "Look at what waits or copies there (.item(), .cpu(), a copy without non_blocking, synchronize()). Move it out "
-    "of the step, or copy without waiting, from and to pinned memory."
+    "Look at the code that waits or copies while the GPU is idle (.item(), .cpu(), a copy without non_blocking, "
+    "synchronize()). Move this code out of the step, or copy without waiting, from and to pinned memory."
 )
 PYTHON = (
     "The host runs no operator in most of the idle time. Look with a Python profiler at what the program does "
     "between two operators (Python code, scheduling of requests, logging, another process that takes the CPU)."
 )
 FIRST = (
-    "The first kernel of the step comes late. Look at what the host does before it (loading and preparing the "
-    "batch, logging, a checkpoint, scheduling of requests)."
+    "The first kernel of the step comes late. Look at what the host does before this kernel (loading and preparing "
+    "the batch, logging, a checkpoint, scheduling of requests)."
 )
 QUEUED = (
     "The GPU did not begin work that was already launched. Look at what its stream waits for (another stream, a "
     "collective, another process on the GPU)."
 )
 WORDS: Mapping[str, tuple[str, str, str]] = {
-    "launching": ("while the host launched", "the program: CUDA graphs, batch, loader", GRAPHS),
-    "synchronisation": ("while the host waited or copied", "the program: what waits or copies", WAIT),
-    "data loading": ("while a batch was loaded", "the loader: workers, work per sample", LOADER),
-    "nothing": ("with no operator on the host", "the program: Python between operators", PYTHON),
-    "first": ("before the first kernel", "the program: what runs before the first kernel", FIRST),
-    "queued": ("with launched work waiting", "what the streams wait for", QUEUED),
+    "launching": (
+        "while the host launched kernels",
+        "the program: use CUDA graphs, a larger batch, a faster loader",
+        GRAPHS,
+    ),
+    "synchronisation": ("while the host waited or copied data", "the program: the code that waits or copies", WAIT),
+    "data loading": ("while a batch was loaded", "the data loader: more workers, less work per sample", LOADER),
+    "nothing": ("with no operator on the host", "the program: Python code between operators", PYTHON),
+    "first": ("before the first kernel", "the program: code that runs before the first kernel", FIRST),
+    "queued": ("with launched work waiting", "what the GPU's streams wait for", QUEUED),
 }
 """Maps each cause of idle time to three texts: when the GPU was idle, what to change, and the advice.
 
@@ -75,7 +79,7 @@ def of_data(remark: Finding) -> Finding:
     A simulation of the step shows for which of the two the GPU waits.
     """
     message = remark.message.replace(_WAITS, "waits for data")
-    remedy = Advise("feed the GPU with data sooner", "the loader: workers, work per sample")
+    remedy = Advise("feed the GPU with data sooner", "the data loader: more workers, less work per sample")
     return replace(remark, message=message, remedy=remedy, advice=LOADER)
 
 
@@ -142,19 +146,19 @@ def why_idle(time: GpuTime) -> str:
     shown = sorted((why for why in gaps.us if gaps.us[why] >= _FEW * total), key=lambda x: -gaps.us[x])
     parts = ", ".join(f"{duration(gaps.us[why] / per)} {WORDS[why][0]}" for why in shown)
     longest, single = gaps.longest[0], gaps.single
-    one = ", which no other gap resembles. It may not happen again, so no saving is estimated" if single else ""
+    one = ", which no other gap resembles. Such a gap may not happen again, so no saving is estimated" if single else ""
     return f" It is idle {parts}; the longest gap is {duration(longest.us)}{longest.place}{one}."
 
 
 def _message(time: GpuTime, share: float, launches: int) -> str:
     steps = time.steps or 1.0
     each = f" per {time.word}" if time.steps else ""
-    unmarked = "" if time.steps else " No steps are marked, so pauses between requests count as waiting."
+    unmarked = "" if time.steps else " The trace marks no steps, so pauses between requests count as waiting."
     profiled = ""
     if time.profiled:
-        timed = f"first time a {time.word} without the profiler (`logparse capture --trace` does)"
+        timed = f"time a {time.word} without the profiler first (`logparse capture --trace` does this)"
         timed = (
-            "name the function whose calls to time without the profiler (`logparse capture --unit`)"
+            "name the function whose calls are timed without the profiler (`logparse capture --unit`)"
             if time.word == WINDOW
             else timed
         )
@@ -171,11 +175,11 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
 ANALYZER = Analyzer(
     name=NAME,
     about=(
-        "a GPU that waits for the host: GPU time in kernels against the time of the marked steps, without the "
-        "profiler if `tune` or `capture --trace` timed them; [why it waits](#which-traces-are-the-job), and the "
-        "place of its longest gap"
+        "a GPU that waits for the host: the GPU time in kernels is compared with the time of the marked steps, "
+        "without the profiler if `tune` or `capture --trace` timed the steps; the finding states [why the GPU "
+        "waits](#which-traces-are-the-job), and where its longest gap is"
     ),
-    worth="none: less GPU time may not make the step faster",
+    worth="none is stated, because less GPU time may not make the step faster",
     find=find,
     place=1,
 )

@@ -72,8 +72,8 @@ def _in_nchw(text: str) -> str | None:
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="layout transposes within convolutions in NCHW (in traces)",
-    worth="time of the transposes, as an estimate of what channels_last saves",
+    about="transposes of the memory layout within convolutions in NCHW (in traces)",
+    worth="estimated as the time of the transposes, which channels_last removes",
     find=find,
     place=5,
 )

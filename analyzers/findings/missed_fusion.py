@@ -98,7 +98,10 @@ def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
 def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, weight: float, in_training: bool) -> Finding:
     steps = " and ".join(one.steps) if len(one.steps) < 3 else "a GELU that the model writes out as a formula"
     kernels = "a kernel" if len(one.steps) == 1 else f"{len(one.steps)} kernels"
-    message = f"{steps} after it could run in its epilogue: {kernels} more, {one.us / one.calls:.4g} µs per call"
+    message = (
+        f"{steps} after the matrix product could run in its epilogue and replace {kernels} of "
+        f"{one.us / one.calls:.4g} µs per call"
+    )
     if in_training and one.asked.activation == "gelu":
         message += (
             "; in training PyTorch cannot fuse it, because the gradient of GELU needs the product's result, which "
@@ -108,11 +111,11 @@ def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, weight: flo
     else:
         if timed is not None:
             fused, now = timed.gain.then_us, timed.gain.now_us
-            message += f"; timed: {fused:.4g} µs with {timed.solution}, {now:.4g} µs as it runs now"
+            message += f"; a replay timed both: {fused:.4g} µs with {timed.solution}, {now:.4g} µs as the call runs now"
         else:
-            message += "; fusing would save at most that time, which is not measured"
+            message += "; fusing would save at most the time of these kernels, and the saving is not measured"
         if one.exact:
-            message += "; the epilogue computes the tanh approximation of GELU, the model computes exact GELU"
+            message += "; the epilogue computes the tanh approximation of GELU, while the model computes the exact GELU"
         advice = (_GRADIENT if in_training else FUSION) + (_UNTIMED if timed is None else _STATED)
     at_most = None if advice == _IN_TRAINING else one.us * weight
     return Finding(
@@ -128,28 +131,30 @@ def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, weight: flo
 
 
 _GRADIENT = (
-    "Fuse the epilogue with apply.linear of the generated apply.py, which has the gradient of ReLU; "
+    "Fuse the epilogue with apply.linear of the generated apply.py, which computes the gradient of ReLU; "
     "torch._addmm_activation has no gradient."
 )
 _UNTIMED = (
-    " If a trace marks the job's GPU time, `logparse replay` times both forms, as it runs and fused, through PyTorch."
+    " If a trace marks the job's GPU time, `logparse replay` times the call through PyTorch in both forms: as "
+    "the call runs now, and fused."
 )
-_STATED = " The list of actions states the total saving and the lines to change."
+_STATED = " The list of actions states the total saving and the lines of the program to change."
 _IN_TRAINING = (
-    "In training, a GELU stays a kernel of its own. model.compile() joins it with the elementwise operators around it."
+    "In training, a GELU remains a kernel of its own. model.compile() joins this kernel with the elementwise "
+    "operators around it."
 )
 _WRITTEN = (
-    "Replace the written-out GELU by torch.nn.functional.gelu(x, approximate='tanh'), which is one kernel, also in "
-    "training. `logparse replay` times this as the action one_kernel_gelu."
+    "Replace the GELU that the model writes out by torch.nn.functional.gelu(x, approximate='tanh'), which is one "
+    "kernel, also in training. `logparse replay` times this change as the action one_kernel_gelu."
 )
 
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="bias, ReLU or GELU as kernels of their own after a matrix product (in traces)",
+    about="a bias, ReLU or GELU that runs in kernels of its own after a matrix product (in traces)",
     worth=(
-        "the saving of the action that fuses it (`replay` times both forms; no finding if it saves nothing), else "
-        "at most the time of those kernels"
+        "the saving of the action that fuses these kernels into the matrix product (`replay` times both forms; there "
+        "is no finding if nothing is saved), otherwise at most the time of these kernels"
     ),
     find=find,
 )

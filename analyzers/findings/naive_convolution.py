@@ -55,8 +55,8 @@ _TYPE_BYTES = {"FP64": 8, "FP32": 4, "FP16": 2, "BF16": 2, "INT8": 1, "FP8": 1, 
 _LARGE = 1 << 30
 """A workspace of this size (bytes) is called large, because a device may not have that much free memory."""
 SEARCH = (
-    "Let MIOpen search for a faster solver (tune_miopen.sh), then ingest what it wrote. With MIOPEN_LOG_LEVEL=5, "
-    "MIOpen's log names the solvers that it skipped for lack of workspace."
+    "Let MIOpen search for a faster solver (tune_miopen.sh), then ingest the files that MIOpen wrote. With "
+    "MIOPEN_LOG_LEVEL=5, MIOpen's log names the solvers that it skipped for lack of workspace."
 )
 
 
@@ -217,19 +217,23 @@ def _expected(problem: ConvProblem, source: str, others: Sequence[_Other], facts
     passes = {x.problem.direction: x for x in reversed(near) if x.problem.layer == problem.layer}
     if passes:
         x = max(passes.values(), key=lambda x: (x.us, x.problem.direction))
-        return _Time(x.us, f"its {x.problem.direction} takes {duration(x.us)}")
+        return _Time(x.us, f"its {x.problem.direction} pass takes {duration(x.us)}")
     alike = [x for x in near if _kind(x.problem) == _kind(problem) and x.problem.flops]
     if alike and problem.flops:
         work = problem.flops
         x = min(alike, key=lambda x: (abs((x.problem.flops or 0) - work), x.us))
         us = x.us * work / (x.problem.flops or work)
         return _Time(
-            us, f"{x.solver} takes {duration(x.us)} for {x.problem.label}, which scales to {duration(us)} here"
+            us,
+            f"{x.solver} takes {duration(x.us)} for {x.problem.label}, which scales to {duration(us)} for this "
+            "convolution",
         )
     least = _roofline_us(problem, here)
     if least is None:
         return None
-    return _Time(least / WITHIN_REACH, f"at half of the roofline it would take {duration(least / WITHIN_REACH)}")
+    return _Time(
+        least / WITHIN_REACH, f"at half of the roofline the convolution would take {duration(least / WITHIN_REACH)}"
+    )
 
 
 def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
@@ -283,7 +287,7 @@ def _reasons(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Iterat
         yield f"MIOpen skipped {solver}, which needs {bytes_text(size)} of workspace, because the call gave less"
     needs = gemm_workspace(problem)
     if not refused and needs is not None and needs >= _LARGE:
-        yield f"its GEMM solver needs {bytes_text(needs)} of workspace"
+        yield f"the GEMM solver of this convolution needs {bytes_text(needs)} of workspace"
     if (problem.largest_tensor or 0) > MOST_ELEMENTS:
         yield (
             f"a tensor has {problem.largest_tensor:,} elements, more than the 2,147,483,647 that other solvers support"
@@ -347,7 +351,7 @@ def _finding(
     rate = f", {flops / now / 1e6:.2g} TFLOP/s" if now else ""
     takes = f"takes {duration(now)} with the naive solver{rate}" if now else "runs the naive solver"
     gain = None if now is None or expected is None else Gain(now, expected.us)
-    about = expected.how if expected is not None else "the time of another solver is unknown"
+    about = expected.how if expected is not None else "no time of another solver is known"
     return Finding(
         analyzer=NAME,
         problem=problem,
@@ -373,9 +377,12 @@ ANALYZER = Analyzer(
     name=NAME,
     about=(
         "convolutions that run MIOpen's naive solver (slow, but it runs every problem), in traces, logs or a user "
-        "find-db, and why: too little workspace for another solver, or a tensor that is too large; the remedy is "
-        "memory, a split or a search"
+        "find-db, and why: too little workspace for another solver, or a tensor that is too large; the remedy is to "
+        "free memory, to split the convolution or to search"
     ),
-    worth="estimated from another solver, pass or size of the problem, or half of the roofline; else unknown",
+    worth=(
+        "estimated from the time of another solver, pass or size of the problem, or from half of the roofline; "
+        "otherwise unknown"
+    ),
     find=find,
 )

@@ -54,20 +54,21 @@ from logparse.text import counted, duration
 
 NAME = "slow-wrw"
 TUNE = (
-    "No faster solution is known. Let MIOpen search (tune_miopen.sh), then ingest what it wrote. In PyTorch, also "
-    "try channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1; grouped layers gain most."
+    "No faster kernel is known for this call. Let MIOpen search for one (tune_miopen.sh), then ingest the files that "
+    "MIOpen wrote. In PyTorch, also try channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1, from which grouped layers "
+    "gain most."
 )
 TUNE_ELSEWHERE = (
-    "No faster solution is known on this device, but one is on another device of the store. Let MIOpen search for "
-    "it here (tune_miopen.sh), then ingest what it wrote."
+    "No faster kernel is known on this device, but one is known on another device of the store. Let MIOpen search "
+    "for this kernel here (tune_miopen.sh), then ingest the files that MIOpen wrote."
 )
 KNOWN_ISSUE = (
     " MIOpen 3.3.0 of ROCm 6.3.0 has a known issue with backward weights of FP16 and FP32 on MI300 (ROCm issue "
     "4080), which ROCm 6.3.1 fixes. Upgrade, or let MIOpen search each shape once (MIOPEN_FIND_ENFORCE=3)."
 )
 TUNE_CUDNN = (
-    "No faster solution is known. cuDNN has no override file, but `logparse replay` measures what channels_last and "
-    "torch.backends.cudnn.benchmark gain; grouped layers gain most."
+    "No faster kernel is known for this call. cuDNN has no override file, but `logparse replay` measures what "
+    "channels_last and torch.backends.cudnn.benchmark gain; grouped layers gain most."
 )
 
 
@@ -272,7 +273,7 @@ def _slow(
     which = "B" if row["b_us"] == sibling else "F"
     solver = str(row["solution"]).split(":", 1)[-1]
     message = f"W takes {duration(best)} with {solver}, {best / sibling:.1f}× its {which} ({duration(sibling)})"
-    naive = "the naive solver is the fastest known" * bool(row["naive"])
+    naive = "the naive solver is the fastest known solver" * bool(row["naive"])
     count, gain = calls.get(text), Gain(best, sibling)
     return Finding(
         analyzer=NAME,
@@ -407,7 +408,7 @@ def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls
             cu_count=facts.get("cu_count"),
             details={"system": row["source_id_system"]},
         ),
-        remedy=Advise("copy the rows of the user find-db")
+        remedy=Advise("copy these rows into the job's user find-db")
         if serves(facts, target, "miopen") is not True
         else UseRows(
             Override(
@@ -427,9 +428,9 @@ def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls
 ANALYZER = Analyzer(
     name=NAME,
     about=(
-        "backward weights (wgrad, W) far slower than forward (F) and dgrad (B) of the same layer, in measured files "
-        "and in traces of the job; and the time of comparable W problems"
+        "backward-weight passes (wgrad, W) that are far slower than the forward pass (F) and dgrad (B) of the same "
+        "layer, in measured files and in traces of the job; also compared with the time of similar W passes"
     ),
-    worth="estimated; measured if a user find-db of the device has a faster solver",
+    worth="estimated; measured if a user find-db of the device names a faster solver",
     find=find,
 )

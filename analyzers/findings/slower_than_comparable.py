@@ -31,8 +31,11 @@ from logparse.text import duration
 
 NAME = "slower-than-comparable"
 RIGHT = {
-    "gemm": "an estimate: 93 % of GEMMs that it flags in published times of an MI300X gain 10 % or more",
-    "conv": "an estimate: at most 5 % of convolutions that run their best solution take longer than that",
+    "gemm": "this is an estimate: of the GEMMs that it flags in published times of an MI300X, 93 % gain 10 % or more",
+    "conv": (
+        "this is an estimate: at most 5 % of convolutions that run their fastest kernel take longer than their upper "
+        "limit"
+    ),
     "shipped": (
         "an estimate from times of aiter's fastest kernels on another machine: at most 5 % of GEMMs that run such a "
         "kernel take longer than that, but the library of this call may have no such kernel"
@@ -54,8 +57,8 @@ SEARCH = {
     ),
     "sm": "Search for a faster solution: `logparse replay` times the other solutions of cuBLASLt and cuDNN.",
     "gemm": (
-        "Search for a faster solution: tune_hipblaslt.sh, or PYTORCH_TUNABLEOP_TUNING=1, times the solutions of "
-        "hipBLASLt and rocBLAS; `logparse replay` times them on this machine."
+        "Search for a faster solution: tune_hipblaslt.sh or PYTORCH_TUNABLEOP_TUNING=1 times the solutions of "
+        "hipBLASLt and rocBLAS, and `logparse replay` times them on this machine."
     ),
 }
 
@@ -155,10 +158,10 @@ def _neighbour(x: Neighbour) -> str:
 ANALYZER = Analyzer(
     name=NAME,
     about=(
-        "a time above the time expected from the best measured times of comparable problems on the device "
-        "([expected.md](expected.md)); 93 % of what is flagged gains 10 % or more on published measurements of an "
-        "MI300X"
+        "a call whose time is above the time expected from the best measured times of comparable problems on the "
+        "device ([expected.md](expected.md)); on published measurements of an MI300X, 93 % of the flagged calls gain "
+        "10 % or more"
     ),
-    worth="estimated: the time above what is expected; a search finds it",
+    worth="estimated as the time above the expected time; a search may find a faster kernel",
     find=find,
 )

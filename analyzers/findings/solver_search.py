@@ -39,7 +39,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                 "again unless what was found is kept"
             ),
             evidence=Evidence(details={"search_us": us}),
-            remedy=Advise("keep what the search found", "a warm-up before the trace; a file with what was found"),
+            remedy=Advise(
+                "keep the results of the search",
+                "warm up before the trace begins, or load a file with the search's results",
+            ),
             advice=_advice(tables, isinstance(found[0].problem, ConvProblem)),
         )
     ]
@@ -54,7 +57,7 @@ def _advice(tables: Tables, conv: bool) -> str:
 ANALYZER = Analyzer(
     name=NAME,
     about="a search for solvers within the traces (MIOpen's Find, cuDNN's benchmark mode, TunableOp)",
-    worth="none: it is no time of a step, but every start of the job spends it",
+    worth="none: the search is not part of a step, but every start of the job spends its time",
     find=find,
     place=4,
 )

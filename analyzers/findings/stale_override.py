@@ -29,11 +29,14 @@ NAME = "stale-override"
 TUNABLEOP, TUNING_FILE = "tunableop-results", "hipblaslt-tuning-file"
 MIOPEN = frozenset({"miopen-find-db", "miopen-perf-db"})
 EFFECT: Mapping[str, str] = {
-    TUNABLEOP: "PyTorch ignores the whole file if a validator differs",
+    TUNABLEOP: "PyTorch ignores the whole file if one of its validators differs",
     TUNING_FILE: (
         "hipBLASLt ignores a file of another revision, and an index of another build or arch names another kernel"
     ),
-    **dict.fromkeys(MIOPEN, "MIOpen looks for a file named by arch, CU count and version, and does not find it"),
+    **dict.fromkeys(
+        MIOPEN,
+        "MIOpen looks for a file that is named by its own arch, CU count and version, so it does not find this file",
+    ),
 }
 """A sentence for each format of override files about files that were made for another machine or build.
 
@@ -110,7 +113,7 @@ def _finding(
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="an override file for another device or library build than the logs",
+    about="an override file that was made for another device or library build than that of the logs",
     worth="unknown",
     find=find,
 )

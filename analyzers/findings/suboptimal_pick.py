@@ -91,22 +91,22 @@ def _distribution(rows: pd.DataFrame) -> Finding:
     words = []
     if known:
         words.append(
-            f"the library's picks for {counted(len(compared), 'problem')}, compared with the best known solutions: "
-            f"regret (extra time of the pick) median {known['median']:.1%}, p90 {known['p90']:.1%}, largest "
-            f"{known['largest']:.1%}; {known['share_above_10_percent']:.0%} of the time is in problems with more "
-            "than 10 %"
+            f"the kernels that the library chose for {counted(len(compared), 'problem')}, compared with the fastest "
+            f"known ones: regret (extra time of the library's choice) median {known['median']:.1%}, p90 "
+            f"{known['p90']:.1%}, largest {known['largest']:.1%}; {known['share_above_10_percent']:.0%} of the time "
+            "is in problems with a regret of more than 10 %"
         )
     if unmeasured:
         words.append(
-            f"{counted(unmeasured, 'problem')} cannot be judged, because the solution that was picked is not timed"
+            f"{counted(unmeasured, 'problem')} cannot be judged, because the kernel that the library chose is not timed"
         )
     if agreeing:
         run = f"{counted(agreeing, 'problem')} {'runs' if agreeing == 1 else 'run'}"
-        words.append(f"{run} the only solution that was timed, so no faster solution is known")
+        words.append(f"{run} the only kernel that was timed, so no faster kernel is known")
     if incomparable:
         words.append(
-            f"{counted(incomparable, 'problem')} cannot be compared, because logs and measurements are not known to "
-            "be from one library build and GPU arch (if you know that they are: --same-build)"
+            f"{counted(incomparable, 'problem')} cannot be compared, because the logs and measurements are not known "
+            "to be from the same library build and GPU arch (if you know that they are: --same-build)"
         )
     evidence: dict[str, object] = {"unmeasured": unmeasured, "agreeing": agreeing, "incomparable": incomparable}
     if known:
@@ -129,7 +129,7 @@ def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal
         if comparison.out_of_reach(known.best):
             return Setting(known.best.text)
         return ChangeProgram(known.best.text, comparison.change(known.best))
-    return Advise("choose the faster solution by hand") if decided.advice else Replay(on_target=True)
+    return Advise("choose the faster kernel by hand") if decided.advice else Replay(on_target=True)
 
 
 def _pick(
@@ -201,10 +201,11 @@ def _message(known: comparison.Comparison) -> str:
     what, best = known.pick, f"{known.best.text} ({known.best_us:.4g} µs, {known.origin})"
     if known.gain is None:
         return (
-            f"{what} was picked; the best known solution is {best}. The gain is unknown, because the pick is not timed"
+            f"the library chose {what}; the fastest known kernel is {best}. The gain is unknown, because the "
+            "library's choice is not timed"
         )
     if known.basis == comparison.BY_DEFAULT:
-        what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
+        what = "the default" if what == DEFAULT_TEXT else f"the library's own choice in the measurement, {what},"
     # The saving of a confirmed pair comes from the paired ratio, which ``confidence`` adds to the finding.
     less = "less" if known.origin == CONFIRM else f"{known.best_us:.4g} µs"
     return f"{what} takes {known.pick_us:.4g} µs, {known.best.text} {less} ({known.origin})"
@@ -218,17 +219,19 @@ def _doubt(row: Mapping[str, object]) -> str:
     """
     words = []
     if row["level"] == "shape":
-        words.append("matched by shape only")
+        words.append("the measured call was found by its shape only")
     if row["disagree"]:
-        words.append(f"may be any of {row['choices']} measured problems, whose fastest solutions differ")
+        words.append(f"this call may be any of {row['choices']} measured ones, whose fastest kernels differ")
     if int(str(row["fan"])) > 1:
-        words.append(f"one measured problem stands for {row['fan']} logged problems")
+        words.append(f"one measured call is used for {row['fan']} logged calls")
     return f" [{'; '.join(words)}]" if words else ""
 
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="the library's pick (the solution that its heuristic chose), or its default, against the best known solution",
+    about=(
+        "the kernel that the library chose (by its heuristic, or by default), compared with the fastest known kernel"
+    ),
     worth="measured",
     find=find,
 )

@@ -146,12 +146,13 @@ def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
 
 
 _GUESSED = (
-    "logparse takes different logs of one process for the same calls. If they are from different processes, which "
-    "they do not state, separate them with `ingest --pid` or `--run`"
+    "logparse assumes that different logs of one process hold the same calls. If the logs are from different "
+    "processes, which they do not name, separate the logs with `ingest --pid` or `--run`"
 )
 _TWO_LIBRARIES = (
-    "logparse takes rocBLAS and hipBLASLt logs of one process for the same calls. If rocBLAS does not use "
-    "hipBLASLt, log each library to its own file (ROCBLAS_LOG_PATH, HIPBLASLT_LOG_FILE) and ingest them as two runs"
+    "logparse assumes that the rocBLAS and hipBLASLt logs of one process hold the same calls. If rocBLAS does not "
+    "use hipBLASLt, let each library log to a file of its own (ROCBLAS_LOG_PATH, HIPBLASLT_LOG_FILE), and ingest the "
+    "files as two runs"
 )
 
 

@@ -25,8 +25,8 @@ BENCHMARK = (
     "time it. Keep the number of shapes small, because every process searches again."
 )
 TUNING = (
-    "TunableOp tuned a matrix product within the traced calls. Tune once, then run with PYTORCH_TUNABLEOP_TUNING=0 "
-    "and the results file."
+    "TunableOp tuned a matrix product within the traced calls. Tune once, then run the job with "
+    "PYTORCH_TUNABLEOP_TUNING=0 and the results file."
 )
 
 
@@ -75,5 +75,5 @@ def in_words(found: Sequence[Search]) -> str:
     calls = counted(sum(x.calls for x in found), "first call")
     return (
         f"{calls} searched for a solver, with {counted(kernels, 'kernel')} that took {duration(us)}, mostly for "
-        f"{found[0].problem.label}; warm up before the trace, and keep what the search found"
+        f"{found[0].problem.label}; warm up before the trace begins, and keep the results of the search"
     )

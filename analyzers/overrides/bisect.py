@@ -271,8 +271,8 @@ class Checks:
         rows: Rows = range(len(self.table.rows))
         names = ", ".join(line.split()[1].partition("=")[0] for line in self.table.made.settings)
         for part, wanted, otherwise in (
-            (rows, "bad", f"the job does not fail because of this file, or does not read {names}"),
-            ((), "good", "the rows do not cause the failure, or the check itself is wrong"),
+            (rows, "bad", f"the job does not fail because of this file, or the job does not read {names}"),
+            ((), "good", "the rows of the file do not cause the failure, or the check itself is wrong"),
         ):
             run = self.run(part, len(rows), 0)
             if run.verdict != wanted:
@@ -285,7 +285,11 @@ class Checks:
             found.append(least)
             first, second = (self.run(least, 1, 0, again=x) for x in (False, True))
             if second.verdict != "bad":
-                return found, ["the check is flaky: the same rows gave different results:", f"{first}", f"{second}"]
+                return found, [
+                    "the check is flaky, because the same rows gave different results:",
+                    f"{first}",
+                    f"{second}",
+                ]
             rows = [x for x in rows if x not in least]
             rest = self.run(rows, 0, 0)
             if rest.verdict != "bad":
@@ -347,20 +351,23 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
             ) from None
         checks = Checks(table=table, check=check, timeout_s=timeout_s, folder=folder, journal=journal, say=say)
         known = (
-            f"{counted(len(checks.runs), 'answer')} known from before; answers and outputs are in "
-            f"{printable(folder.name)}"
+            f"{counted(len(checks.runs), 'answer')} of the check known from an earlier run; answers and outputs are "
+            f"in {printable(folder.name)}"
         )
         say(f"{counted(len(table.rows), 'row')}, {known}\n")
         try:
             found, doubt = checks.guilty()
         except KeyboardInterrupt:
-            return Answer(errors=["", "stopped: the answers are kept, and the same command continues"], code=130)
+            return Answer(
+                errors=["", "stopped: the answers of the check are kept, and the same command continues the search"],
+                code=130,
+            )
     text = lines(checks, found, doubt)
     if doubt:
         text.append(f"to start over, remove {printable(folder.name)}")
     elif out is None:
         text.append(
-            "the same command with --out FILE writes the file without these rows, without running anything again"
+            "run the same command with --out FILE to write the file without these rows; the check does not run again"
         )
     else:
         rest = [x for x in range(len(table.rows)) if not any(x in rows for rows in found)]
@@ -372,7 +379,7 @@ def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[s
     """Return lines for the user: the rows that make the check fail, and how certain this result is."""
     named: list[str] = []
     for rows in found:
-        named += ["  only if all of these are in the file:"] if len(rows) > 1 else []
+        named += ["  the check fails only if all of these rows are in the file:"] if len(rows) > 1 else []
         for line, text in (checks.table.rows[x] for x in rows):
             head = f"  line {line}: "
             named.append(head + shortened([text], _WIDTH - len(head))[0])
@@ -382,6 +389,6 @@ def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[s
     sure = (
         ["not certain:", *doubt]
         if doubt
-        else ["confirmed: the check fails again with these rows, and passes with the file without them"]
+        else ["confirmed: the check fails again with these rows, and passes with the file that lacks these rows"]
     )
     return [f"{of} make the check fail {cost}", *named[:_SHOWN], *more, *sure]

@@ -188,7 +188,7 @@ def _guard(path: str, library: str, mine: Facts, target: Facts, same_build: bool
         return
     if fits is not True:
         what = "is from another" if fits is False else "does not name the"
-        vouch = "" if fits is False else "; if you know that it is the target's, add --same-build"
+        vouch = "" if fits is False else "; if you know that the file is from the target's build, add --same-build"
         raise InputError(f"{path} {what} device or build of {library}, where an index names another kernel{vouch}")
 
 

@@ -138,7 +138,7 @@ def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
     ``lint --against`` shows the notes.
     """
     idle = [x for x in coverage(file, tables).idle if not x.never and len(x.lines)]
-    remedy = f"no call of run {tables.run} uses it"
+    remedy = f"no call of run {tables.run} uses this row"
     notes = [Note(x.lines[0], "info", "no-call", x.reason, remedy, x.lines[1:]) for x in idle]
     return replace(file, noted=(*file.noted, *notes))
 
@@ -302,7 +302,7 @@ def lines(found: Coverage) -> list[str]:
         return [*_look_up_lines(found), *_idle_lines(found)]
     what = "convolution" if found.format.convolutions else "GEMM"
     calls, time = found.share("calls"), found.share("time_us")
-    parts = ["an unknown share of calls (no log counts them)" if calls is None else f"{calls:.1%} of calls"]
+    parts = ["an unknown share of calls (no log counts the calls)" if calls is None else f"{calls:.1%} of calls"]
     parts.append(f"{what} time: unknown" if time is None else f"{time:.1%} of the known {what} time")
     unknown = found.share("calls", "unknown")
     if unknown:

@@ -94,7 +94,10 @@ def _problem(text: object) -> Problem:
 def lines(made: Made) -> list[str]:
     """Return lines for the user: how many GEMMs and convolutions were exported, and why the others were not."""
     if not made.count and not made.refused:
-        return ["nothing to export: this format cannot hold any of the chosen problems", *made.notes]
+        return [
+            "nothing to export: this format cannot hold any of the chosen matrix products and convolutions",
+            *made.notes,
+        ]
     left_out = left_out_lines(made.refused, "  left out {count:,}: {reason}")
     return [counted(made.count, "problem"), *left_out, *made.notes]
 

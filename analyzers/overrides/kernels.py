@@ -110,7 +110,7 @@ class Kernels:
             ran, needed = " and ".join(sorted(x or plain for x in known)), kind or plain
             why = f"{place} has kernels for {ran}, as the calls that ran it show, but this call needs {needed}"
             return LookUp(answer.key, None, "miss", f"{why}, so the library takes its own choice")
-        why = f"{place} serves the call if its kernels are for {kind}, which no file states"
+        why = f"{place} can be used for the call if its kernels are for {kind}, which no file states"
         return LookUp(answer.key, None, "unknown", why, (row.line,))
 
     def short_of_workspace(self, call: str, row: Row | None) -> Short | None:
@@ -125,7 +125,7 @@ class Kernels:
         if need is None:
             none = its is not None and its.most == 0 and not ran
             return (
-                Short(False, f"{name} serves the call if it needs no workspace, because the call gives none")
+                Short(False, f"{name} can run the call if it needs no workspace, because the call gives none")
                 if none
                 else None
             )

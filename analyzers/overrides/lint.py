@@ -38,8 +38,13 @@ from logparse.text import counted
 CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
 
 _UNCHECKED: Mapping[str, str] = {
-    aiter.FORMAT.name: "a table of aiter that lint cannot check; it checks the tables of tuned kernels",
-    autotuner.FORMAT.name: "FlashInfer uses it only if all its metadata are FlashInfer's own; tactics are not checked",
+    aiter.FORMAT.name: (
+        "a table of aiter that lint cannot check, because lint checks only the tables of tuned kernels"
+    ),
+    autotuner.FORMAT.name: (
+        "FlashInfer uses the file only if all metadata in the file are FlashInfer's own; lint does not check the "
+        "tactics"
+    ),
 }
 """Formats of files that a library reads, but that lint cannot check, each with the reason."""
 _BOM = b"\xef\xbb\xbf"
@@ -156,17 +161,17 @@ def format_of(name: str, data: bytes, format: str | None = None) -> OverrideForm
 
 
 def _what_else(head: Head) -> str:
-    """Describe a file that is no override file, or that lint cannot check, for example "is empty"."""
+    """Describe a file that is no override file, or that lint cannot check, for example "the file is empty"."""
     if not head.data.strip():
-        return "is empty"
+        return "the file is empty"
     if moe_config.recognise(head):
-        return "holds tiles of FlyDSL, which lint cannot check, because it is not known how vLLM reads them"
+        return "the file holds tiles of FlyDSL, which lint cannot check, because it is not known how vLLM reads them"
     other = next((x for x in FORMATS if isinstance(x, FileFormat) and x.recognise(head)), None)
     if other is None:
-        return "is not an override file that logparse knows"
+        return "the file is not an override file that logparse knows"
     if other.name in _UNCHECKED:
-        return f"is {other.name} ({other.about}): {_UNCHECKED[other.name]}"
-    return f"is {other.name} ({other.about}), which no library reads as overrides"
+        return f"the file is {other.name} ({other.about}): {_UNCHECKED[other.name]}"
+    return f"the file is {other.name} ({other.about}), which no library reads as overrides"
 
 
 def by_name(format: str) -> OverrideFormat:
@@ -246,10 +251,10 @@ def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]
     lines = [row.line for row in reading.rows if row.live and row.solution and row.solution.library in unsafe]
     if lines:
         message = (
-            "the run launches graphs, and a first call within a graph's capture fails, because this library "
-            "allocates memory"
+            "the run launches graphs, and this library allocates memory at the first call of a size, so that such a "
+            "call fails while a graph is captured"
         )
-        remedy = "tune with the other backends, or call each size once before the capture"
+        remedy = "tune with the other backends, or call each size once before the graph is captured"
         yield Note(lines[0], "warning", "graphs", message, remedy, lines[1:])
 
 
@@ -266,13 +271,24 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
         message = f"the row's solution is slower than the default for {count}: {_names(losing)}"
         out.append(
             Note(
-                row.line, "warning", "loses", message, "remove the row, or measure it again for each of these problems"
+                row.line,
+                "warning",
+                "loses",
+                message,
+                "remove the row, or measure the row again for each of these problems",
             )
         )
     if len(members) > 1:
         unmeasured = sum(not any((x, name) in ratios for x in same) for same in members.values())
         message = f"{len(members)} problems of the workload share this row: {_names(list(members))}"
-        remedy = f"measure the solution for each; {unmeasured} of them are not measured with it" if unmeasured else ""
+        remedy = (
+            (
+                f"measure the row's kernel for each problem; {unmeasured} of the problems are not measured with this "
+                "kernel"
+            )
+            if unmeasured
+            else ""
+        )
         out.append(Note(row.line, "warning" if unmeasured else "info", "collision", message, remedy))
     return out
 
@@ -286,7 +302,7 @@ def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], 
         most = int(max(needed.get((text, row.solution.text), 0) for text in texts))
         if row.workspace_bytes < most:
             message = f"{row.solution.id} needs {most:,} bytes of workspace, but the row has {row.workspace_bytes:,}"
-            remedy = "copy the number from a measured record, since the call fails otherwise"
+            remedy = "copy the workspace size from a measured record into the row, because the call fails otherwise"
             yield Note(row.line, "error", "workspace", message, remedy)
 
 
@@ -306,8 +322,8 @@ def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
                 records.setdefault(line, []).append(row.solution.id if row.solution else "")
     for line, names in records.items():
         message = (
-            f"no file of this MIOpen names {', '.join(names[:_SHOWN])}; if the build lacks these solvers, it "
-            "searches again and overwrites the record"
+            f"no file of this MIOpen build names {', '.join(names[:_SHOWN])}; if the build lacks these solvers, "
+            "MIOpen searches again and overwrites the record"
         )
         yield Note(line, "warning", "overwritten", message, "add a solver that the target's MIOpen build has")
 
@@ -353,7 +369,11 @@ def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
 
 def lines(file: OverrideFile) -> list[str]:
     """Return the verdict on one file, then one line per broken rule with the first line numbers that break it."""
-    accepted = {True: "accepted", False: "not accepted", None: "accepted if the target is of the build that wrote it"}
+    accepted = {
+        True: "accepted",
+        False: "not accepted",
+        None: ("accepted if the target has the library build that wrote the file"),
+    }
     live = sum(len(lines) for row, lines in file.reading.alike if row.live)
     out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows are usable"]
     for (severity, rule, message, remedy), count, first in grouped(file.noted):

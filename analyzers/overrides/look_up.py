@@ -11,6 +11,8 @@ from logparse.libraries.kinds.reading import Reading, Row
 from logparse.links import may_be
 from logparse.model import Problem, Solution
 
+_NO_ROW = "no row matches the call"
+
 State = Literal["hit", "miss", "unknown"]
 Has: TypeAlias = Callable[[Solution], bool]
 
@@ -55,7 +57,7 @@ def look_up(
     if row is not None and (why := format.other_product(row.problem, call)):
         return LookUp(key, None, "miss", f"line {row.line}: {why}, so the library takes its own choice")
     if row is not None:
-        assumed = "if the target has the build that wrote the file" if reading.accepted is None else ""
+        assumed = "if the target has the library build that wrote the file" if reading.accepted is None else ""
         return LookUp(key, row, "hit", assumed)
     return LookUp(key, None, "miss", _why_not(format, reading, key, tries))
 
@@ -75,7 +77,9 @@ def _why_not(format: OverrideFormat, reading: Reading[Any], key: str, tries: Seq
     if reading.accepted is False:
         return "the file is not accepted"
     others = [_difference(key, other) for other in format.fallback_keys(key)]
-    return f"no row (a row with {' or '.join(others)} would also serve it)" if others else "no row"
+    return (
+        f"no row matches the call (a row with {' or '.join(others)} would also be used for it)" if others else _NO_ROW
+    )
 
 
 def _difference(key: str, other: str) -> str:
@@ -88,8 +92,12 @@ def _keyless(reading: Reading[Any], call: Problem) -> LookUp:
     near = reading.by_shape.get(call.shape, ())
     maybe = tuple(sorted({row.line for row in near if may_be(row.problem, call)}))
     if not maybe:
-        return LookUp(None, None, "miss", "no row")
+        return LookUp(None, None, "miss", _NO_ROW)
     lines = ", ".join(map(str, maybe[:3]))
     return LookUp(
-        None, None, "unknown", f"the log does not state the whole key; line {lines} may serve the call", maybe
+        None,
+        None,
+        "unknown",
+        f"the log does not state the whole key of the call; line {lines} may be used for it",
+        maybe,
     )

@@ -146,7 +146,10 @@ def lines(found: Merged) -> list[str]:
     ]
     out[0] += f" ({untimed:,} of them without times: the first file's row is kept)" if untimed else ""
     mixed = sum(not conflict.equal_work for conflict in found.conflicts)
-    what = "the library cannot tell the calls apart, so the first file's row serves both; time this row on both calls"
+    what = (
+        "the library cannot tell these calls apart, so the first file's row is used for both; time this row on both "
+        "calls"
+    )
     out += [f"  {counted(mixed, 'key')} with times of different calls; {what}"] if mixed else []
     for conflict in found.conflicts:
         out.append(f"  {conflict.key}: {conflict.taken.text}, not {'; '.join(x.text for x in conflict.others)}")
@@ -277,11 +280,12 @@ def _is(file: Emission, format: OverrideFormat) -> bool:
 
 def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat) -> str | None:
     if emitted is None or format.keep_refusal is None:
-        return "no new file of its kind is written, so it stays in use"
+        return "no new file of this format is written, so your own file stays in use"
     refusal = format.keep_refusal(own, format.inspect(emitted.name, emitted.data, {}))
     if refusal is None and own.accepted is False:
         return next(
-            (x.message for x in own.notes if x.line is None and x.severity == "error"), "the library does not accept it"
+            (x.message for x in own.notes if x.line is None and x.severity == "error"),
+            "the library does not accept your own file",
         )
     return refusal
 

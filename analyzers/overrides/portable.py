@@ -45,7 +45,7 @@ def portable(paths: Sequence[str], tables: Tables | None = None) -> Made:
     kept = [(path, name, data) for path, name, data in kept if format.reader(name, data, {}).rows]
     if not kept:
         raise InputError(
-            "every row names an index that only one build of a library understands; tune with other backends"
+            "every row names an index that only one build of a library understands; tune again with other backends"
         )
     whole, made = merge_contents(contents), merge_contents(kept)
     old, new = ({row.key: row for row in format.reader(x.name, x.data, {}).rows} for (x,) in (whole.files, made.files))
@@ -80,14 +80,14 @@ def _calls(format: OverrideFormat, file: Emission, rows: Mapping[str, Row], tabl
 def _cost(old: Mapping[str, Row], new: Mapping[str, Row], weights: Mapping[str, int], run: str) -> list[str]:
     bound = {key: row for key, row in old.items() if _is_bound(row)}
     if not bound:
-        return ["no row names an index of a library, so nothing is lost"]
+        return ["no row names an index of a library, so no row is left out"]
     replaced = [key for key in bound if key in new]
     left_out = len(bound) - len(replaced)
     out = [f"{counted(len(bound), 'row')} named an index: {len(replaced):,} replaced by the next best kernel"]
     out[0] += f", {left_out:,} left out"
     timed = {key for key in replaced if bound[key].time_us and new[key].time_us}
     if run and not any(weights.get(key) for key in bound):
-        out.append(f"run {run} counts no call that these rows serve, so every row has the same weight")
+        out.append(f"run {run} counts no call for which these rows are used, so every row has the same weight")
         weights = {}
     each = f"per run of {run}" if weights else "if each is called once"
 

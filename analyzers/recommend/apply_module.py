@@ -139,8 +139,12 @@ def _entry(result: ActionResult, step: Gain | None, hidden: bool, in_job: bool) 
         about += f"; the {result.word} {step.now_us / 1e3:.3f} -> {step.then_us / 1e3:.3f} ms, "
         about += "measured in your job" if in_job else "simulated"
     if hidden:
-        why = "not faster there" if in_job else "its effect there is too small to show"
-        about += f"; {why}, so it is applied only by name"
+        why = (
+            "this change did not make the job faster"
+            if in_job
+            else "this change's effect on the step is too small to measure"
+        )
+        about += f"; {why}, so the change is applied only if it is named"
     return python_line(Python("    {}: ({}, {}),\n"), result.action.name, about, dict(result.application.environment))
 
 

@@ -19,14 +19,17 @@ from logparse.text import counted
 OVERRIDES = Action(
     name="overrides",
     kind="files",
-    about="rows in the override files for the target",
+    about="use the rows of the override files that were written for the target",
     change=lambda work, job: None,
     application=lambda job: None,
-    needs="the program unchanged: a change of layout or size leads to other problems, which other rows serve",
+    needs=(
+        "a program that stays as it is: with another layout or size the program makes other calls, for which the "
+        "files have no rows"
+    ),
 )
 _LINE = (
-    "source apply.sh of the target's folder in the shell that starts the job, or start it with: logparse run --with "
-    "FOLDER -- …"
+    "source apply.sh of the target's folder in the shell that starts the job, or start the job with: logparse run "
+    "--with FOLDER -- …"
 )
 
 

@@ -155,8 +155,8 @@ def _concerns(finding: Finding, target: Facts) -> bool:
 # ------------------------------------------------------------ scripts that search
 
 _USE = Shell(
-    "run it on the GPU (it takes hours, begins with the most valuable problem, and can be stopped at any time), "
-    "then ingest what it wrote"
+    "run this script on the GPU (it takes hours, begins with the most valuable problem, and can be stopped at any "
+    "time), then ingest the files that it wrote"
 )
 
 

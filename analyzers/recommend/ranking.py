@@ -128,7 +128,7 @@ class Recommendation:
         return tuple(map(_row, self.findings))
 
 
-NOT_CONFIRMED = "not confirmed, because paired samples do not show the gain"
+NOT_CONFIRMED = "not confirmed, because the paired samples do not show the gain"
 BELOW_FLOOR = "with a gain below --min-gain"
 TOO_LITTLE = "with a saving below --min-saving"
 

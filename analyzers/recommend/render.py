@@ -60,7 +60,7 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
             "of the HIP graph's capture, ingested with this trace, names their problems"
         )
     if time.untraced_share:
-        out.append(f"  kinds of units of work that take {time.untraced_share:.1%} of the job's time are in no trace")
+        out.append(f"  kinds of steps that take {time.untraced_share:.1%} of the job's time are in no trace")
     if time.before_us:
         out.append(f"  not counted: {duration(time.before_us)} of kernels launched before the trace began")
     out += [f"  left out: {x}" for x in (*time.left_out, *filter(None, [time.unknown_idle]))]
@@ -75,7 +75,7 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
     """Return a line for the user: the greatest possible saving, and for which part of the calls it is known."""
     untimed = f"; {ceiling.untimed_share:.1%} of calls are not timed in any file" if ceiling.untimed_share else ""
     if ceiling.share is None:
-        why = "no search timed both what runs and other solutions"
+        why = "no search timed both the kernels that run now and other kernels"
         return [f"ceiling (greatest possible saving): unknown, because {why}{untimed}"]
     return [
         f"ceiling (greatest possible saving): {duration(ceiling.saving_us)} of {duration(ceiling.default_us)}, if "
@@ -216,7 +216,7 @@ def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[
     if not results:
         return []
     step = results[0].word if results[0].steps else "run"
-    of = "of the whole job" if time is not None else "of the problems with two measured times"
+    of = "of the whole job" if time is not None else "of the calls with two measured times"
     out = [f"actions, with the GPU time {of} per {step}:"]
     for result in results:
         out += _action(result)
@@ -249,7 +249,9 @@ def _action(result: ActionResult) -> list[str]:
         out.append(f"      needs {result.action.needs}")
     if not result.action.exact:
         named = f" alone: import apply; {calls(result)}" if calls(result) else ""
-        out.append(f"      results are less precise, so it is not part of any total and is applied only by name{named}")
+        out.append(
+            f"      results are less precise, so the action is not part of any total and is applied only by name{named}"
+        )
     if result.application.by_hand:
         out.append(f"      or {result.application.by_hand}")
     return out

@@ -314,7 +314,7 @@ def explained(found: Recommendation, which: str) -> list[str | Block]:
         known = ", ".join(f"{n} {x.name}" for n, x in enumerate(todo, 1)) or "nothing to do"
         raise UsageError(f"--explain {which}: no such thing to do; the list has {known}")
     small = (
-        [f"      its effect on the {seen.word} is too small to show, so it is not in the list"]
+        [f"      the effect of this change on the {seen.word} is too small to show, so the change is not in the list"]
         if one in seen.unseen
         else []
     )

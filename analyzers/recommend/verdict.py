@@ -477,7 +477,7 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
         saved, changes = min(each, most), remark.remedy.changes
         if most < _MEETS * each:  # The step would wait for something else.
             changes += (
-                f"; {duration(each)} are lost this way, but without them the step would still take "
+                f"; {duration(each)} are lost this way, but without this loss the step would still take "
                 f"{duration(whole - saved)}"
             )
         if saved >= _LEAST * whole:
@@ -623,8 +623,8 @@ def of_calls(todo: Todo) -> str:
 def _why_unknown(todo: Todo) -> str:
     """Return the reason why nothing is known about the worth of a thing to do."""
     if todo.unit == "call":
-        return "because no measurement states what a call saves"
-    return "because a single gap may not happen again"
+        return "because no measurement shows how much a call would save"
+    return "because the GPU's one long gap may not happen again"
 
 
 def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
@@ -661,14 +661,14 @@ def nothing(found: Recommendation) -> str:
         return f"nothing worth doing: {reasons}"
     if ceiling.share is None:
         if not (found.calls or found.counted or found.gpu_time):
-            return "no verdict: the run holds no calls and no measurements of a problem"
+            return "no verdict: the run holds no calls and no times of matrix products or convolutions"
         fine, timed = found.as_expected
         if fine:
             return (
                 f"no slow call is seen: for {fine:,} of {timed:,} timed problems the time is usual among comparable "
                 "problems, by an estimate (`logparse replay` times other solutions)"
             )
-        return "no verdict: no problem is timed with more than one solution (run `logparse replay`)"
+        return "no verdict: nothing was timed with more than one kernel (run `logparse replay`)"
     untimed = 1.0 - (ceiling.calls_share if ceiling.calls_share is not None else 1.0)
     text = (
         f"nothing worth doing: no better solution is known for any of {counted(ceiling.problems, 'measured problem')}"

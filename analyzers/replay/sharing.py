@@ -139,7 +139,7 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
     notes = [f"{counted(len(known), 'problem')} with their calls, but without order or time of the calls"]
     notes += [f"{counted(count, 'record')} of {machine}" for machine, count in machines.most_common()]
     emitted = [Emission(name, data, Shell(), shared=True) for name, data in files]
-    return emitted, [*notes, "no paths, and no names of hosts, users or processes are written"]
+    return emitted, [*notes, "the files contain no paths, and no names of hosts, users or processes"]
 
 
 _OPERATOR = "operator "

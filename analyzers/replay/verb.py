@@ -75,7 +75,9 @@ def refuse_what_cannot_run(options: Options) -> None:
                 f"--backend {backend.name} needs {' and '.join(packages)}: pip install {' '.join(packages)}"
             )
     if known and not options.devices and not (has_gpu_files() and local_devices(()) != ("cpu",)):
-        where = "run it where the job ran (`logparse export --to bundle` takes the problems there)"
+        where = (
+            "run `logparse replay` where the job ran (`logparse export --to bundle` takes the calls to that machine)"
+        )
         raise InputError(f"no GPU on this machine: {where}, or measure this machine's CPU with --device cpu")
 
 
@@ -131,12 +133,12 @@ def report_lines(report: ReplayReport) -> list[str]:
     if report.confirmations or not known:
         flagged, kept = len(report.confirmations), len(report.kept)
         out.append(f"{flagged:,} with a faster solution, {kept:,} of them confirmed under false-discovery control")
-    out.append("next: `logparse recommend` ranks what to change")
+    out.append("next: run `logparse recommend`, which ranks what to change in the job")
     goes_on = f"the same command {'' if report.resume else 'without --again '}continues from here"
     if report.interrupted:
         out.append(f"interrupted; all measurements are kept, and {goes_on}")
     elif not report.finished and not report.results:
-        out.append("the time budget is spent before any problem was measured; give a longer --budget")
+        out.append("the time budget was spent before anything was measured; give a longer --budget")
     elif not report.finished:
         out.append(f"the time budget is spent; {goes_on}")
     return [*out, *report.remarks]

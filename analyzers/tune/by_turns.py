@@ -99,10 +99,10 @@ def _side_by_side(
     errors of ``pair``, too.
     """
     if starts.before_each:
-        raise AloneError("`--before-each` may remove what a run at the same time needs")
+        raise AloneError("the command of `--before-each` may remove files that another run at the same time needs")
     say(
-        "timing the job with and without the changes, two runs at once that take turns of a few units of work, "
-        f"without logs and profiler: {_at_most(PAIRS, most)}"
+        "timing the job with and without the changes, two runs at once that take turns of a few steps, without logs "
+        f"and profiler: {_at_most(PAIRS, most)}"
     )
     found, begun = SideBySide(()), time.monotonic()
     while True:
@@ -113,7 +113,7 @@ def _side_by_side(
                 raise
             return found
         if found.unit_time(counts or found.kinds) is None:
-            raise AloneError("too few turns have a kind of unit in common")
+            raise AloneError("too few turns of the two runs have a kind of step in common")
         if len(found.pairs) == most or (len(found.pairs) > 1 and time.monotonic() - begun > most_s):
             return found
         early = found.unit_time(counts or found.kinds, _EARLY) if len(found.pairs) >= PAIRS else None
@@ -143,7 +143,7 @@ def one_by_one(
         with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
             units = alone((before, after)[turn % 2], Path(folder), unit, say, starts, proves if turn % 2 else always)
         if units is None:
-            say("so the times of the traced runs are used")
+            say("so the times of the traced runs are used instead")
             return None
         found[turn % 2].append(units)
         turn += 1
@@ -154,7 +154,7 @@ def one_by_one(
 
 
 def _at_most(least: int, most: int) -> str:
-    return f"{least} times" + f", at most {most} where these decide nothing" * (most > least)
+    return f"{least} times" + f", at most {most} times if these runs decide nothing" * (most > least)
 
 
 def alone(
@@ -173,7 +173,7 @@ def alone(
         raise KeyboardInterrupt
     units = units_in(folder)
     if ended.code or units is None:
-        say(f"a run of the job {f'ended with exit code {ended.code}' if ended.code else 'timed no unit of work'}")
+        say(f"a run of the job {f'ended with exit code {ended.code}' if ended.code else 'timed no step'}")
         return None
     if not ended.code and (why := proves(marks)):
         say(f"a run of the job ran without the changes: {why}")

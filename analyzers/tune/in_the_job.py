@@ -108,7 +108,8 @@ def trial(actions: Sequence[str], **more: object) -> Trial:
     for name in actions:
         if name in at_start:
             raise UsageError(
-                f"{name} cannot be tried in a running job: {at_start[name]}. `logparse tune` compares starts"
+                f"{name} cannot be tried in a running job: {at_start[name]}. `logparse tune` compares two starts "
+                "of the job instead"
             )
         one_of("ACTION", name, NAMES)
     if not actions:
@@ -252,11 +253,11 @@ def _start(
     notes = [*noted, *reasons, *([how] if how and not reasons else [])]
     if not records and not how:
         notes.append(
-            "no process tried an action, because none imported torch or their Python did not get this command's "
-            "environment (options -S, -I or -E, sudo, a container)"
+            "no process tried an action: none imported torch, or its Python did not get this command's environment "
+            "(options -S, -I or -E, sudo, a container)"
         )
     elif not any(x.seen for x in records) and not any(x.why for x in records):
-        notes.append("the job ended before the times of its units of work settled; it does too few of them")
+        notes.append("the job ended before the times of its steps became steady, because it does too few steps")
     return _Start(tuple(records), code, interrupted, tuple(notes))
 
 

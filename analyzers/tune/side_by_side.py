@@ -81,7 +81,7 @@ def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, pro
     changes, and KeyboardInterrupt at a signal.
     """
     if fixed_port(*before):
-        raise AloneError("the job seems to use a fixed port")
+        raise AloneError("the job seems to use a fixed network port")
     with (
         tempfile.TemporaryDirectory(prefix="logparse-") as folder,
         job.Together() as together,
@@ -107,7 +107,7 @@ def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, pro
 def _turns(sides: Sequence[_Side]) -> Pair:
     first = [us for side, most in zip(sides, (_MEMORY, 1.0), strict=True) for us in side.ready(most).values()]
     if not first:
-        raise AloneError("the job's first units of work were not timed")
+        raise AloneError("the first steps of the job were not timed")
     units = 1 + math.ceil(_TURN_S / statistics.fmean(first) * 1e6)
     found: tuple[list[Turn], list[Turn]] = ([], [])
     for turn in range(1, 1 + _MOST_TURNS):
@@ -119,7 +119,7 @@ def _turns(sides: Sequence[_Side]) -> Pair:
             if times is None:
                 if len(found[0]) < LEAST_TURNS:
                     raise AloneError(
-                        f"the job did {counted(len(found[0]), 'turn')} of {units} units of work, too few to compare"
+                        f"the job did {counted(len(found[0]), 'turn')} of {units} steps, which are too few to compare"
                     )
                 return found
             both[which] = times
@@ -149,9 +149,9 @@ class _Side:
             self._child = self._together.start(command, by_turns(self._folder, self._unit, environ), self._streams)
         found = self._awaited(0, _READY_S)
         if found is None:
-            raise AloneError("the job did no unit of work at which it could wait")
+            raise AloneError("the job did no step at which it could wait for the other run")
         if any(x.get("workers") for x in found):
-            raise AloneError("the job's worker processes continue while it waits")
+            raise AloneError("the job's worker processes continue while the job waits for the other run")
         if any(x.get("memory", 0.0) > most_memory for x in found):
             raise AloneError(
                 f"the job uses over {most_memory:.0%} of the device's memory, so two runs at once may not fit"

@@ -73,12 +73,12 @@ class Starts:
         made = now.count if now else 0
         if made >= _FEWER * first.count:
             return ""
-        units = f"{made:,} units of work in this run but {first.count:,} in the first one"
+        units = f"{made:,} steps in this run but {first.count:,} in the first run"
         if self.before_each:
             return (
                 f"the job did {units}, although `--before-each` ran. Does it resume from something else that it wrote?"
             )
         return (
-            f"the job did {units}. Does it resume from what it wrote? `--before-each CMD` runs a command before "
-            "every start that can remove this, such as --before-each 'rm -rf checkpoints'"
+            f"the job did {units}. Does the job resume from files that it wrote? `--before-each CMD` runs a command "
+            "before every start that can remove these files, such as --before-each 'rm -rf checkpoints'"
         )

@@ -46,13 +46,13 @@ def times(x: Tried, word: str) -> str:
 def _parts(x: Tried, word: str) -> Iterator[str]:
     said = {
         "measured": MEASURED,
-        "faster once": "faster in one process, not yet confirmed in a second one",
+        "faster once": "faster in one process, but not yet confirmed in a second process",
         "not faster": "not faster",
         "within noise": "no gain larger than the noise of this job",
         "undecided": "not decided",
         "differs": "not offered",
         "refused": "not possible",
-        "broken": "the job failed while this action was on",
+        "broken": "the job failed while this action was switched on",
         "not tried": "not tried",
     }[x.outcome]
     yield f"{said}: {x.why}" if x.why else said

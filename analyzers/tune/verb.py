@@ -188,7 +188,7 @@ class _Job:
         if traced_us(tables_of(self.store, job.run)) is None:
             self.say(_without_kernels(read))
             if not any(x.calls for x in read):
-                self.say("no call was counted either, so there is nothing to replay and nothing to change")
+                self.say("no log counted a call either, so there is nothing to replay and nothing to change")
                 raise _EndedError  # The tuning ends before the run that only times units.
         if short:
             job.timed_alone()
@@ -203,7 +203,7 @@ class _Job:
         if self.tuning.trace is None or first.count < 2 * self.tuning.trace.units:
             return self, read
         self.say(
-            f"    {counted(first.count, first.word)} are too few for settled times: run the job once more, traced "
+            f"    {counted(first.count, first.word)} are too few for steady times: run the job once more, traced "
             "from the middle on"
         )
         trace = replace(self.tuning.trace, expected=first.count)
@@ -229,7 +229,7 @@ class _Job:
 
         Logs slow the host, and some jobs run at half of their speed with them.
         """
-        self.say("    run the job once more without logs and profiler, to time its units of work")
+        self.say("    run the job once more without logs and profiler, to time its steps")
         folder = self.first.folder / "alone"
         unit = self.tuning.trace.unit if self.tuning.trace else ""
         times = alone((self.command, self.environ), folder, unit, self.say, self.starts)
@@ -244,7 +244,7 @@ class _Job:
             self.say(f"warning: {line}")
 
     def replayed(self) -> None:
-        what = "time what each problem runs under each action, then search better solutions"
+        what = "time the job's calls with each action, then search for faster kernels"
         self.say(f"2/5 replay: {what}, for at most {self.tuning.budget_s:,.0f} s")
         log = self.tuning.out / f"{self.run}-replay.log"
         with _output_in(log):
@@ -270,7 +270,7 @@ class _Job:
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
             made = module(found.actions, step_gain=found.step_gain, hidden=hidden(found), in_job=found.in_job)
-            head = in_job_lines(found) or ["tune: no file or setting is worth applying"]
+            head = in_job_lines(found) or ["tune: no override file or setting is worth applying"]
             self._ended(found, [*head, f"  {verdict(found).headline}"], made)
             raise _EndedError
         return found, actions, files
@@ -282,7 +282,7 @@ class _Job:
         found_units = units(tables_of(self.store, self.run))
         if not names or found_units is None:
             return False
-        self.say(f"    trying in the running job, switched on and off between its units of work: {', '.join(names)}")
+        self.say(f"    trying in the running job, switched on and off between its steps: {', '.join(names)}")
         limits = {"seconds": _TRIAL_S, "patience_s": _PATIENCE_S, "expected": found_units.count}
         asked = in_the_job.trial(names, unit=unit, **limits)
         answer = in_the_job.try_in_the_job(self.command, self.environ, asked, self.starts, self.say)
@@ -323,7 +323,7 @@ class _Job:
         for line in again.missing:
             self.say(f"    {line}")
         made = module(found.actions, step_gain=found.step_gain, hidden=hidden(found), in_job=found.in_job)
-        head = "tune: not verified, because the job ran again without the changes"
+        head = "tune: not verified, because the second run of the job ran without the changes"
         self._ended(found, [head, *(fitted(f"  {line}") for line in again.missing)], made)
         raise _EndedError(marks.NOT_APPLIED)
 
@@ -445,7 +445,7 @@ def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> I
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:
         names = ", ".join(f"{x.action.name} ({signed(x.saving_us / (x.steps or 1.0))} of kernels)" for x in beside)
-        yield fitted(f"  would save, but not timed together with these changes: {names}")
+        yield fitted(f"  would save time, but were not timed together with these changes: {names}")
 
 
 def _without_kernels(read: Sequence[Ingested]) -> str:
@@ -457,7 +457,7 @@ def _without_kernels(read: Sequence[Ingested]) -> str:
         why = f"{len(processes)} traced {were} ran no GPU kernel (on a CPU?)"
     else:
         why = (
-            "no process wrote a trace: the job ended before the times of its units of work settled, or its Python "
-            "was not started with this command's environment"
+            "no process wrote a trace: the job ended before the times of its steps became steady, or its Python was "
+            "not started with this command's environment"
         )
     return f"no GPU kernel was traced, so no action can be compared with the whole job: {why}"

@@ -189,7 +189,7 @@ def arrow(table: Block | None, of: str = "") -> pa.Table:
 
     If ``of`` is empty, the table is returned unchanged.
     """
-    assert table is not None, "this verb prints no table, so it has no option for a format"
+    assert table is not None, "this command prints no table, so it has no option for a format"
     return typed(table, TABLES[of]) if of else table
 
 
@@ -223,8 +223,8 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
     if how is TableFormat.parquet:
         if out is None and sys.stdout.isatty():
             raise UsageError(
-                "Parquet is binary, so it is not printed to a terminal; name a file with --table, or redirect "
-                "the output"
+                "Parquet is binary, so logparse does not print it to a terminal; name a file with --table, or "
+                "redirect the output"
             )
         if out is None:
             sink = io.BytesIO()

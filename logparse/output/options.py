@@ -114,23 +114,30 @@ Run = Annotated[Text, option("Label of the run to read. [default: the latest run
 Label = Annotated[Text, option("Label for the new run. [default: the current time]", "--run")]
 RunName = Annotated[str, argument(f"Run: {_RUN}")]
 Against = Annotated[Text, option(f"Run whose calls the rows are checked against: {_RUN}", "--against")]
-Compare = Annotated[Text, option("Run to compare with: RUN, STORE#RUN or STORE.", "--compare")]
+Compare = Annotated[
+    Text, option("Run to compare with: a run's label, STORE#RUN, or a store (its latest run).", "--compare")
+]
 Count = Annotated[
     int | None, option(f"Number of rows to print. [default: {ROWS} on a terminal, else all]", "-n", min=1)
 ]
-FailOn = Annotated[str, option("Fail if something got slower by more than this, e.g. 3%.", "--fail-on")]
+FailOn = Annotated[str, option("Fail if a call became slower by more than this share, e.g. 3%.", "--fail-on")]
 Engine = Annotated[
     str,
     option(
-        "Where to work: local, ray (the cluster at $RAY_ADDRESS or on this machine, else a new one), or ray://HOST:PORT.",
+        "Where to run the work: local, ray (the cluster at $RAY_ADDRESS or on this machine, else a new one), or "
+        "ray://HOST:PORT.",
         "--engine",
     ),
 ]
 Kind = Annotated[
-    Text, choice("Only gemm, grouped (grouped GEMMs) or conv (convolutions).", "--kind", of=("gemm", "grouped", "conv"))
+    Text,
+    choice("Use only gemm, grouped (grouped GEMMs) or conv (convolutions).", "--kind", of=("gemm", "grouped", "conv")),
 ]
 Records = Annotated[
-    Text, option("Folder or URL with times that other machines measured (`logparse export --to bundle`).", "--records")
+    Text,
+    option(
+        "Folder or URL with times that other machines measured (written by `logparse export --to bundle`).", "--records"
+    ),
 ]
 Target = Annotated[
     Words,
@@ -149,7 +156,9 @@ Gpus = Annotated[
 ]
 Format = Annotated[
     TableFormat | None,
-    option("Format of the table. [default: by the ending of -o, else table]", "--format", is_eager=True),
+    option(
+        "Format of the table. [default: from the ending of the name after -o, else table]", "--format", is_eager=True
+    ),
 ]
 Output = Annotated[
     Text, option("Write the table to a file: .csv, .json or .parquet.", "--table", "-o", callback=_output)

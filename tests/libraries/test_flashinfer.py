@@ -83,9 +83,10 @@ def test_two_tuning_runs_are_compared(store: Store, tmp_path: Path) -> None:
     one, two = times_of_run(store, "a"), times_of_run(store, "b")
     assert diff(one, two).flips == (1, 2, None)
     assert diff_lines(diff(one, two))[-1] == (
-        "the library picked another solution in 1 of 2 problems (winner-flip rate 50%); what this costs is unknown"
+        "the library chose another kernel for 1 of 2 problems (winner-flip rate 50%); the cost of this change is "
+        "unknown"
     )
     assert (
         diff_lines(diff(one, one))[-1]
-        == "the library picked the same solutions in all 2 problems with a pick in both runs"
+        == "the library chose the same kernels for all 2 problems whose choice both runs name"
     )

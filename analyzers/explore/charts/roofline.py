@@ -47,13 +47,13 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     _plain(figure, rows[~judged], diameter[~judged], theme, only=not judged.any())
     styled(figure, theme, height=HEIGHT)
     figure.update_xaxes(
-        title={"text": "arithmetic intensity (flop / byte, least traffic)"}, **log_axis(rows["intensity"])
+        title={"text": "arithmetic intensity (flop / byte, with the least traffic)"}, **log_axis(rows["intensity"])
     )
     figure.update_yaxes(title={"text": "achieved TFLOP/s"}, **log_axis(rows["tflops"]))
     figure.update_layout(dragmode="select", margin={"t": 56})
     left = sum(_within(figure, rows, name, axis) for name, axis in (("intensity", "xaxis"), ("tflops", "yaxis")))
-    outside = "Some tiny problems are outside: a double click shows all. " if left else ""
-    unknown = "" if device else "device unknown: no ceilings. "
+    outside = "Some tiny problems lie outside the chart: a double click shows all. " if left else ""
+    unknown = "" if device else "The device is unknown, so no ceilings are drawn. "
     return note(figure, outside + unknown + remark, theme)
 
 

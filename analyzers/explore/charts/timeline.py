@@ -21,10 +21,10 @@ DRAWN = 3_000
 IDLE = "nothing runs"
 """Name of the chart's line that shows idle time."""
 WHY: dict[str, tuple[str, str]] = {
-    "queued": ("idle, work queued", "work is queued, and the GPU waits"),
+    "queued": ("idle, work queued", "the GPU waits although work is queued"),
     "data loading": ("idle, data loading", "the host waits for data"),
     "synchronisation": ("idle, synchronised", "the host waits for the GPU"),
-    "host": ("idle, host", "the host launches, or runs code of its own"),
+    "host": ("idle, host", "the host launches kernels, or runs code of its own"),
 }
 """Explanations of idle time: for each reason a short text for the legend, and a sentence."""
 _LOOKS = {"queued": ".", "data loading": "x", "synchronisation": "|", "host": "/"}

@@ -72,8 +72,8 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
         customdata=_data(rows),
     )
     styled(figure, theme, height=HEIGHT)
-    figure.update_xaxes(title={"text": "slower of F and B, best known (ms)"}, **log_axis(rows["sibling_us"]))
-    figure.update_yaxes(title={"text": "backward weights W, best known (ms)"}, **log_axis(rows["best_us"]))
+    figure.update_xaxes(title={"text": "best known time of the slower of F and B (ms)"}, **log_axis(rows["sibling_us"]))
+    figure.update_yaxes(title={"text": "best known time of backward weights W (ms)"}, **log_axis(rows["best_us"]))
     figure.update_layout(dragmode="select", margin={"t": 66})
     return note(figure, remark, theme)
 

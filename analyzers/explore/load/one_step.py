@@ -142,11 +142,11 @@ def _window(
             return chosen, f"Step {i + 1} of {len(lengths)} of one trace, the one of median duration"
     every = np.ones(len(at), dtype=bool)
     if len(at) <= MOST:
-        return every, "The whole trace, which marks no steps"
+        return every, "The whole trace, because it marks no steps"
     middle = np.argsort(works["start"], kind="stable")[(len(at) - MOST) // 2 :][:MOST]
     chosen = np.zeros(len(at), dtype=bool)
     chosen[middle] = True
-    return chosen, f"{MOST:,} works from the middle of a trace, which marks no steps"
+    return chosen, f"{MOST:,} works from the middle of a trace that marks no steps"
 
 
 def _gaps(

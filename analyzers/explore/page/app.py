@@ -91,13 +91,13 @@ def _guard(app: Flask, host: str, token: str, port: int) -> None:
     def same_host() -> None:
         name = re.sub(r":\d+\Z", "", request.headers.get("Host", "")).strip("[]").lower()
         if name not in names:
-            abort(Response("This server answers only to the host name it was started for.\n", 403))
+            abort(Response("This server answers only requests to the host name with which it was started.\n", 403))
         # The origin must have the same host and port. Through a tunnel, both are the tunnel's.
         origin = request.headers.get("Origin")
         foreign = origin and re.sub(r"\Ahttps?://", "", origin).lower() != request.headers["Host"].lower()
         linked = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
         if foreign or (request.headers.get("Sec-Fetch-Site") == "cross-site" and not linked):
-            abort(Response("Requests of other sites are not answered.\n", 403))
+            abort(Response("The server does not answer requests that come from other sites.\n", 403))
 
     cookie = f"logparse-{port}"
 
@@ -107,7 +107,7 @@ def _guard(app: Flask, host: str, token: str, port: int) -> None:
         if not token or compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
             return None
         if request.method != "GET" or not compare_digest(given.encode(), token.encode()):
-            return Response("Open the address that logparse printed: it has a token.\n", 403)
+            return Response("Open the whole address that logparse printed, because it contains a token.\n", 403)
         rest = urlencode([(x, y) for x, y in request.args.items(multi=True) if x != "token"])
         # A redirect would not work: the browser comes from a file, and on a redirect of another site's link it would
         # keep the strict cookie back. The page's own link belongs to this site.

@@ -93,7 +93,7 @@ def comparison(known: PageVerdict, other: str, totals: pd.Series, *, judged: boo
     picks = int(totals["repicked"])
     if totals["problems"]:
         noun = "problem has" if totals["problems"] == 1 else "problems have"
-        once = "" if totals["called"] else " (each counted once: the store has no calls of them)"
+        once = "" if totals["called"] else " (each counted once, because the store has no calls of these problems)"
         made += [
             html.h2(verdict_of(totals)),
             html.p(
@@ -102,12 +102,18 @@ def comparison(known: PageVerdict, other: str, totals: pd.Series, *, judged: boo
             ),
         ]
     if picks:
-        only = "" if totals["problems"] else "; no problem has a time of one kind in both runs, so no time is compared"
+        only = (
+            ""
+            if totals["problems"]
+            else "; no problem has a time of the same kind in both runs, so no time is compared"
+        )
         made.append(html.h2(f"{counted(picks, 'problem')} with another pick{only}"))
     apart = {"vanished": f"not in {printable(other)}", "new": f"only in {printable(other)}"}
     made += [html.p(f"{counted(count, 'problem')} {apart[state]}.") for state, count in known.changed if state in apart]
     if not totals["problems"] and not picks:
-        made.append(html.p("No time and no pick differs: no problem has a time or a pick in both runs."))
+        made.append(
+            html.p("No time and no choice of the library differs: no problem has a time or a choice in both runs.")
+        )
     return made
 
 
@@ -257,7 +263,11 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection) -
     calls = f"{amount(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
     total_us = float(total["total_us"])
     time = f", calls × time of a call is {duration(total_us)}" if total_us > 0 else ""
-    once = "" if calls or not total["problems"] else " (each counted once: the store has no calls of them)"
+    once = (
+        ""
+        if calls or not total["problems"]
+        else " (each counted once, because the store has no calls of these problems)"
+    )
     untimed, of = total["untimed_calls"], f", of {one}" if (one := of_one(total["unit"])) else ""
     gap = f"; {amount(untimed)} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
     saving = (
@@ -406,7 +416,9 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
     if they are of the whole run.
     """
     if not len(rows):
-        return [html.p("This run has no trace, so no kernel is known. Next: logparse capture --trace.", class_="faint")]
+        return [
+            html.p("This run has no trace, so its kernels are unknown. Next: logparse capture --trace.", class_="faint")
+        ]
     head = [
         html.th(x, scope="col") for x in ("Kernel", "Kind", "Time", "Share", "Launches", "Each", "Operator", "Problem")
     ]

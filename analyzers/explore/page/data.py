@@ -25,8 +25,10 @@ from logparse.text import sql_text
 
 DOING = {
     "": "Reading the store",
-    READY: "All problems are read, with their best times. Every other measurement and the analyzers' verdict follow",
-    TRIES: "All problems and measurements are read. The analyzers' verdict and findings follow",
+    READY: (
+        "All problems are read, with their best times. Every other measurement and the analyzers' verdict will follow"
+    ),
+    TRIES: "All problems and measurements are read. The analyzers' verdict and findings will follow",
     VERDICT: "Writing the files to download",
 }
 _STORED = tuple(x for x in COLUMNS if x != "problem")
@@ -152,7 +154,7 @@ class PageData:
                 self._done = DOING[VERDICT if self.judged else step]
                 self.version += step == VERDICT
         except EOFError:
-            self.error = self.error or "the process that reads the store died (out of memory?)"
+            self.error = self.error or "the process that reads the store died (did it run out of memory?)"
         except Exception as error:  # The exception may be of any kind. Its text is shown on the page.
             self.error = f"{type(error).__name__}: {error}"
         finally:

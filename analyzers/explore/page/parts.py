@@ -191,7 +191,7 @@ def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
         with page.cursor() as con:
             row = queries.one(con, chosen.problem)
             if row is None:
-                return {"card": html.p("This problem is not in the store (any more).", class_="faint")}
+                return {"card": html.p("The store does not hold this problem (any more).", class_="faint")}
             kernels = queries.kernels(con, LAUNCHED, str(row["problem"]))
             near = queries.nearby(con, row)
         tries = page.tries(row)

@@ -100,7 +100,9 @@ def _in_the_run(row: Row) -> str:
 def _command(problem: Problem, facts: Mapping[str, str]) -> Paste:
     if facts.get("arch", "").startswith("sm_"):
         return Paste(
-            "", "no bench command: NVIDIA's libraries have no bench tool; logparse replay measures this problem"
+            "",
+            "there is no bench command, because NVIDIA's libraries have no bench tool; logparse replay measures "
+            "this problem",
         )
     try:
         return Paste(driver.command(problem) if problem.kind == "conv" else bench.command(problem))
@@ -110,7 +112,7 @@ def _command(problem: Problem, facts: Mapping[str, str]) -> Paste:
 
 def _override(row: Row, verdict: PageVerdict | None) -> Paste:
     if verdict is None:
-        return Paste("", "no override yet: the analyzers are still running")
+        return Paste("", "there is no override yet, because the analyzers are still running")
     if not isinstance(row["proposed"], str):
         return Paste("", f"no override: {_none_proposed(row)}")
     known = json.loads(row["proposed"])
@@ -126,8 +128,12 @@ def _none_proposed(row: Row) -> str:
     if pd.isna(row["best_us"]):
         return "nothing is measured"
     if row["best"] == row["pick"]:
-        return "only the pick is timed" if pd.isna(row["pick_us"]) else "the pick is the best known solution"
-    return "recommend proposes none, because the best known time is not a proven gain"
+        return (
+            "only the kernel that the library chose is timed"
+            if pd.isna(row["pick_us"])
+            else "the kernel that the library chose is the fastest known one"
+        )
+    return "the best known time is not a proven gain, so recommend writes no override"
 
 
 def _written(override: Override, objects: Sequence[Problem]) -> Paste:
@@ -143,7 +149,7 @@ def _written(override: Override, objects: Sequence[Problem]) -> Paste:
         made = make(writer, rows, facts)
         if made.files:
             where = ", ".join(f"{facts[x]}{unit}" for x, unit in (("arch", ""), ("cu_count", " CUs")) if x in facts)
-            also = "; the second row is for calls through hipBLASLt's C++ object" if len(made.held) > 1 else ""
+            also = "; the second row is for calls through the C++ object of hipBLASLt" if len(made.held) > 1 else ""
             text = made.files[0].data.decode("utf-8", "replace").strip()
             return Paste(text, f"for {where or 'an unknown device'}{also}", made.files[0].name)
         for reason in made.refused:

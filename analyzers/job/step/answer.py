@@ -57,10 +57,16 @@ STARTS = 0.02
 
 It is the median over the measured jobs that wait for the host (``benchmarks/steps.py``, ``starts``).
 """
-BESIDE_LOGS = "units were timed while libraries wrote logs, which slows the host (`logparse tune` times them without)"
-_NOT_KEPT = "an older logparse wrote the store and did not keep the step's events"
+BESIDE_LOGS = (
+    "the steps were timed while libraries wrote logs, which slows the host (`logparse tune` times them without logs)"
+)
+_AS_TRACED = (
+    "the step's time without the profiler is unknown, so the host is assumed to need the time that it took under the "
+    "profiler"
+)
+_NOT_KEPT = "an older version of logparse wrote the store and did not keep the events of the step"
 READ_AGAIN = f"{_NOT_KEPT}, so this trace was read again:"
-_STORE_ANEW = "to keep them, `logparse forget` the trace and ingest it again"
+_STORE_ANEW = "to keep the events, remove the trace with `logparse forget` and ingest it again"
 WORTH = 0.04
 """Smallest gain that the user should be told about, as a fraction of the step's time."""
 ROUGH = 1.5
@@ -429,7 +435,7 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     known, launches = step.untraced_us is not None, np.concatenate([x.launch for x in step.graphs])
     texts = dict.fromkeys(text for graph in step.graphs for text in graph.notes)
     notes = [*step.notes, *(text.format(sum(x.notes.get(text, 0.0) for x in step.graphs)) for text in texts)]
-    notes += [] if known else ["the step's time without the profiler is unknown, so the host's time is taken as traced"]
+    notes += [] if known else [_AS_TRACED]
     return StepAnswer(
         now_us=now,
         then_us=then,
@@ -518,10 +524,11 @@ def step_of(
     if not found and any(graph.us.any() for graph in step.graphs):
         return StepUnknown("its traces are too short to show a step, such as a trace of one kernel; trace more steps")
     if not found:
-        return StepUnknown("the events of its traces take no time, so their time stamps are damaged")
+        return StepUnknown("the events of the run's traces take no time, so their time stamps are damaged")
     if now and not 1 / _EXPLAINED <= found / now <= _EXPLAINED:
         return StepUnknown(
-            f"its traces explain a step of {duration(found)}, but without them a step takes {duration(now)}"
+            f"the run's traces explain a step of {duration(found)}, but a step without the profiler takes "
+            f"{duration(now)}"
         )
     return answer(step, factors, best)
 
@@ -554,7 +561,7 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
     if reason := unknown_idle(tables):
         return StepUnknown(reason)
     if searches(tables):
-        return StepUnknown("its traces contain a search for solvers; trace the job after a warm-up")
+        return StepUnknown("the run's traces contain a search for solvers; warm the job up before you trace it")
     windows: dict[str, list[RankTrace]] = defaultdict(list)
     skipped: list[str] = []
     again: list[str] = []
@@ -569,14 +576,14 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
         if trace.calls and trace.works:
             windows[path if trace.rank in {x.rank for x in windows[trace.window]} else trace.window].append(trace)
         else:
-            skipped.append(f"{path}: it holds no runtime calls, or no kernels that they launched")
+            skipped.append(f"{path}: the trace holds no runtime calls, or no kernels that such calls launched")
         if sum(len(x.works) for each in windows.values() for x in each) > _MOST_WORK:
-            skipped.append("further traces, because the traces read so far have a million kernels")
+            skipped.append("the remaining traces, because the traces read so far have a million kernels")
             break
     graphs = [build(each) for each in windows.values() if each]
     graphs = [x for x in graphs if x.bounds]
     if not graphs:
-        return StepUnknown("; ".join(skipped) or "no trace has events of the host")
+        return StepUnknown("; ".join(skipped) or "no trace of the run has events of the host")
     found = units(tables)
     traced = {unit.kind for graph in graphs for unit in graph.bounds}
     if found and any(x.name in traced for x in found.kinds):

@@ -132,7 +132,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
     lines = proof_of.lines(proof)
     assert proof.verdict != "verified", "no unit was timed without a profiler"
     assert lines[0].startswith(f"{proof.verdict}: GPU computation of a step")
-    assert "after: too few units of work were timed without the profiler" in lines[-1]
+    assert "after: too few steps were timed without the profiler" in lines[-1]
 
 
 def test_a_later_run_uses_the_measurements_of_an_earlier_one(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:

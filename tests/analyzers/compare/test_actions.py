@@ -250,9 +250,7 @@ def test_batch_sizes_that_one_run_lacks_are_left_out() -> None:
         ((60 * 400 + 30 * 800) / 90, (60 * 360 + 30 * 720) / 90)
     )
     assert found.promised.then_us == pytest.approx(found.measured.then_us)
-    assert "kinds of units of work that both runs have: 78 % of the time of before".replace(" %", "%") in stripped(
-        found
-    )
+    assert "kinds of steps that both runs have take 78 % of the time of before".replace(" %", "%") in stripped(found)
 
 
 def test_runs_that_do_other_units_are_another_workload() -> None:
@@ -287,7 +285,10 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
     assert found.verdict == "another workload"
     assert not found.refuted
     assert [x.name for x in found.unexplained] == ["aten::add"]
-    assert "changed far more than promised, unexplained: aten::add 1 ms → 400 µs" in stripped(found)
+    assert (
+        "kinds of kernels that changed far more than promised, for an unknown reason: aten::add 1 ms → 400 µs"
+        in stripped(found)
+    )
     same = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2500), other_us=400.0))
     assert same.verdict == "took effect, not faster"
     beside = (timed("a", 2500, 2501, 2502), timed("b", 1700, 1701, 1702))
@@ -295,7 +296,10 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
         simple("before", 1000, steady(2500)), simple("after", 800, steady(1700), other_us=400.0), times=beside
     )
     assert (proven.verdict, proven.ok) == ("faster, not as promised", False), "by turns both did the same work"
-    assert "changed far more than promised, unexplained: aten::add 1 ms → 400 µs" in stripped(proven)
+    assert (
+        "kinds of kernels that changed far more than promised, for an unknown reason: aten::add 1 ms → 400 µs"
+        in stripped(proven)
+    )
 
 
 def test_a_gain_below_the_promise_does_not_pass() -> None:
@@ -326,7 +330,9 @@ def test_gain_beyond_the_kernels_is_credited_to_the_host(wall_us: float) -> None
     found = judged(before, after)
     assert found.verdict == "time unknown"
     assert not found.refuted
-    said = "kernels do not explain this; the host or communication may differ between two starts of the job"
+    said = (
+        "the kernels do not explain this difference; the host or communication may differ between two starts of the job"
+    )
     assert said in stripped(found)
     beside = judged(before, after, times=(timed("a", 2500, 2501, 2502), timed("b", wall_us, wall_us + 1, wall_us - 1)))
     assert beside.verdict == ("verified" if wall_us < 2500 else "took effect, not faster"), "there the host is the same"
@@ -356,7 +362,7 @@ def test_the_gain_is_compared_with_the_simulated_gain(monkeypatch: pytest.Monkey
     monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2480, 2000, 0.01))
     found = judged(before, after)
     assert found.verdict == "time unknown"
-    assert "promised of the wall time, by simulation: 20 µs [-4.8 µs, 44.8 µs]" in stripped(found)
+    assert "promised for the wall time, by simulation: 20 µs [-4.8 µs, 44.8 µs]" in stripped(found)
     monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2320, 2000, 0.01))
     assert judged(before, after).verdict == "verified"
 
@@ -420,7 +426,7 @@ def test_unchanged_kernel_times_mean_no_effect(after_us: int, launched: float, v
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * launched))
     found = judged(before, after, times=(timed("a", 2500, 2900, 2600), timed("b", 2500, 2600, 2450)))
     assert found.verdict == verdict
-    said = [x for x in stripped(found) if x.startswith("kernels and launches gained at most")]
+    said = [x for x in stripped(found) if x.startswith("the kernels and their launches gained at most")]
     assert len(said) == (verdict != "time unknown")
     assert all(x.endswith(" µs, less than 4% of a step") for x in said)
 
@@ -461,16 +467,15 @@ def test_without_units_that_no_profiler_slowed_the_time_is_unknown(untimed: str)
     walls = {"before": steady(2500), "after": steady(2300), untimed: [2000.0] * 4}
     found = judged(simple("before", 1000, walls["before"]), simple("after", 800, walls["after"]))
     assert (found.verdict, found.wall) == ("time unknown", None)
-    assert f"{untimed}: too few units of work were timed without the profiler" in stripped(found)
+    assert f"{untimed}: too few steps were timed without the profiler" in stripped(found)
 
 
 def test_a_job_that_ends_before_it_settles_has_a_sentence() -> None:
     early = job("after", Kind(8, 4, 0, 800, 1000, 0, [9000, 3000, 2400, 2300]), more={"units": {"unit_tracing": ""}})
     found = judged(simple("before", 1000, steady(2500)), early)
     assert found.verdict == "time unknown"
-    assert (
-        "after has no trace with GPU kernels: the job ended before the times of its units of work settled"
-        in stripped(found)
+    assert "after has no trace with GPU kernels: the job ended before the times of its steps became steady" in stripped(
+        found
     )
 
 
@@ -651,7 +656,7 @@ def test_where_the_same_kernels_ran_there_was_no_effect_whatever_the_wall_time()
     times = (timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800))
     found = judged(before, after, times=times)
     assert found.verdict == "had no effect"
-    assert any("the same kernels ran: the change reached no call of the job" in x for x in lines(found))
+    assert any("the same kernels ran as before: the change affected no call of the job" in x for x in lines(found))
     fewer = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.9))
     assert not judged(before, fewer, times=times).same, "some of its calls are not made any more"
 

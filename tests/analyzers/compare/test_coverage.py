@@ -245,11 +245,11 @@ def test_shapes_in_a_servers_log_that_have_no_row_are_named(store: Store, tmp_pa
     file = inspect(table, (head + rows).encode(), {"arch": "gfx942", "cu_count": "304"})
     uses = coverage(file, Tables(run=store.latest_run(), **store.frames())).uses
     found = {int(use.key.split(",")[2]): (use.state, use.line, use.reason) for use in uses if use.key is not None}
-    assumed = "if the target has the build that wrote the file"
+    assumed = "if the target has the library build that wrote the file"
     assert found.pop(300) == (
         "miss",
         None,
-        "no row (a row with 320 instead of 300 or 512 instead of 300 would also serve it)",
+        "no row matches the call (a row with 320 instead of 300 or 512 instead of 300 would also be used for it)",
     )
     assert found == {1: ("hit", 2, assumed), 30: ("hit", 3, assumed)}
 

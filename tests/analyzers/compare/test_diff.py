@@ -112,8 +112,9 @@ def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
     assert found.cost("slower", "faster")[1] == pytest.approx(-1000.0), "that of problems of both runs"
     assert found.flips == (1, 1, 0.5)
     assert diff_lines(found)[4:] == [
-        "only in r: 3 problems, 2 of them 2 ms per run; the others' time or calls are unknown",
-        "only in r: 1 problem, 1 ms per run; an absence counts as no saving",
+        "only in r: 3 problems, 2 of them 2 ms per run; for the other problems, the time or the number of calls is "
+        "unknown",
+        "only in r: 1 problem, 1 ms per run; a problem that is absent from a run counts as no saving",
     ]
 
 
@@ -175,7 +176,10 @@ def test_diff_fails_if_nothing_was_compared() -> None:
     picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
     found = diff(*picks)
     assert (found.ok, found.compared) == (False, 0)
-    nothing = "no time was compared: no problem has times of the same kind in both runs; --fail-on therefore fails"
+    nothing = (
+        "no time was compared: no matrix product or convolution has times of the same kind in both runs; the check of "
+        "--fail-on therefore fails"
+    )
     assert diff_lines(found)[1] == nothing
 
 
@@ -184,9 +188,9 @@ def test_renderings() -> None:
     assert diff_lines(found) == [
         "calls: GEMMs 50 → 100",
         "r → r: 1 slower, 1 faster, 1 with another pick, 1 same (changes beyond 3.0% and noise)",
-        "the library picked another solution in 1 of 4 problems (winner-flip rate 25%); their times differ by "
-        "0.0% (median)",
-        "slower and faster together: 800 µs less per run, for problems with known calls",
+        "the library chose another kernel for 1 of 4 problems (winner-flip rate 25%); the times of the two kernels "
+        "differ by 0.0% (median)",
+        "the slower and the faster problems together take 800 µs less per run, as far as their calls are known",
         "only in r: 1 problem; their time per run is unknown",
         "only in r: 1 problem; their time per run is unknown",
     ]
@@ -200,12 +204,12 @@ def test_renderings() -> None:
             "tunableop/tunableop_results0.csv",
             "Hipblaslt_91077,1.7416",
             "Hipblaslt_91078,1.5",
-            "in 1 of 20 problems (winner-flip rate 5%); their times",
+            "in 1 of 20 problems (winner-flip rate 5%); the times of",
         ),
         ("hipblaslt/tuning_7.0.txt", ",105597,", ",105598,", "winner-flip rate"),
         ("tables/aiter_bf16_tuned_gemm.csv", "asm,5,13", "asm,6,13", "in 1 of 2 problems (winner-flip rate 50%)"),
-        ("tables/te_hipblaslt_cache.csv", ",104379,1", ",104380,1", "what this costs is unknown"),
-        ("moe/autotune_configs.json", "52", "53", "in 1 of 4 problems (winner-flip rate 25%); what this costs is"),
+        ("tables/te_hipblaslt_cache.csv", ",104379,1", ",104380,1", "the cost of this change is unknown"),
+        ("moe/autotune_configs.json", "52", "53", "in 1 of 4 problems (winner-flip rate 25%); the cost of this"),
     ],
 )
 def test_products_with_another_fastest_kernel_are_counted(
@@ -445,7 +449,7 @@ def actions(steps: list[PlannedRow]) -> list[tuple[str, str]]:
 
 
 def test_plan_of_an_unchanged_build() -> None:
-    assert actions(plan(HERE)) == [("keep", "same build")] * 2
+    assert actions(plan(HERE)) == [("keep", "the file and the new run have the same library build")] * 2
     assert [x for x, _ in actions(plan(HERE, workload=[work(G[0], 3)]))] == ["keep", "drop"]
 
 
@@ -453,7 +457,7 @@ def test_plan_of_another_build_or_device() -> None:
     assert {x for x, _ in actions(plan(HERE | {"hipblaslt_revision": "new"}))} == {"re-measure"}
     assert "another kernel" in plan(HERE | {"hipblaslt_revision": "new"})[0].reason
     assert "unknown build" in plan({"arch": ARCH})[0].reason
-    assert "another device" in plan(HERE | {"arch": "gfx90a"})[0].reason
+    assert "another kind of GPU" in plan(HERE | {"arch": "gfx90a"})[0].reason
 
 
 def test_plan_by_what_was_measured() -> None:
@@ -465,8 +469,8 @@ def test_plan_by_what_was_measured() -> None:
     ]
     steps = plan(HERE, workload=[work(g, 3) for g in G[:2]], measurements=rows)
     assert actions(steps) == [
-        ("keep", "measured in the new run: +11.1% against the default"),
-        ("drop", "measured in the new run: +1.0% against the default"),
+        ("keep", "measured in the new run: +11.1% against the library's default"),
+        ("drop", "measured in the new run: +1.0% against the library's default"),
     ]
 
 
@@ -483,7 +487,7 @@ def test_plan_of_other_formats() -> None:
     file = inspect("gfx942130.HIP.3_4_0_x.ufdb.txt", text.encode(), {})
     steps = upgrade_plan([file], tables(facts=facts("x", arch="gfx942", cu_count="304", miopen_version="3.5.0")))
     assert [x.action for x in steps] == ["keep", "drop"]
-    assert steps[0].reason.endswith("; write the row again, because the new build ignores this file")
+    assert steps[0].reason.endswith("; write the row into a new file, because the new build ignores this file")
 
 
 DRIVER = (
@@ -500,10 +504,10 @@ GEMM, NAIVE = {"code": 0, "solver": "102/GemmWrwUniversal"}, {"code": 1, "solver
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ([GEMM], [GEMM, NAIVE], "several solutions ran for 1 problem"),
-        ([NAIVE, GEMM], [GEMM], "several solutions ran for 1 problem"),
-        ([GEMM], [GEMM, GEMM], "the library picked the same solutions in all 1 problem with a pick in both runs"),
-        ([GEMM], [NAIVE], "the library picked another solution in 1 of 1 problems"),
+        ([GEMM], [GEMM, NAIVE], "several kernels ran for 1 problem"),
+        ([NAIVE, GEMM], [GEMM], "several kernels ran for 1 problem"),
+        ([GEMM], [GEMM, GEMM], "the library chose the same kernels for all 1 problem whose choice both runs name"),
+        ([GEMM], [NAIVE], "the library chose another kernel for 1 of 1 problems"),
     ],
 )
 def test_a_run_that_holds_two_algorithms_of_one_problem(
@@ -516,7 +520,7 @@ def test_a_run_that_holds_two_algorithms_of_one_problem(
         ingest([str(path)], store, run=run)
     lines = diff_lines(diff(times_of_run(store, "a"), times_of_run(store, "b")))
     assert [x for x in lines if said in x]
-    assert len([x for x in lines if "picked" in x or "several solutions" in x]) == 1
+    assert len([x for x in lines if "the library chose" in x or "several kernels" in x]) == 1
 
 
 def test_the_most_frequent_of_several_kernels_is_compared() -> None:
@@ -528,5 +532,5 @@ def test_the_most_frequent_of_several_kernels_is_compared() -> None:
         tables(workload=[work(G[0], 9)], calls=[call(G[0], x, n) for x, n in picked])
         for picked in ([("hipblaslt:1", 9)], [("hipblaslt:1", 6), ("hipblaslt:2", 3)])
     )
-    assert [x for x in diff_lines(diff(one, both)) if "several solutions ran for 1 problem" in x]
+    assert [x for x in diff_lines(diff(one, both)) if "several kernels ran for 1 problem" in x]
     assert not [x for x in diff_lines(diff(one, one)) if "several" in x]

@@ -117,7 +117,7 @@ def test_export_and_write(job: Store, tmp_path: Path) -> None:
         ("tables/a8w8_untuned_gemm.csv", "a table of aiter that lint cannot check"),
         (
             "tunableop/README.md",
-            "is not an override file that logparse knows; lint checks: aiter",
+            "the file is not an override file that logparse knows; lint checks: aiter",
         ),
     ],
 )
@@ -148,7 +148,7 @@ def test_lint_lists_files_that_it_cannot_read(tmp_path: Path, capsys: pytest.Cap
     judged, unread = lint_files([*good, none, str(tmp_path / "gone"), good[0]])
     assert [file.title for file in judged] == good, "the names alone do not distinguish them; none is reported twice"
     assert [(x.path, x.why) for x in unread] == [
-        (none, "is not an override file that logparse knows"),
+        (none, "the file is not an override file that logparse knows"),
         (str(tmp_path / "gone"), "No such file or directory"),
     ]
     assert [line.partition(": ")[0] for line in unread_lines(unread)] == ["error", "error", "lint checks"]

@@ -107,7 +107,7 @@ def test_a_kernel_that_ran_without_the_file_proves_nothing() -> None:
     found = verify(run("a", "7", "7", times), run("b", "7", "7", times), [file()])
     assert {x.effect for x in found.outcomes} == {"as before"}
     assert found.failures == (
-        "no row can be shown to have taken effect, because the intended solutions also ran before",
+        "no row can be shown to have taken effect, because the kernels that the rows name also ran before",
     )
     found = verify(run("a", "7", "1", times), run("b", "7", "7", times), [file()])
     assert {(x.problem, x.effect) for x in found.outcomes} == {(ONE.text, "as before"), (TWO.text, "applied")}
@@ -138,7 +138,9 @@ def test_nothing_can_be_shown() -> None:
     found = verify(t, t, [file()])
     assert found.failures[0].startswith("no row can be shown to have taken effect")
     nothing = tables("a", workload=[work(gemm(5).text, 3, run="a")], facts=facts("log", **HERE))
-    assert verify(nothing, nothing, [file()]).failures == ("no row took effect: no call of the run finds a row",)
+    assert verify(nothing, nothing, [file()]).failures == (
+        "no row took effect: no call of the second run matches a row",
+    )
 
 
 def test_a_refused_file_and_the_logs_complaints() -> None:

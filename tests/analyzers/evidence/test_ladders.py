@@ -61,7 +61,11 @@ def test_the_sizes_between_get_the_solution_of_an_end(store: Store, tmp_path: Pa
     for n in (512, 1024):
         raced(store, n, {PICK: 50.0, BEST: 40.0, OTHER: 45.0}, BEST)
     (rung,) = found_of(store).ladder
-    assert (list(rung.sizes), rung.middle.n, rung.why) == ([640, 768, 896], 768, "no replay timed it at N = 768")
+    assert (list(rung.sizes), rung.middle.n, rung.why) == (
+        [640, 768, 896],
+        768,
+        "no replay timed the kernel at N = 768",
+    )
     assert sizes_written(found_of(store)) == {512: BEST, 1024: BEST}
     lines = screen.screen(found_of(store), screen.Written(tmp_path, store="s"))
     assert "ladder   0 rows on 0 of 1 rungs: see the report" in lines
@@ -84,10 +88,14 @@ def test_the_sizes_between_get_the_solution_of_an_end(store: Store, tmp_path: Pa
 @pytest.mark.parametrize(
     ("middle", "high", "why"),
     [
-        ({PICK: 50.0, BEST: 41.3, OTHER: 40.0}, {PICK: 50.0, BEST: 40.0}, "its regret is above 3%"),
-        ({PICK: 50.0, BEST: 40.0}, {PICK: 50.0, BEST: 49.0, OTHER: 47.0}, "its regret is above 3%"),
-        ({PICK: 40.0, BEST: 40.8}, {PICK: 50.0, BEST: 40.0}, "the library's own choice is faster at the middle size"),
-        ({PICK: 50.0, OTHER: 40.0}, {PICK: 50.0, BEST: 40.0}, "no replay timed it at N = 768"),
+        ({PICK: 50.0, BEST: 41.3, OTHER: 40.0}, {PICK: 50.0, BEST: 40.0}, "the kernel's regret is above 3%"),
+        ({PICK: 50.0, BEST: 40.0}, {PICK: 50.0, BEST: 49.0, OTHER: 47.0}, "the kernel's regret is above 3%"),
+        (
+            {PICK: 40.0, BEST: 40.8},
+            {PICK: 50.0, BEST: 40.0},
+            "the library's own choice is faster at the middle size of the range",
+        ),
+        ({PICK: 50.0, OTHER: 40.0}, {PICK: 50.0, BEST: 40.0}, "no replay timed the kernel at N = 768"),
     ],
 )
 def test_a_rung_that_costs_too_much_is_not_written(

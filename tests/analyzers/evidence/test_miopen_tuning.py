@@ -201,4 +201,4 @@ def test_time_that_miopen_does_not_measure_is_noted(solver: str, origin: str, no
         facts=[*facts("ufdb", **DEVICE, **BUILD), *facts("log", **DEVICE)],
     )
     (found,) = (x for x in recommend(given, Settings()).findings if x.override is not None)
-    assert found.message.count("sets dW to zero") == noted
+    assert found.message.count("sets dW (the gradient of the weights) to zero") == noted

@@ -100,9 +100,9 @@ def test_processes_that_disagree_widen_the_interval() -> None:
 @pytest.mark.parametrize(
     ("process", "why"),
     [
-        (seen(0.75, pairs=5, ended="units"), "the job did too few units of work: 5 pairs of blocks"),
-        (seen(0.75, pairs=5, unlike=40), "the job's units of work are of many kinds: 40 pairs of blocks"),
-        (seen(0.9, noise=0.5), "the interval of its effect is still wider than ±2%"),
+        (seen(0.75, pairs=5, ended="units"), "the job did too few steps: 5 pairs of blocks"),
+        (seen(0.75, pairs=5, unlike=40), "the job's steps are of many kinds: 40 pairs of blocks"),
+        (seen(0.9, noise=0.5), "the interval of the action's effect is still wider than ±2%"),
         (Seen("x", "refused", "it computes something else"), "it computes something else"),
     ],
 )

@@ -106,7 +106,7 @@ def test_what_was_never_traced_is_a_share_and_weighs_nothing() -> None:
     found = units(more)
     assert found is not None
     assert found.untraced_share == pytest.approx(6150 / (6150 + 6150 + 500))
-    assert gpu_time_lines(gpu_time(more))[-1].startswith("  kinds of units of work that take 48.0% of")
+    assert gpu_time_lines(gpu_time(more))[-1].startswith("  kinds of steps that take 48.0% of")
     assert not any("are in no trace" in line for line in gpu_time_lines(gpu_time(held)))
     assert weighed(more).kernels["total_us"].sum() == pytest.approx(4 * 77.5)
 

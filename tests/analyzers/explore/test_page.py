@@ -219,7 +219,10 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
         assert (data.run, data.other) == ("before", "after")
         assert data is pages.of(from_url(both.replace("compare&", "regret&", 1))), "read once"
         assert "5.86 ms → 11.2 ms (+91.5%): 1 faster, 1 slower" in found
-        assert "3 problems have a time in both runs (each counted once: the store has no calls of them)" in found
+        assert (
+            "3 problems have a time in both runs (each counted once, because the store has no calls of these problems)"
+            in found
+        )
         rows = part(client, "rows", search=both, start=0, end=9)
         assert [x["moved"] for x in rows["rows"]] == ["slower", "faster", "same"], "by what the time changed"
         assert rows["note"] == "3 problems, the largest change first"

@@ -60,9 +60,9 @@ def test_only_proposed_kernels_have_a_row_to_copy(told: pd.Series) -> None:
     made = advice(told, HERE, PageVerdict())
     assert (made.override.text, made.override.note) == (
         "",
-        "no override: recommend proposes none, because the best known time is not a proven gain",
+        "no override: the best known time is not a proven gain, so recommend writes no override",
     )
-    assert advice(told, HERE).override.note == "no override yet: the analyzers are still running"
+    assert advice(told, HERE).override.note == "there is no override yet, because the analyzers are still running"
 
 
 def test_the_row_is_of_the_proposed_solution_not_of_the_fastest_time(told: pd.Series) -> None:
@@ -83,7 +83,7 @@ def test_the_best_pick_needs_nothing(told: pd.Series) -> None:
     made = advice(told, HERE, PageVerdict())
     assert "nothing to do" in made.sentence
     assert not made.override.text
-    assert "the pick is the best known solution" in made.override.note
+    assert "the kernel that the library chose is the fastest known one" in made.override.note
 
 
 def test_a_pick_alone_is_not_called_the_best(told: pd.Series) -> None:
@@ -91,7 +91,7 @@ def test_a_pick_alone_is_not_called_the_best(told: pd.Series) -> None:
     told["proposed"] = None
     made = advice(told, {}, PageVerdict())
     assert "there is nothing to compare it with" in made.sentence
-    assert made.override.note == "no override: only the pick is timed"
+    assert made.override.note == "no override: only the kernel that the library chose is timed"
     told["basis"] = "incomparable"  # the same index in another build is another solution
     assert "The library's pick is not timed" in advice(told, {}, PageVerdict()).sentence
 

@@ -83,7 +83,7 @@ def test_bench_trace_and_api_lines_together_are_approximate() -> None:
     assert "threads lose" in said(replace(api, sources=api.sources.assign(reject_lines=1)))
     whole = tables(calls=lines)
     torn = replace(whole, sources=whole.sources.assign(reject_lines=2))
-    assert "has rejected lines: if bench, trace and api lines are logged together, threads" in said(torn)
+    assert "has rejected lines: if hipBLASLt logs bench, trace and api lines together, its threads" in said(torn)
     assert "threads lose" not in said(whole)
     assert "threads lose" not in said(replace(torn, calls=torn.calls[:1]))
 

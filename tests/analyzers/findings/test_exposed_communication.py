@@ -45,7 +45,8 @@ def test_communication_that_nothing_hides() -> None:
     assert found.message == (
         "only collectives run in 150 µs of 500 µs per step (30%, exposed communication). All collectives take "
         "210 µs under the profiler: allreduce of 17.6 MB among 8 ranks, once per step, 200 µs each, 88.2 GB/s; "
-        "_C_custom_ar::all_reduce, 2 times per step, 5 µs each. These times contain the wait for the slowest rank"
+        "_C_custom_ar::all_reduce, 2 times per step, 5 µs each. These times include the time in which "
+        "ranks wait for the slowest rank"
     )
     assert (found.problem, found.saving_us, found.override) == (None, None, None), "what can be had is not known"
     assert "First compare the traces of several ranks" in found.advice
@@ -72,11 +73,11 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
 @pytest.mark.parametrize(
     ("name", "trains", "change"),
     [
-        ("allreduce", True, "check for a slow rank; DDP: bucket_cap_mb"),
-        ("_reduce_scatter_base", True, "check for a slow rank; FSDP: prefetch"),
-        ("_allgather_base", True, "check for a slow rank; FSDP: prefetch"),
-        ("all_to_all", True, "check for a slow rank; else fewer ranks"),
-        ("allreduce", False, "check for a slow rank; else fewer ranks"),  # of tensor parallelism
+        ("allreduce", True, "check whether one rank is slow; with DDP, try another bucket_cap_mb"),
+        ("_reduce_scatter_base", True, "check whether one rank is slow; with FSDP, prefetch parameters"),
+        ("_allgather_base", True, "check whether one rank is slow; with FSDP, prefetch parameters"),
+        ("all_to_all", True, "check whether one rank is slow; otherwise use fewer ranks"),
+        ("allreduce", False, "check whether one rank is slow; otherwise use fewer ranks"),  # of tensor parallelism
     ],
 )
 def test_advice_fits_the_kind_of_collective(name: str, trains: bool, change: str) -> None:

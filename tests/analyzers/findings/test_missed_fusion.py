@@ -96,7 +96,7 @@ def test_relu_in_training_needs_the_form_that_has_a_gradient(store: Store, tmp_p
     tables = read(store, tmp_path, {"t.json": trace(addmm(1), after(2, "aten::relu", OUT), back)})
     (found,) = missed_fusion.find(tables, Settings())
     assert found.advice is not None
-    assert "apply.linear of the generated apply.py, which has the gradient of ReLU" in found.advice
+    assert "apply.linear of the generated apply.py, which computes the gradient of ReLU" in found.advice
 
 
 @pytest.mark.parametrize(

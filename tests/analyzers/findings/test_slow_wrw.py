@@ -245,7 +245,7 @@ def test_signs() -> None:
             ]
         )
     )
-    assert naive.message.endswith("; the naive solver is the fastest known")
+    assert naive.message.endswith("; the naive solver is the fastest known solver")
     [plain] = slow(given(100.0, 100.0, 1000.0))
     assert "naive" not in plain.message
 

@@ -235,7 +235,7 @@ def test_several_measured_problems_with_different_winners_give_no_override() -> 
         for s, t in (("hipblaslt:7", 50.0), (fast, 40.0))
     ]
     [found] = problems(given("hipblaslt:7", *rows, problem=logged.text))
-    assert "whose fastest solutions differ" in found.message
+    assert "whose fastest kernels differ" in found.message
     assert found.override is None
 
 

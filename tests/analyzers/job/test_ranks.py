@@ -111,15 +111,13 @@ def test_communication_fits_into_the_step_without_the_profiler(
 
 def test_the_rank_that_the_others_wait_for_is_named_and_why_it_is_late() -> None:
     [slow] = exposed(job(of_rank(0, 20, [(60, 60)]), of_rank(1, 65, [(10, 10)])), Settings())
-    assert slow.message.endswith(
-        "rank 0 waits 50 µs per unit of work for rank 1 (idle 25 µs), which computes 45 µs longer"
-    )
+    assert slow.message.endswith("rank 0 waits 50 µs per step for rank 1 (idle 25 µs), which computes 45 µs longer")
     [host] = exposed(job(of_rank(0, 20, [(60, 60)]), of_rank(1, 21, [(10, 10)])), Settings())
-    assert host.message.endswith("for rank 1 (idle 69 µs), which is launched late by its host")
+    assert host.message.endswith("for rank 1 (idle 69 µs), which gets its kernels late from its host")
     [even] = exposed(job(of_rank(0, 20, [(10, 10)]), of_rank(1, 21, [(10, 10)])), Settings())
     assert even.message.endswith("The ranks hardly wait for each other")
     [alone] = exposed(job(of_rank(0, 20, [(60, 60)])), Settings())
-    assert alone.message.endswith("These times contain the wait for the slowest rank")
+    assert alone.message.endswith("These times include the time in which ranks wait for the slowest rank")
 
 
 @pytest.mark.parametrize(("name", "value", "missing"), [("ranks", 4, 2), ("ranks", 2, 0), ("ranks", "?", 0)])

@@ -876,7 +876,9 @@ def test_a_step_of_an_older_store_is_read_from_the_trace_file(two_ranks: Tables,
     assert isinstance(found, StepAnswer)
     assert replace(found, notes=()) == replace(kept, notes=())
     assert re.search(
-        r"older logparse.* read again: \S+trace_[01].json and 1 more: to keep them, `logparse forget`", found.read_again
+        r"older version of logparse.* read again: \S+trace_[01].json and 1 more: to keep the events, remove the "
+        r"trace with `logparse forget`",
+        found.read_again,
     )
     first, second = tmp_path / "trace_0.json", tmp_path / "trace_1.json"
     first.unlink()
@@ -889,7 +891,7 @@ def test_a_step_of_an_older_store_is_read_from_the_trace_file(two_ranks: Tables,
     gone = step_of(replace(held, sources=pd.concat([held.sources, capture])), HALF)
     assert isinstance(gone, StepUnknown)
     assert "trace_1.json: an older logparse" in gone.reason
-    assert "the file has changed since: to keep them, `logparse forget` the trace" in gone.reason
+    assert "the file has changed since: to keep the events, remove the trace" in gone.reason
     assert "capture_traces" not in gone.reason, "no unit ran in the capture of a graph"
 
 
@@ -920,7 +922,7 @@ def test_nothing_is_predicted_from_a_misleading_trace(store: Store, tmp_path: Pa
     events = (mark(1, 0, 120), launch(1, 11), kernel("k", 5, 105, 11), call("cudaDeviceSynchronize", 8, 110, 12))
     found = step_of(read(store, tmp_path, {"trace_1.json": text(*events, logparse_untraced_step_us=20).decode()}), HALF)
     assert isinstance(found, StepUnknown)
-    assert found.reason == "its traces explain a step of 110 µs, but without them a step takes 20 µs"
+    assert found.reason == "the run's traces explain a step of 110 µs, but a step without the profiler takes 20 µs"
 
 
 def test_a_run_without_traces_has_no_step() -> None:

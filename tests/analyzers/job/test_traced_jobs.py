@@ -148,7 +148,10 @@ def test_the_capture_of_a_graph_is_no_time_of_the_job(
     assert not [x for x in found.remarks if x.analyzer == "host-bound"]
     [left_out] = found.gpu_time.left_out
     kernels = f"({made[1]} kernels, {9 * made[1]} µs)"
-    assert left_out == f"{Path(place).name} {kernels}: a trace of a graph's capture, which is no time of the job"
+    assert (
+        left_out
+        == f"{Path(place).name} {kernels}: a trace of a graph's capture, whose time is not part of the job's time"
+    )
     assert "idle" not in text
 
 

@@ -412,7 +412,7 @@ def test_a_portable_table_works_with_every_build(tmp_path: Path) -> None:
     )
     assert (
         portable(files, tables()).notes[2]
-        == "run r counts no call that these rows serve, so every row has the same weight"
+        == "run r counts no call for which these rows are used, so every row has the same weight"
     )
 
 
@@ -424,4 +424,4 @@ def test_tables_of_which_nothing_can_move(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="this file is tunableop-results"):
         portable([str(SAMPLES / "tunableop/tunableop_results0.csv")])
     path.write_text(HEAD + ASM)
-    assert portable([str(path)]).notes == ("1 row", "no row names an index of a library, so nothing is lost")
+    assert portable([str(path)]).notes == ("1 row", "no row names an index of a library, so no row is left out")

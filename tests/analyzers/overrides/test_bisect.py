@@ -241,7 +241,9 @@ def test_one_row_of_every_format(written: tuple[OverrideFormat, Emission, Path],
     lines = printed(done)
     assert lines[0].startswith("1 row of ")
     assert re.match(r"  line \d+: ", lines[1])
-    assert lines[2] == "confirmed: the check fails again with these rows, and passes with the file without them"
+    assert (
+        lines[2] == "confirmed: the check fails again with these rows, and passes with the file that lacks these rows"
+    )
     rest = cut(format, file, lambda x: x != place)[0]
     assert (tmp_path / "without" / path.name).read_bytes() == rest
     assert path.read_bytes() == file.data
@@ -253,7 +255,7 @@ def test_two_rows_that_fail_only_together(written: tuple[OverrideFormat, Emissio
     (first, one), *_, (second, other) = unique(format, file)
     out = tmp_path / "rest"
     done = bisect(path, holds(file, one, other), "--out", str(out))
-    assert printed(done)[1] == "  only if all of these are in the file:"
+    assert printed(done)[1] == "  the check fails only if all of these rows are in the file:"
     assert out.read_bytes() == cut(format, file, lambda x: x not in (first, second))[0]
 
 
@@ -292,7 +294,8 @@ def test_progress_states_what_is_left_and_never_too_few_runs(table: Path) -> Non
     done = bisect(table, bad(140))
     lines = done.stderr.splitlines()
     assert lines[0].startswith(
-        "64 rows, 0 answers known from before; answers and outputs are in .tunableop_results0.csv.bisect-"
+        "64 rows, 0 answers of the check known from an earlier run; answers and outputs are in "
+        ".tunableop_results0.csv.bisect-"
     )
     before = r"run (\d+): \d+ rows?; (\d+) suspected; at most (\d+) runs? left(?:, .*)?"
     pattern = before + r": (?:good|bad) \(exit \d, .*, run\1\.log\)"
@@ -362,7 +365,8 @@ def test_what_was_answered_is_not_run_again(table: Path) -> None:
         ("exit 125", r"with all rows the check is not bad: skip \(exit 125, "),
         (
             "false",
-            r"without any row the check is not good: bad \(exit 1, .*run2\.log\); the rows do not cause the failure",
+            r"without any row the check is not good: bad \(exit 1, .*run2\.log\); the rows of the file do not "
+            r"cause the failure",
         ),
         ("no-such-program", r"without any row the check is not good: bad \(exit 127, "),
         ('grep -q Hipblaslt "$LOGPARSE_TABLE" && exit 1; kill -9 $$', r"without any .* not good: bad \(signal 9, "),
@@ -383,7 +387,7 @@ def test_what_cannot_be_taken_apart_is_an_error(tmp_path: Path) -> None:
             "M,N,K,libtype,solidx\n1,2,3,asm,4\r\r5,6,7,asm,8\n9,6,7,asm,8\n",
             "this aiter file cannot be split into rows",
         ),
-        ("x.txt", "nothing", "is not an override file that logparse knows"),
+        ("x.txt", "nothing", "the file is not an override file that logparse knows"),
         ("none.csv", None, "No such file"),
         ("aiter.csv", "gfx,cu_num,M,N,K,kernelId,splitK,us,kernelName\ngfx942,304,1,2,3,4,0,5,k\n", "name decides"),
     ):
@@ -417,7 +421,7 @@ def test_where_nothing_else_can_be_judged_the_answer_is_not_certain(table: Path)
     done = bisect(table, judged + bad(104))
     lines = printed(done)
     assert lines[0].startswith("6 rows of 8 make the check fail (")
-    assert lines[1] == "  only if all of these are in the file:"
+    assert lines[1] == "  the check fails only if all of these rows are in the file:"
     assert lines[8] == "not certain:"
     assert lines[9].startswith("the check without these rows: skip (exit 125, ")
     assert done.returncode == 3
@@ -440,7 +444,7 @@ def test_a_check_that_answers_in_two_ways_is_reported_with_both(table: Path, tmp
     done = bisect(table, once + bad(140))
     assert done.returncode == 3
     lines = printed(done)
-    assert lines[2:4] == ["not certain:", "the check is flaky: the same rows gave different results:"]
+    assert lines[2:4] == ["not certain:", "the check is flaky, because the same rows gave different results:"]
     assert [x.partition(",")[0] for x in lines[4:6]] == ["bad (exit 1", "good (exit 0"]
     assert lines[6].startswith("to start over")
     assert bisect(table, once + bad(140)).stdout == done.stdout
@@ -549,7 +553,7 @@ def finished(table: Path) -> None:
 def test_ctrl_c_ends_the_check_and_the_same_command_goes_on(inside: Path) -> None:
     code, errors, pids = ended_at(5, inside, signal.SIGINT)
     assert code == 130
-    assert errors.endswith("\nstopped: the answers are kept, and the same command continues\n")
+    assert errors.endswith("\nstopped: the answers of the check are kept, and the same command continues the search\n")
     assert ended(pids), "the check too"
     finished(inside)
 

@@ -131,8 +131,8 @@ def test_verdicts() -> None:
     assert recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling.untimed_share == 1.0
     unknown = render.ceiling_lines(recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling)
     assert unknown == [
-        "ceiling (greatest possible saving): unknown, because no search timed both what runs and other "
-        "solutions; 100.0% of calls are not timed in any file"
+        "ceiling (greatest possible saving): unknown, because no search timed both the kernels that run now "
+        "and other kernels; 100.0% of calls are not timed in any file"
     ]
 
 

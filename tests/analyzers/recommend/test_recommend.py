@@ -361,16 +361,17 @@ def test_rendering(found: Recommendation) -> None:
     assert report(nothing, []).splitlines() == [
         "# What to change in run r",
         "",
-        "**no verdict: the run holds no calls and no measurements of a problem**",
+        "**no verdict: the run holds no calls and no times of matrix products or convolutions**",
         "",
-        "* ceiling (greatest possible saving): unknown, because no search timed both what runs and other solutions",
+        "* ceiling (greatest possible saving): unknown, because no search timed both the kernels that run now and "
+        "other kernels",
         "* 0 findings, 0 with an override",
     ]
     for lines in ("call_lines", "measurement_lines"):  # TunableOp's untuned keys; bench output of all solutions
         held = recommend(tables(sources=[{"source_id": "m", "run": "r", lines: 5}]), Settings())
         assert verdict(held).headline == verdict(replace(nothing, calls={W.text: 3.0})).headline
         assert verdict(held).headline == (
-            "no verdict: no problem is timed with more than one solution (run `logparse replay`)"
+            "no verdict: nothing was timed with more than one kernel (run `logparse replay`)"
         )
     assert list(render.rows(nothing).columns) == list(table.columns)
 
@@ -489,7 +490,7 @@ def test_no_gain_for_products_that_the_run_never_called() -> None:
     found = recommend(tables(workload=[work(mine.text, 3)], measurements=rows, sources=sources), Settings())
     assert {x.problem.text for x in found.findings if x.problem is not None} == {mine.text}
     (regrets,) = (x.message for x in found.remarks if x.analyzer == "suboptimal-pick")
-    assert regrets.startswith("the library's picks for 1 problem, ")
+    assert regrets.startswith("the kernels that the library chose for 1 problem, ")
 
 
 @pytest.mark.parametrize(

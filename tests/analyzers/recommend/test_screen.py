@@ -232,10 +232,13 @@ def test_a_change_without_visible_effect_is_not_listed(saved_us: float, shows: b
     made = (tmp_path / "overrides/apply.py").read_text()
     assert ("CHOSEN = ('padded_output', )" in made) == shows
     assert "if 'padded_output' in names:" in made, "it can be applied by name"
-    assert ("applied only by name" in made) == (not shows)
+    assert ("applied only if it is named" in made) == (not shows)
     explained = screen.explained(found, "padded_output")
     assert explained == screen.explained(found, "2")
-    assert ("      its effect on the step is too small to show, so it is not in the list" in explained) == (not shows)
+    assert (
+        "      the effect of this change on the step is too small to show, so the change is not in the list"
+        in explained
+    ) == (not shows)
 
 
 def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(tmp_path: Path) -> None:
@@ -255,7 +258,7 @@ def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(
     assert max(map(len, lines)) <= screen.COLUMNS
     assert f"less precise: {how}" in " ".join("\n".join(lines).split())
     by_name = (
-        "      results are less precise, so it is not part of any total and is applied only by name alone: "
+        "      results are less precise, so the action is not part of any total and is applied only by name alone: "
         f"import apply; {how}"
     )
     assert by_name in screen.explained(found, "rough")

@@ -203,7 +203,7 @@ def test_what_was_traced_by_time_is_a_window() -> None:
     found = replace(recommend(tables, Settings()), step=StepTimes(answer(500), {}))
     shown = "\n".join([*screen(found, Written(Path("overrides"))), report(found, ())])
     assert "a window, 1 ms: " in shown
-    assert "name the function whose calls to time without the profiler (`logparse capture --unit`)" in shown, (
+    assert "name the function whose calls are timed without the profiler (`logparse capture --unit`)" in shown, (
         "nothing times a window"
     )
     assert not re.findall(r".*\bsteps?\b.*", shown)
@@ -235,7 +235,7 @@ def fusible(us: list[float]) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("traced", "headline"),
     [
-        (False, "fuse the epilogue: worth unknown, because no measurement states what a call saves"),
+        (False, "fuse the epilogue: worth unknown, because no measurement shows how much a call would save"),
         (True, "fuse the epilogue: up to 200 of 500 µs a step, the saved share is unknown"),
     ],
 )
@@ -313,4 +313,4 @@ def test_idle_time_that_cannot_be_gained_is_stated() -> None:
     bounded = replace(answer(500), now_us=500, ceilings=Ceilings(500, 450, 500, 500))
     [todo] = verdict(replace(recommend(tables, Settings()), step=StepTimes(bounded, {}))).todo
     assert todo.gain == Gain(500, 450)
-    assert todo.changes.endswith("; 230 µs are lost this way, but without them the step would still take 450 µs")
+    assert todo.changes.endswith("; 230 µs are lost this way, but without this loss the step would still take 450 µs")

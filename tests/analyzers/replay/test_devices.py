@@ -47,5 +47,5 @@ def test_what_goes_on_from_here_is_what_resumes() -> None:
     assert lines == {
         "on": "the time budget is spent; the same command continues from here",
         "again": "the time budget is spent; the same command without --again continues from here",
-        "none": "the time budget is spent before any problem was measured; give a longer --budget",
+        "none": "the time budget was spent before anything was measured; give a longer --budget",
     }

@@ -228,7 +228,7 @@ def test_both_kinds_of_alternating_steps_are_timed(tmp_path: Path, monkeypatch: 
     [
         ({"memory": 0.6}, "the job uses over 45% of the device's memory"),
         ({"workers": 4}, "the job's worker processes continue"),
-        (None, "the job did no unit of work at which it could wait"),
+        (None, "the job did no step at which it could wait for the other run"),
     ],
 )
 def test_a_job_that_cannot_run_twice_runs_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_both_end_with_tune_or_go_on_without_it(number: signal.Signals, tmp_path
 def test_units_that_nothing_timed_leave_the_job_alone(tmp_path: Path) -> None:
     (command, environ), _ = sides(tmp_path, 10, code=0)
     untimed = ([*command[:3], "0", *command[4:]], environ)
-    with pytest.raises(AloneError, match="the job's first units of work were not timed"):
+    with pytest.raises(AloneError, match="the first steps of the job were not timed"):
         pair(untimed, untimed, "")
 
 

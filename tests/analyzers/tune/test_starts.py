@@ -95,7 +95,7 @@ def test_the_before_each_command_runs_before_every_start(tmp_path: Path) -> None
     side = job(tmp_path / "log", checkpoint=tmp_path / "checkpoint")
     said: list[str] = []
     assert by_turns(side, side, "", said.append) is None
-    assert "timed no unit of work" in said[-2]
+    assert "timed no step" in said[-2]
     said.clear()
     starts = Starts(before_each=f"echo set back; rm -f {tmp_path}/checkpoint; echo $0 >> {tmp_path}/before")
     times = by_turns(side, side, "", said.append, starts=starts)
@@ -103,7 +103,8 @@ def test_the_before_each_command_runs_before_every_start(tmp_path: Path) -> None
     assert [len(x) for x in times] == [3, 3]
     assert (tmp_path / "before").read_text().split() == ["sh"] * 6
     assert said[0] == (
-        "    the runs are timed one after another, because `--before-each` may remove what a run at the same time needs"
+        "    the runs are timed one after another, because the command of `--before-each` may remove files "
+        "that another run at the same time needs"
     )
 
 
@@ -134,7 +135,7 @@ def test_a_run_of_fewer_units_is_told_with_what_to_do(now: Units | None, told: b
     line = Starts().fewer(units_of(100), now)
     assert bool(line) == told
     if told:
-        assert f"{now.count if now else 0} units of work in this run but 100 in the first one" in line
+        assert f"{now.count if now else 0} steps in this run but 100 in the first run" in line
         assert "`--before-each CMD` runs a command before every start" in line
         again = Starts(before_each="true").fewer(units_of(100), now)
         assert "although `--before-each` ran" in again
@@ -146,9 +147,7 @@ def test_tune_tells_of_a_job_that_goes_on_from_what_it_wrote(
     planted(monkeypatch, images("before", 1000, 1200, both=0.3), images("after", 600, 800, both=0.3))
     said: list[str] = []
     tune(["job"], store, Tuning(out=tmp_path), said.append, {})
-    (line,) = (
-        x for x in said if x.startswith("warning: the job did 0 units of work in this run but 100 in the first one")
-    )
+    (line,) = (x for x in said if x.startswith("warning: the job did 0 steps in this run but 100 in the first run"))
     assert "--before-each" in line
 
 
@@ -210,7 +209,7 @@ def test_tune_gives_no_verdict_on_an_unchanged_job(
     said: list[str] = []
     assert tune(["python", "-S", "job"], store, Tuning(out=Path("overrides")), said.append, {}) == NOT_APPLIED
     ending = screen_of(said)
-    assert ending[0] == "tune: not verified, because the job ran again without the changes"
+    assert ending[0] == "tune: not verified, because the second run of the job ran without the changes"
     assert "Python was started with -S" in next(x for x in said if "not applied: cudnn_benchmark" in x)
     assert [x and x.settings for x in asked] == [None, ("cudnn_benchmark",)]
     assert "'cudnn_benchmark', " in Path("overrides/apply.py").read_text(), "it is still to be tried"
@@ -243,9 +242,9 @@ def test_a_job_too_short_to_settle_is_traced_again_from_its_middle_on(
     tune(short(20, resumes), store, Tuning(out=tmp_path), said.append, ENVIRON)
     facts = store.facts()
     logged = facts[facts["name"] == "unit_tracing"]
-    assert any(line.startswith("    20 steps are too few for settled times") for line in said)
+    assert any(line.startswith("    20 steps are too few for steady times") for line in said)
     if resumes:
-        assert any("Does it resume from what it wrote?" in line for line in said)
+        assert any("Does the job resume from files that it wrote?" in line for line in said)
         assert "not settled: unit 2 alone was traced" in set(logged["value"])
     else:
         assert {run.endswith("-again") for run in store.sources()["run"]} == {True}, "the first capture is forgotten"

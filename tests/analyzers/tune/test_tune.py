@@ -146,11 +146,11 @@ def test_a_machine_without_a_gpu_states_what_cannot_be_done(
     why = (
         "1 traced process ran no GPU kernel (on a CPU?)"
         if wrote
-        else "the job ended before the times of its units of work settled"
+        else "the job ended before the times of its steps became steady"
     )
     assert "no GPU kernel was traced, so no action can be compared" in said[-2]
     assert why in said[-2]
-    assert said[-1] == "no call was counted either, so there is nothing to replay and nothing to change"
+    assert said[-1] == "no log counted a call either, so there is nothing to replay and nothing to change"
 
 
 def test_a_job_that_fails_names_the_verbs_that_go_on_from_its_logs(
@@ -226,7 +226,7 @@ def test_the_change_that_won_in_the_job_is_applied(monkeypatch: pytest.MonkeyPat
     assert applied(tmp_path / "overrides") == {"CHOSEN": ("channels_last",), "ALONE": ()}
     text = (tmp_path / "overrides/apply.py").read_text()
     assert "the step 1.200 -> 0.960 ms, measured in your job" in text
-    assert "not faster there, so it is applied only by name" in text
+    assert "this change did not make the job faster, so the change is applied only if it is named" in text
 
 
 def test_what_computes_something_else_is_applied_only_by_name() -> None:
@@ -350,7 +350,7 @@ def test_a_change_without_visible_effect_is_not_tried(
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
     ending = screen_of(said)
-    assert ending[0] == "tune: no file or setting is worth applying"
+    assert ending[0] == "tune: no override file or setting is worth applying"
     assert not [x for x in ending if x.startswith("apply ")]
     assert applied(tmp_path) == {"CHOSEN": (), "ALONE": ()}
 
@@ -412,8 +412,9 @@ def test_changes_timed_without_the_kept_change_are_named(
     planted(monkeypatch, before, after)
     said: list[str] = []
     tune(["job"], store, Tuning(out=tmp_path), said.append, {})
-    assert "  would save, but not timed together with these changes: channels_last (300 µs of kernels)" in screen_of(
-        said
+    assert (
+        "  would save time, but were not timed together with these changes: channels_last (300 µs of kernels)"
+        in screen_of(said)
     )
 
 
@@ -495,7 +496,7 @@ def test_undecided_runs_are_followed_by_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "why"), [(["sh", "-c", "exit 3"], "ended with exit code 3"), (["true"], "timed no unit of work")]
+    ("command", "why"), [(["sh", "-c", "exit 3"], "ended with exit code 3"), (["true"], "timed no step")]
 )
 def test_a_run_that_fails_leaves_the_times_of_the_traced_ones(command: list[str], why: str, tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"]}

@@ -610,7 +610,7 @@ def test_units_that_are_never_alike(run: Any) -> None:
     ran = run("for number in range(200): step(1 + number)\nprint(state())", "channels_last")
     found = ran.of("channels_last")
     assert found.outcome == "undecided"
-    assert found.why.startswith("the job's units of work are of many kinds")
+    assert found.why.startswith("the job's steps are of many kinds")
     assert ran.tried.out == ran.plain.out
 
 
@@ -620,7 +620,7 @@ def test_a_job_that_ends_too_early_leaves_what_is_known(run: Any) -> None:
     assert seen.ended == "units"
     found = ran.of("channels_last")
     assert found.outcome == "undecided"
-    assert found.why.startswith("the job did too few units of work")
+    assert found.why.startswith("the job did too few steps")
     assert ran.tried.out == ran.plain.out
 
 
