@@ -372,7 +372,7 @@ def lines(file: OverrideFile) -> list[str]:
     accepted = {
         True: "accepted",
         False: "not accepted",
-        None: ("accepted if the target has the library build that wrote the file"),
+        None: "accepted if the target has the library build that wrote the file",
     }
     live = sum(len(lines) for row, lines in file.reading.alike if row.live)
     out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows are usable"]
