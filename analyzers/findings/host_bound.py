@@ -53,7 +53,7 @@ QUEUED = (
 WORDS: Mapping[str, tuple[str, str, str]] = {
     "launching": (
         "while the host launched kernels",
-        "the program: use CUDA graphs, a larger batch, a faster loader",
+        "the program: CUDA graphs, batch, loader",
         GRAPHS,
     ),
     "synchronisation": ("while the host waited or copied data", "the program: the code that waits or copies", WAIT),

@@ -146,7 +146,7 @@ def test_the_time_of_a_smaller_convolution_is_scaled_up(store: Store, tmp_path: 
     (one,) = found(read(store, tmp_path, {"gfx1100_48.HIP.3_5_1_abc.ufdb.txt": "".join(rows)}))
     assert one.problem == VIDEO
     assert "GemmFwdRest takes 40 ms for " in one.message
-    assert "which scales to 80 ms here" in one.message
+    assert "which scales to 80 ms for this convolution" in one.message
     assert one.per_call_us == pytest.approx(820_500)
     assert (one.calls, one.saving_us) == (None, None)
 
@@ -160,7 +160,7 @@ def test_another_solver_of_the_problem_or_another_pass_of_the_layer() -> None:
     assert one.saving_us == pytest.approx(5 * 89_700)
     passes = [measurement(B.text, "miopen:GemmBwdRest", 200.0), measurement(W.text, "miopen:GemmWrwUniversal", 500.0)]
     (one,) = found(tables(measurements=[slow, *passes], **called))
-    assert "its W takes 500 µs" in one.message
+    assert "its W pass takes 500 µs" in one.message
 
 
 def test_a_pick_that_is_naive_now_and_then_is_not_the_pass() -> None:
