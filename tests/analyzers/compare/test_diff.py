@@ -204,12 +204,12 @@ def test_renderings() -> None:
             "tunableop/tunableop_results0.csv",
             "Hipblaslt_91077,1.7416",
             "Hipblaslt_91078,1.5",
-            "in 1 of 20 problems (winner-flip rate 5%); the times of",
+            "for 1 of 20 problems (winner-flip rate 5%); the times of",
         ),
         ("hipblaslt/tuning_7.0.txt", ",105597,", ",105598,", "winner-flip rate"),
-        ("tables/aiter_bf16_tuned_gemm.csv", "asm,5,13", "asm,6,13", "in 1 of 2 problems (winner-flip rate 50%)"),
+        ("tables/aiter_bf16_tuned_gemm.csv", "asm,5,13", "asm,6,13", "for 1 of 2 problems (winner-flip rate 50%)"),
         ("tables/te_hipblaslt_cache.csv", ",104379,1", ",104380,1", "the cost of this change is unknown"),
-        ("moe/autotune_configs.json", "52", "53", "in 1 of 4 problems (winner-flip rate 25%); the cost of this"),
+        ("moe/autotune_configs.json", "52", "53", "for 1 of 4 problems (winner-flip rate 25%); the cost of this"),
     ],
 )
 def test_products_with_another_fastest_kernel_are_counted(
