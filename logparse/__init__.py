@@ -10,7 +10,7 @@ Store('...', runs: job)
    called
 0    True
 >>> store.run("job")     # what to do, findings, figures (logparse.api.Run)
-Run('job': no verdict: no problem is timed with more than one solution (run `logparse replay`))
+Run('job': no verdict: nothing was timed with more than one kernel (run `logparse replay`))
 >>> sorted(store.workload().columns)     # the views, as pandas DataFrames
 ['calls', 'calls_from', 'kind', 'pid', 'problem', 'run']
 """
