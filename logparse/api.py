@@ -120,7 +120,7 @@ def ingest(
 
     * ``store``: an open store, its folder or its URL.  The default is the same as in ``open``.  A store that does not
       exist is made.
-    * ``run``: the label under which the inputs are kept.  The default is the time of this call.
+    * ``run``: the label of the job execution to which the inputs belong.  The default is the time of this call.
     * ``format``: the name of the inputs' format.  By default the format of each input is recognised.
     * ``jobs``: the number of processes that read at once.  0 means one per core.
     * ``engine``: how these processes are started, for example ``local``.
@@ -359,33 +359,37 @@ class Run:
         return frame
 
     def view(self, name: str) -> pd.DataFrame:
-        """Return one of the SQL views (docs/sql.md) as a table, with the rows of this run only."""
+        """Return one of the store's SQL views (docs/sql.md) as a table, with the rows of this run only.
+
+        A run is one execution of a job.
+        """
         with self.store.connect(self.label) as con:
             return con.execute(f"select * from {name}").df()
 
     @cached_property
     def points(self) -> pd.DataFrame:
-        """The matrix products and convolutions of the job with their times.  The figures are drawn from this table."""
+        """A table of the job's matrix products and convolutions with their times, from which the figures are drawn."""
         return explore.store_points(self.store, self.label)
 
     def roofline(self) -> Figure:
-        """Draw each matrix product and convolution as a point in a roofline chart.
+        """Draw a roofline chart, in which each matrix product and convolution is a point.
 
-        Its place is its arithmetic intensity (flop/byte) and its achieved TFLOP/s.
+        Its x value is the arithmetic intensity (flop/byte), its y value the achieved TFLOP/s.
         """
         return explore.roofline(self.points)
 
     def regret(self) -> Figure:
-        """Draw how much slower the kernels that ran are than the best known ones.
+        """Draw how much time the job loses because its libraries do not use the fastest known kernels.
 
         A curve shows how much time the first N override rows (each makes a library use another kernel) would save.
         """
         return explore.regret(self.points)
 
     def backward_weights(self) -> Figure:
-        """Draw how long the weight gradient (wgrad) of each convolution takes, compared with its other passes.
+        """Draw a chart of the weight gradients (wgrad) of convolutions that shows which ones are unusually slow.
 
-        This time is compared with the slower one of the forward pass and dgrad (the input gradient) of the same layer.
+        The time of each weight gradient is compared with the time of the same layer's forward pass or input gradient
+        (dgrad), whichever is slower.
         """
         return explore.backward_weights(self.points)
 

@@ -115,10 +115,11 @@ largest of all known peaks.
 
 
 def too_fast(flops: float | None, time_us: float | None, facts: Mapping[str, str]) -> str:
-    """Explain why a matrix product cannot have taken so little time.  Return an empty text if the time is possible.
+    """Explain why a measured time is too short for this GPU to compute a matrix product in it.
 
-    A time is impossible if the rate (``flops`` divided by the time in µs) exceeds what the GPU reaches in any
-    precision. ``facts`` describe the GPU.  The text is also empty if the number of operations or the time is unknown.
+    Returns an empty text if the time is possible. A time is impossible if the rate (``flops`` divided by the time in
+    µs) exceeds what the GPU reaches in any precision. ``facts`` describe the GPU.  The text is also empty if the number
+    of operations or the time is unknown.
     """
     if not flops or time_us is None or not time_us > 0:
         return ""

@@ -46,7 +46,7 @@ if not TYPE_CHECKING:
 
 
 def members(package: str, places: Mapping[str, str | Callable[[], object]]) -> Callable[[str], object]:
-    """Make the ``__getattr__`` of a package, so that its members are imported only when they are first used.
+    """Return a ``__getattr__`` for a package, with which its members are imported only when they are first used.
 
     ``places`` maps each name to the module that holds the object, or to a function that makes the object.  An object is
     looked up once and then set as an attribute of the package.  For any other name the ``__getattr__`` raises

@@ -24,10 +24,11 @@ _CONV_LAYOUT_KNOWN = tuple(f"{{t}}.{name} is not null" for name in CONV_LAYOUT)
 
 
 def linked(one: Problem, other: Problem) -> Level | None:
-    """Tell whether two matrix products or convolutions may be the same call, and how surely.
+    """Tell whether two matrix products or convolutions, from different files, may be the same call, and how surely.
 
-    Returns ``exact`` (all fields are known to be equal), ``layout`` (all fields that describe the memory layout) or
-    ``shape``.  Returns None if they are different calls.  The order of the arguments does not matter.
+    Returns ``exact`` (all fields are known to be equal), ``layout`` (all fields that describe the memory layout are
+    known to be equal) or ``shape`` (only the shape).  Returns None if they are different calls.  The order of the
+    arguments does not matter.
     """
     if isinstance(one, GemmProblem) and isinstance(other, GemmProblem):
         names, one, other = GEMM_FIELDS, one.normal, other.normal
@@ -51,9 +52,9 @@ def linked(one: Problem, other: Problem) -> Level | None:
 
 
 def _folded(value: object) -> object:
-    """Return a field's value in which AMD's 8-bit float types (FNUZ) have the names of the standard ones (OCP).
+    """Return a field's value with AMD's 8-bit float types (FNUZ) renamed to the standard ones (OCP).
 
-    In bench lines both have the same name.  So the difference must not make two calls different.
+    hipblaslt-bench prints the same name for both.  So this difference must not make two calls different.
     """
     return value.replace("_fnuz", "") if isinstance(value, str) else value
 
@@ -72,8 +73,8 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
     ``gemms`` and ``convs`` name the tables of problems, in which a problem may have several rows.  ``open_links`` lacks
     the links of fully known problems (without ``?``) to themselves, because there may be hundreds of thousands of them.
 
-    ``fan`` is there so that no call is counted twice.  Calls are summed only over links with ``fan`` = 1, but times are
-    taken over all links.  Its value is:
+    The column ``fan`` prevents that a call is counted twice.  Calls are summed only over links with ``fan`` = 1, but
+    times are taken over all links.  Its value is:
 
     * 1 for a fully known problem;
     * for a partly known problem, the number of fully known problems that it may be;
@@ -98,9 +99,10 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
 
 
 def full_links_sql(problems: str) -> str:
-    """Return SQL that links each fully known problem (matrix product or convolution without ``?``) to itself.
+    """Return SQL that lists each fully known matrix product or convolution as a link to itself.
 
-    ``problems`` is SQL for the problems.  It may list a problem several times.
+    It is fully known if its text has no ``?``. ``problems`` is SQL for the problems.  It may list a problem several
+    times.
     """
     return f"""
         select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan
@@ -125,10 +127,11 @@ def _equal(name: str) -> str:
 
 
 def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
-    """Return SQL for all links except those from a fully known problem to itself.
+    """Return SQL for the links between problems (GEMMs or convolutions) that may be the same call.
 
-    Only the problems of ``open_sql`` are compared, each with the problems of its shape.  Each problem is compared once,
-    because thousands of small files may hold one problem thousands of times.
+    A fully known problem is also linked to itself, but these links are not in the result. Only the problems of
+    ``open_sql`` are compared, each with the problems of its shape.  Each problem is compared once, because thousands of
+    small files may hold one problem thousands of times.
     """
     agree = " and ".join(f"({_equal(name).format(name=name)})" for name in names)
     known = " and ".join(rule.format(t=side) for rule in layout for side in "ab")

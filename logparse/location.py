@@ -142,9 +142,9 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
 
 @contextlib.contextmanager
 def explained(url: str, what: type[Exception]) -> Iterator[None]:
-    """Context that turns each OSError of a file system into an error of type ``what``, which names the URL.
+    """Context in which a file error (OSError) becomes an error of type ``what``, whose message names the URL.
 
-    Examples are a bucket that does not exist, a missing permission, or no network.
+    Examples of such file errors are a bucket that does not exist, a missing permission, or no network.
     """
     try:
         yield
@@ -190,10 +190,10 @@ def delete_file(filesystem: pafs.FileSystem, path: str) -> None:
 
 
 def flush(filesystem: pafs.FileSystem, root: str, files: Iterable[str] = (), folders: Iterable[str] = ()) -> None:
-    """Make sure that files and folders survive a power cut.
+    """Write files and folders to the disk, so that they survive a power cut.
 
-    ``files``, ``folders``, ``root``, and every folder between ``root`` and these paths are written to the disk.  A file
-    that no longer exists is skipped.  If the file system is not a local disk, nothing is done.
+    ``files``, ``folders``, ``root``, and every folder between ``root`` and these paths are written.  A file that no
+    longer exists is skipped.  If the file system is not a local disk, nothing is done.
     """
     if not isinstance(filesystem, pafs.LocalFileSystem):
         return
@@ -227,7 +227,7 @@ def _flush(path: str) -> None:
 
 
 def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
-    """Return the function that creates a file only if its path does not exist, for the file system of ``url``.
+    """Return a function that creates a file but never replaces one, for the file system of ``url``.
 
     On some file systems two processes that create the same file may both succeed.  The module's docstring lists them.
     """
@@ -294,7 +294,7 @@ def _look_then_write(filesystem: pafs.FileSystem, path: str, data: bytes) -> boo
 
 
 def _conditional_put(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
-    """Return a function that creates an S3 object only if its key does not exist.
+    """Return a function that creates an S3 object, but never replaces an existing one.
 
     It uses S3's own check, which pyarrow does not offer.  Raises ImportError without boto3.
     """

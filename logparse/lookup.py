@@ -206,7 +206,10 @@ _REJECTS = " (view rejects)"
 
 
 def damaged(store: Store, run: str | None = None) -> str:
-    """Return how many damaged lines a run (default: the latest) has.  Empty if it has none."""
+    """Return a sentence with the number of damaged lines in a run (execution of a job). Empty if there are none.
+
+    By default it is the latest run.
+    """
     sql = "select coalesce(sum(count), 0) from rejects where run = $run"
     with store.reading(sql) as con:
         ((count,),) = con.execute(sql, {"run": store.latest_run(run)}).fetchall()
@@ -215,13 +218,15 @@ def damaged(store: Store, run: str | None = None) -> str:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Numbers of rows of a run that ``top`` and ``recommend`` leave out.
+    """Counts of the lines and results that ``top`` and ``recommend`` do not use, by reason.
 
     * ``rejects``: damaged lines.
     * ``by_tool``: calls that a person or a benchmark tool made, if a log of the job has calls of the kind.
-    * ``uncalled``: problems with a time that no log of the run calls, if a log calls other problems of the kind.
+    * ``uncalled``: matrix products or convolutions with a time that no log of the run calls, if a log calls others of
+      the
+      kind.
     * ``elsewhere``: times that are known to be of another device.
-    * ``untimed``: results without a time, such as solutions that failed.
+    * ``untimed``: results without a time, such as kernels that failed.
     """
 
     rejects: int = 0
@@ -232,7 +237,7 @@ class LeftOut:
 
     @property
     def text(self) -> str:
-        """A sentence.  Empty if nothing is left out."""
+        """A sentence that lists these counts for the user. Empty if nothing is left out."""
         parts = [
             (self.rejects, "damaged line", _REJECTS),
             (self.by_tool, "call", " of benchmark commands"),
@@ -245,7 +250,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The first matrix products and convolutions of a job by calls or time, and the sums over all of them.
+    """The table of a job's most important matrix products and convolutions, and the sums over all of them.
 
     * ``rows`` is a table with the columns of ``top``.
     * ``problems`` and ``calls`` are the number of all products and convolutions, and of all their calls.
@@ -265,7 +270,7 @@ class Ranking:
 
     @property
     def total(self) -> str:
-        """The line that ``logparse top`` prints with the sums."""
+        """The last line that ``logparse top`` prints: the sums over all matrix products and convolutions."""
         out = f"total: {counted(self.problems, 'problem')}"
         out += f", {counted(self.calls, 'call')}" if self.calls is not None else ""
         out += f"; {duration(self.total_us)} by the times of {self.timed:,} of them" if self.timed else ""
@@ -282,10 +287,10 @@ def ranked(
     texts: Sequence[str] | None = None,
     count_left_out: bool = False,
 ) -> Ranking:
-    """Return the result of ``top`` as an Arrow table, with the sums over all matrix products and convolutions.
+    """Return the table that ``logparse top`` shows, with the sums over all matrix products and convolutions.
 
-    It does not import pandas, which takes longer than most answers.  ``texts`` restricts the result to some of them.
-    ``count_left_out`` also counts what is left out.
+    The result is an Arrow table, so pandas need not be imported, which takes longer than most answers.  ``texts``
+    restricts the result to some of them.  ``count_left_out`` also counts what is left out.
     """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     of = {"run": store.latest_run(run)}
@@ -331,7 +336,8 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
 class Known:
     """All that is known of one matrix product or convolution: its calls and its measured times.
 
-    Each row has a column ``level``, which tells how surely the row is about exactly this product or convolution.
+    Each row has a column ``level``. It tells whether the row is about exactly this product or convolution, or about one
+    that may differ.
     """
 
     problem: Problem
@@ -340,9 +346,9 @@ class Known:
 
 
 def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
-    """Yield what ``logparse show`` prints about matrix products and convolutions.
+    """Yield what ``logparse show`` prints about some matrix products and convolutions.
 
-    For each name there is a sentence about the kernel that ran, and a table with one row per time.
+    For each of them there is a sentence about the kernel that ran, and a table with one row per time.
     """
     for label in dict.fromkeys(entry.problem.label for entry in known):
         same = [entry for entry in known if entry.problem.label == label]
@@ -361,14 +367,14 @@ def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
 
 
 def _differing(texts: Sequence[str]) -> list[str]:
-    """Return for each text only the words that do not occur in all of the texts."""
+    """Remove from each text the words that all texts have in common, and return the results."""
     words = [text.split(" ") for text in texts]
     common = set(words[0]).intersection(*words)
     return [" ".join(word for word in x if word not in common) for x in words]
 
 
 def _distinct(several: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
-    """Join the rows of several tables.  Of several equal rows only one is kept.
+    """Join the rows of several tables, without duplicates.
 
     Rows that differ only in ``level`` are equal.
     """
@@ -379,7 +385,7 @@ def _distinct(several: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[st
 
 
 def _called(calls: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str | None], int]:
-    """Return how often each kernel was called in each execution of the job (run).
+    """Return how often each kernel was called, by run (one execution of the job).
 
     Several logs of one process may record the same calls, so only the log with the most calls is used.  Calls of a
     benchmark tool are left out.
@@ -399,9 +405,11 @@ def _called(calls: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str | None
 def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, Any]]) -> Rows:
     """Return a table of the kernels of one matrix product or convolution, with their times and calls.
 
-    There is one row per time, the fastest first.  The row also has the number of calls of that kernel in that run.
-    Then come rows for calls of kernels without a time.  The column ``slower`` compares a time with the fastest time of
-    the same run and origin.
+    * There is one row per time, the fastest first.  The row also has the number of calls of that kernel in that run
+      (one
+      execution of the job).
+    * Then come rows for calls of kernels without a time.
+    * The column ``slower`` compares a time with the fastest time of the same run and the same tool.
     """
     left: dict[tuple[str, str | None], int | None] = dict(_called(calls))
     fastest: dict[tuple[str, str], float] = {}
@@ -434,9 +442,9 @@ def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, 
 
 
 def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence that says which kernel the job uses, and how much slower it is than the best one.
+    """Return a sentence about one matrix product or convolution: which kernel the job uses, and how slow it is.
 
-    It is about one matrix product or convolution.
+    The kernel is compared with the best known one.
     """
     texts = sorted({str(row["problem"]) for row in (*calls, *times)})
     if not texts:
@@ -458,9 +466,10 @@ _RUNS = 3  # maximum number of runs in the sentence of ``show``
 
 
 def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the part of the sentence that is about one run of the job (see ``_sentence``).
+    """Return the words about one run of the job for the sentence that ``_sentence`` writes.
 
-    ``rows`` holds the row of the matrix product or convolution from ``top``, if it has one.
+    A run is one execution of the job. ``rows`` holds the row of the matrix product or convolution from ``top``, if it
+    has one.
     """
     row = rows[0] if rows else dict.fromkeys(("calls", "pick", "best", "pick_us", "best_us", "total_us"))
     pick, best, pick_us, best_us = (row[x] for x in ("pick", "best", "pick_us", "best_us"))
@@ -481,7 +490,7 @@ def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def found_about(store: Store, known: Sequence[Known]) -> list[str]:
-    """Return what the last ``logparse recommend`` found out about how long some calls should take.
+    """Return what the last ``logparse recommend`` found out about the time that some calls should take.
 
     Each text is one line.  Findings about matrix products or convolutions that may be the same call are included.
     """
@@ -496,9 +505,9 @@ def found_about(store: Store, known: Sequence[Known]) -> list[str]:
 
 
 def known_table(known: Sequence[Known]) -> pa.Table:
-    """Return all calls and times of some matrix products or convolutions as one table.
+    """Return one table with all calls and all measured times of some matrix products or convolutions.
 
-    Its column ``what`` is ``call`` or ``time``.
+    The column ``what`` tells whether a row is a ``call`` or a ``time``.
     """
     tables = [
         rows.append_column("what", column([what] * len(rows), pa.string()))
@@ -549,7 +558,7 @@ def show(store: Store, text: str) -> list[Known]:
 
 
 def _labelled(store: Store, text: str) -> list[Problem]:
-    """Return the matrix products and convolutions that have this name in tables.
+    """Return the matrix products and convolutions that tables show under this name.
 
     Sizes in the name may be joined by × or x.
     """
@@ -570,10 +579,10 @@ _LABELLED_SIZES = regex(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)
 
 
 def _sizes(problem: Problem) -> str:
-    """Return a part of a problem's text that the text of every problem with the same sizes contains.
+    """Return the part of a text that states the sizes, for example `` mnk=4096,512,1024 `` in the text of a GEMM.
 
-    For a GEMM it is `` mnk=4096,512,1024 ``, for example.  Only texts with this part have to be parsed when the same
-    call is searched.
+    The texts of all products (or convolutions) with these sizes contain this part. So when the same call is searched,
+    only texts with this part must be parsed.
     """
     if isinstance(problem, GemmProblem) and not problem.members:
         return f" mnk={problem.m},{problem.n},{problem.k} "
@@ -584,7 +593,7 @@ def _sizes(problem: Problem) -> str:
 
 
 def problems_in(text: str) -> list[Problem]:
-    """Return the matrix products and convolutions that a pasted line of any format names.
+    """Return the matrix products and convolutions in a log line that the user pasted. The line may have any format.
 
     Raises InputError if no format can read the line.
     """
@@ -633,7 +642,7 @@ MANY_FILES = 2_000
 
 
 def hints(store: Store) -> list[str]:
-    """Return advice about a store that is empty, slow because of many small files, or has rows that cannot be read."""
+    """Return advice about a store: if it is empty, if many small files make it slow, or if rows cannot be read."""
     if not store.runs():
         return [store.empty]
     count, out = store.unmerged, list[str]()
@@ -664,9 +673,9 @@ _HOLDINGS = """
 
 
 def holdings(store: Store) -> pa.Table:
-    """Return a table of the store's contents, with one row per run and format.
+    """Return a table of what the store contains, with one row per run (execution of a job) and file format.
 
-    The columns are the number of files, their bytes, and the number of lines of each kind (calls, rejects …).  Copies
-    are left out, and ``hints`` counts them.
+    The columns are the number of files, their bytes, and the number of lines of each category (calls, rejects …).
+    Copies are left out, and ``hints`` counts them.
     """
     return _rows(store, _HOLDINGS)

@@ -49,7 +49,7 @@ class Shell(Code):
 
 
 class Python(Code):
-    """Python code."""
+    """Text that is Python code."""
 
     __slots__ = ()
 
@@ -128,10 +128,10 @@ def shell_comment(text: str) -> Shell:
 
 
 def shell_data(lines: Iterable[tuple[str, str]]) -> Shell:
-    """Make lines ``WORD TEXT`` for a quoted here-document, in which a shell interprets nothing.
+    """Write lines of data for a here-document of a shell script, so that the shell interprets nothing in them.
 
-    Each line begins with a word of logparse and a blank, so no line can end the document.  Raises ValueError if a word
-    does not consist of the letters a to z.
+    Each line has the form ``WORD TEXT``. Because it begins with a word of logparse, no text can end the document early.
+    Raises ValueError if a word does not consist of the letters a to z.
     """
     out = []
     for word, text in lines:
@@ -185,7 +185,7 @@ def html_text(text: str) -> Html:
 
 
 def markup(text: str) -> str:
-    """Escape a text for a place that interprets tags, such as a label in a plotly figure.
+    """Escape the characters that begin a tag, so that a label in a plotly figure shows the text literally.
 
     Quotes stay as they are.
     """
@@ -195,7 +195,7 @@ def markup(text: str) -> str:
 
 
 def html_list(tag: Html, items: Iterable[Html]) -> Html:
-    """Make an HTML list (``ol`` or ``ul``) of items.  Without items the result is empty."""
+    """Make an HTML list (``ol`` or ``ul``) of items.  Returns an empty text if there are no items."""
     held = "".join(f"<li>{item}</li>" for item in items)
     return Html(f"<{tag}>{held}</{tag}>" if held else "")
 

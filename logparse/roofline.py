@@ -18,7 +18,7 @@ Size: TypeAlias = Literal["m", "n", "k"]
 
 
 def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
-    """Return for each of A, B, C and D which two of the sizes m, n and k are its rows and columns in memory.
+    """Return the number of rows and columns in memory of A, B, C and D, each as two of the names m, n and k.
 
     The matrices are column-major.
     """
@@ -45,7 +45,7 @@ def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
 
 
 def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:
-    """Return the data type whose peak rate limits this matrix product or convolution.
+    """Return the data type that limits how fast this matrix product or convolution can be computed.
 
     For single precision it is the format in which the library may multiply instead, for example TF32.  The compute
     type, or the settings of a replay (in ``facts``), tell whether TF32 is allowed.

@@ -49,7 +49,7 @@ def counts_wgps(arch: str) -> bool:
 
 
 def hip_count(units: int, arch: str) -> int:
-    """Return the number of compute units that HIP would report for a GPU of this architecture.
+    """Return how many compute units HIP reports for a GPU of this architecture.
 
     ``units`` is the number that the HSA runtime reports (rocminfo, rocprof, rocpd).  On RDNA, HIP reports half of it.
     """
@@ -57,7 +57,7 @@ def hip_count(units: int, arch: str) -> int:
 
 
 def as_hip_counts(facts: Facts) -> dict[str, str]:
-    """Return the facts with the number of compute units that HIP would report.
+    """Return the facts of a machine with the number of compute units replaced by the number that HIP would report.
 
     On RDNA, rocminfo and data sheets count compute units (64 on gfx1201), but HIP counts pairs of them (32 on gfx1201),
     and so do MIOpen, PyTorch and hipBLASLt.  A number that is too large for pairs on this architecture is halved.  If
@@ -92,7 +92,7 @@ with dots.
 
 
 def _spelled(name: str, text: str) -> str:
-    """Write a version number of HIP or hipBLASLt with dots: ``major.minor`` or ``major.minor.patch``.
+    """Write a version of HIP or hipBLASLt that is a single number with dots: ``major.minor`` or ``major.minor.patch``.
 
     For example, hipBLASLt's 1201 becomes ``0.12.1``.  Any text that is not a single number is returned unchanged.
     """
@@ -108,9 +108,10 @@ def _spelled(name: str, text: str) -> str:
 
 
 def same_device(one: Facts, other: Facts) -> bool | None:
-    """Tell whether two machines have the same GPU architecture and, if both state it, the same number of compute units.
+    """Tell whether two machines have GPUs of the same model: the same architecture and number of compute units.
 
-    Returns None if an architecture is unknown and the numbers do not differ.
+    The number is compared only if both machines state it. Returns None if an architecture is unknown and the numbers do
+    not differ.
     """
     if any(name in one and name in other and one[name] != other[name] for name in ("cu_count",)):
         return False
@@ -119,16 +120,17 @@ def same_device(one: Facts, other: Facts) -> bool | None:
 
 
 def device_of_file(facts: Facts) -> Device:
-    """Return the GPU model that the facts of a file state, as one text."""
+    """Return a text that names the GPU model on which a file was made, from the facts in the file."""
     return " ".join(x for x in (arch(facts), facts.get("cu_count")) if x)
 
 
 def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, Device]]:
-    """Return the pairs of GPU models for which a time on one must not be used for calls on the other.
+    """Return pairs of GPU models whose times must not be mixed.
 
-    In each pair, the first model is from a log with calls and the second is from a file with times.  The two models
-    differ, or it is unknown whether they differ.  ``facts`` holds the facts of every file by its id, and ``own`` names
-    the files of the run. The result is empty unless the run's files name two different GPU models.
+    In each pair, the first model is from a log with calls and the second is from a file with times. A time of the
+    second must not be used for calls on the first, because the models differ, or because it is unknown whether they
+    differ. ``facts`` holds the facts of every file by its id, and ``own`` names the files of the run (one execution of
+    the job). The result is empty unless the run's files name two different GPU models.
     """
     stated = {device_of_file(x): x for x in facts.values()}
     here = {device_of_file(x): x for x in (facts.get(source, {}) for source in own)}
@@ -148,7 +150,7 @@ def machine(facts: Facts) -> dict[str, str]:
 
 
 def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Return the facts about a machine on which all of its files agree.
+    """Return the facts about one machine from the facts of all its files. Facts on which files disagree are left out.
 
     ``facts`` are rows (file id, name, value).  Validators (versions that PyTorch compares) are kept only if all files
     with validators have the same set of them.
@@ -165,7 +167,7 @@ def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def seen_by(gpus: int, facts: Facts) -> dict[str, str]:
-    """Return the facts with the number of GPUs that a process sees, as the fact ``gpus``.
+    """Return a machine's facts with one more fact ``gpus``: how many GPUs a process of the job sees.
 
     That number is the argument ``gpus`` if the argument is above 1, otherwise the number in ``facts``, otherwise 1.
     """

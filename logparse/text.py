@@ -179,10 +179,10 @@ def common_start(texts: Sequence[str]) -> int:
 
 
 def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
-    """Cut a text to ``room`` characters, with ``…`` in place of characters that all texts have in common.
+    """Cut one of several texts to ``room`` characters, and keep the part that distinguishes it from the others.
 
-    All texts have the first ``head`` and the last ``tail`` characters in common.  If cutting these is not enough, the
-    middle is left out.
+    All texts have the first ``head`` and the last ``tail`` characters in common. ``…`` replaces such characters first.
+    If cutting them is not enough, the middle is left out.
     """
     excess, end = len(text) - room + 1, len(text) - tail
     if excess <= head:
@@ -197,7 +197,10 @@ def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
 
 
 def _without(text: str, start: int, stop: int) -> str:
-    """Return the text with ``…`` in place of its characters from ``start`` to ``stop``, widened to whole words."""
+    """Return a text with ``…`` in place of the part from ``start`` to ``stop``.
+
+    The part is first widened so that no word is cut.
+    """
     if " " in text[:start] and text[start : start + 1] != " ":
         start = text.rindex(" ", 0, start) + 1
     if " " in text[stop:] and text[stop - 1 : stop] != " ":

@@ -77,10 +77,9 @@ def asked_of(overrides: Path) -> Asked:
 
 
 def _alone(text: str) -> tuple[str, ...] | None:
-    """Return the names in the list ``ALONE`` in the source text of an ``apply.py``.
+    """Return the names of the settings that an ``apply.py`` makes by itself, without a call from the user's program.
 
-    They are the settings that the file makes by itself, without a call from the user's program. Returns None if the
-    text has no such list.
+    The source text of the file lists them in ``ALONE``. Returns None if the text has no such list.
     """
     try:
         found = [

@@ -178,9 +178,9 @@ class CopiedOutputs:
                 os.close(output)
 
     def _hand_over(self, channel: _Channel) -> None:
-        """Start a process that goes on copying this output after logparse has ended.
+        """Start a process that goes on copying an output of the job after logparse has ended.
 
-        A background process of the job still writes to the output.
+        This is needed if a background process of the job still writes to the output.
         """
         kept = [x for x, name in channel.outputs.items() if name not in _NAMES.values() or _holds_nobody_up(x)]
         _readers[:] = [x for x in _readers if x.poll() is None]
@@ -218,7 +218,7 @@ def _is_one_terminal() -> bool:
 
 
 def _holds_nobody_up(output: int) -> bool:
-    """Return True if no other program waits for the end of this output.
+    """Return True if no other program waits for the end of an output, so that the output may stay open.
 
     A program at the other end of a pipe or socket waits. Nothing waits for a file or a terminal.
     """

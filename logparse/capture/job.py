@@ -52,7 +52,7 @@ class Ended:
 
 
 def unrunnable(program: str, environ: Mapping[str, str]) -> Ended | None:
-    """Return how a program would fail that cannot be started: its exit code and the error.
+    """Return why a program cannot be started: the exit code that a shell would give, and the error.
 
     Returns None if the program can be started.
     """
@@ -170,9 +170,10 @@ class Together:
 
 
 def _stat(process: int) -> list[str]:
-    """Return the fields of ``/proc/PID/stat`` after the program's name, such as the state and the parent's number.
+    """Return the kernel's data about a process, such as its state and its parent's number, from ``/proc/PID/stat``.
 
-    ``man 5 proc_pid_stat`` lists them. Returns an empty list if the process does not exist.
+    The list begins after the program's name. ``man 5 proc_pid_stat`` lists the fields. Returns an empty list if the
+    process does not exist.
     """
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
@@ -182,7 +183,7 @@ def _stat(process: int) -> list[str]:
 
 
 def _is_below(process: int) -> bool:
-    """Return True if ``process`` is a child of this process, or a child of a child, and so on."""
+    """Return True if ``process`` is a descendant of this process: a child, or a child of a child, and so on."""
     here = os.getpid()
     while process > 1 and (found := _stat(process)):
         process = int(found[1])

@@ -31,7 +31,7 @@ _CHUNK, _LOOK_S = 1 << 16, 0.05
 
 
 class KeptInput:
-    """Standard input of this process, which any number of runs of a job can each read from its beginning.
+    """Copies the standard input of this process, so that several runs of a job can each read it from its beginning.
 
     The runs may also happen at the same time. ``source`` is the file descriptor.
     """
@@ -94,7 +94,7 @@ class KeptInput:
             feeder.join()
 
     def _feed(self, write: int, over: threading.Event) -> None:
-        """Write the kept input, and then what still arrives, into the pipe of one run of the job.
+        """Send the standard input of logparse to one run of the job: first what was kept, then what still arrives.
 
         This ends when the input ends, when the job closes its standard input, or when the job has ended.
         """

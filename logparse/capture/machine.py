@@ -52,7 +52,7 @@ _PAIRS_CUS = re.compile(r"gfx1(?!2[5-9])\d{2}[0-9a-f]")
 
 
 def rocm_files(root: Path = ROCM) -> dict[str, str]:
-    """Return the versions of ROCm and its math libraries that the files of a ROCm installation state.
+    """Return the versions of ROCm and its math libraries, from the files of a ROCm installation.
 
     A job may use other libraries: torch often brings its own. ``loaded_libraries`` then corrects these versions.
     """
@@ -70,7 +70,7 @@ def rocm_files(root: Path = ROCM) -> dict[str, str]:
 
 
 def rocm_tools() -> dict[str, str]:
-    """Return the AMD GPU's architecture, name and number of compute units, and the version of its driver.
+    """Return facts about the AMD GPU: architecture, name, number of compute units, and the version of its driver.
 
     The facts come from the program ``rocminfo`` and from the Linux kernel.
     """
@@ -118,7 +118,7 @@ def nvidia_tools() -> dict[str, str]:
 
 
 def torch_facts() -> dict[str, str]:
-    """Return what torch knows: its version, its GPUs, and its validators.
+    """Return facts that only torch can state: its version, its GPUs, and its validators.
 
     The validators are versions and other facts that PyTorch writes into its tuning files (TunableOp). A file is valid
     only where they are the same.
@@ -146,7 +146,7 @@ def _device(properties: Any) -> dict[str, str]:
 
 
 def loaded_libraries() -> dict[str, str]:
-    """Return the versions of the math libraries that this process has loaded with torch.
+    """Return the versions of the math libraries that torch has loaded into this process.
 
     If torch brings its own copy of a library, the headers of ROCm state the version of another copy. Then the version
     is an empty text, unless the loaded library itself reports one. The empty text replaces the version from the
@@ -186,7 +186,10 @@ PROBES: tuple[Callable[[], dict[str, str]], ...] = (rocm_files, rocm_tools, nvid
 
 
 def main() -> None:
-    """Print the facts of each source as soon as they are known, because a later source may hang (GPUs do)."""
+    """Print what is known of the machine, one source of facts after the other.
+
+    The facts of a source are printed at once, because a later source may hang (GPUs do).
+    """
     here = Path(__file__).resolve().parent  # this folder's modules must not shadow modules that torch imports
     sys.path[:] = [path for path in sys.path if Path(path).resolve() != here]
     for probe in PROBES:

@@ -30,7 +30,7 @@ class Observed:
     notes: Counter[str]
 
     def lines(self) -> Iterator[str]:
-        """Yield each remark once. If several processes wrote it, their number is added."""
+        """Yield the lines to print: each remark once, with the number of processes if several wrote the same remark."""
         for note, number in self.notes.items():
             yield note if number == 1 else f"{note} (in {processes(number)})"
 

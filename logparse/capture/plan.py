@@ -82,7 +82,7 @@ def trace_of(text: str, unit: str = "") -> Trace | None:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a job is to be run so that its libraries write logs.
+    """Says how to run a job so that its libraries write logs.
 
     * ``folder`` is the folder for the logs.
     * ``settings`` are the environment variables to set or to remove.
@@ -145,28 +145,27 @@ def plan(
 
 
 def timing(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a job whose steps are counted and timed, with the results in ``folder``.
+    """Return the environment variables for a job whose steps are only counted and timed.
 
-    No library logs anything. ``unit`` names the function whose calls are the steps; if it is empty, logparse finds the
-    steps itself.
+    The results are written to ``folder``. No library logs anything. ``unit`` names the function whose calls are the
+    steps; if it is empty, logparse finds the steps itself.
     """
     return Plan(folder, tuple(_trace(folder, Trace(0, unit=unit), environ)), (), copy_stderr=False).environ(environ)
 
 
 def by_turns(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a job whose steps are timed while it takes turns with another job.
+    """Return the environment variables for a job that alternates with a second job, so that both can be compared.
 
-    Only one of the two jobs computes at a time: each does some steps and then waits for the other. See
-    ``in_job/logparse_in_job/turns.py``.
+    Each job does some steps and then waits while the other one computes. See ``in_job/logparse_in_job/turns.py``.
     """
     return {**timing(folder, unit, environ), "LOGPARSE_TURNS": str(folder), "LOGPARSE_TURNS_BY": str(os.getpid())}
 
 
 def trying(folder: Path, unit: str, environ: Mapping[str, str], asked: Path) -> dict[str, str]:
-    """Return the environment of a job that tries out changes while it runs (``in_job/logparse_in_job/trial.py``).
+    """Return the environment variables for a job in which changes are tried out while it runs.
 
-    The changes are switched on and off between the job's steps, and the steps are timed. The file ``asked`` lists the
-    changes.
+    The changes are switched on and off between the job's steps, and the steps are timed
+    (``in_job/logparse_in_job/trial.py``). The file ``asked`` lists the changes.
     """
     return {**timing(folder, unit, environ), "LOGPARSE_TRY": str(asked)}
 
@@ -248,7 +247,7 @@ _SEVERAL_NODES = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "prun"
 
 
 def _refuse_cancelling(command: Sequence[str], captures: Iterable[Capture]) -> None:
-    """Raise InputError if the command itself sets a variable that switches a library's logs off again."""
+    """Raise InputError if the user's command sets a variable that would switch off the logs that capture needs."""
     cancels = {name: test for capture in captures for name, test in capture.cancels.items()}
     for word in command if cancels else ():
         for name, value in re.findall(rf"(?:^|[\s;=])({'|'.join(cancels)})=(\S*)", word):

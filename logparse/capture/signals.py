@@ -45,10 +45,10 @@ class Signal:
 
 
 class Signals:
-    """Receives the given signals instead of the process's usual handlers, until ``close`` is called.
+    """While it is open, this process receives the given signals as data, instead of being ended by them.
 
-    This holds for the calling thread and the threads that it starts before ``close``. ``before`` is the set of blocked
-    signals that a started program must get back. Raises InputError on systems other than Linux.
+    This also holds for the calling thread's new threads. The signals arrive until ``close`` is called. ``before`` is
+    the set of blocked signals that a started program must get back. Raises InputError on systems other than Linux.
     """
 
     def __init__(self, numbers: Collection[int]) -> None:

@@ -24,7 +24,7 @@ Progress: TypeAlias = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources that one task needs: a number of cores (``cpus``), and its amount of work (``weight``).
+    """What one task needs: a number of cores (``cpus``), and its amount of work (``weight``).
 
     The weight is for example the number of bytes to read.
     """
@@ -62,7 +62,7 @@ class Executor(Protocol):
         resources: Callable[[T], Resources],
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
-        """Call ``function(item)`` for each item in parallel. Yield each item with its result or error once it is done.
+        """Call ``function(item)`` for each item in parallel. Yield each item with its result or error when it is done.
 
         A new item is taken only when a task can run it, so neither items nor results pile up. ``progress`` gets what
         the function passes to ``report``. On Ray it gets this only when the task has ended. If the caller raises an
@@ -77,14 +77,14 @@ def tried(
     ended: Callable[[], Iterable[tuple[H, R | TaskError]]],
     running: dict[H, tuple[T, int]],
 ) -> Iterator[tuple[T, R | TaskError]]:
-    """Run a task for each item, and yield each item with its result as soon as it is done.
+    """Run a task for each item in parallel, and yield each item with its result as soon as it is done.
+
+    A task whose worker died is started again, up to ``TRIES`` times in all.
 
     * ``room`` returns how many tasks may run at a time.
     * ``start`` starts a task and returns a handle for it.
     * ``ended`` waits for tasks and yields their handles and results.
-    * ``running`` holds, by handle, the item of each running task and the number of its try.
-
-    A task whose worker died is started again, up to ``TRIES`` times in all.
+    * ``running`` holds, by handle, the item of each running task and how often the item was started.
     """
     again: deque[tuple[T, int]] = deque()
     waiting = ((item, 1) for item in items)
@@ -115,7 +115,7 @@ def report(name: str, count: int) -> None:
 
 @contextmanager
 def reporting(to: Progress | None) -> Iterator[None]:
-    """Context in which the calls of ``report`` in this process are passed on to the function ``to``."""
+    """Context in which calls of ``report`` in this process reach the function ``to``."""
     global _report_to  # noqa: PLW0603 - a pickled function cannot carry a callback
     before, _report_to = _report_to, to
     try:

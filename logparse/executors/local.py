@@ -25,7 +25,7 @@ Starting them takes about half a second.
 
 
 class LocalExecutor:
-    """Runs tasks in at most ``jobs`` processes of this machine (0: one for each core).
+    """Runs tasks in parallel, in at most ``jobs`` processes of this machine (0: one for each core).
 
     A single task, or little work, is done in this process.
     """

@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Pool(Generic[T, R]):
-    """Worker processes that call ``function`` for many items, at most ``size`` of them at a time."""
+    """A pool of at most ``size`` worker processes that call ``function`` for many items."""
 
     def __init__(self, function: Callable[[T], R], size: int, progress: Progress | None) -> None:
         self._function, self._size, self._progress = function, size, progress

@@ -29,7 +29,7 @@ _CONTEXT = get_context("forkserver")
 
 
 def pipe(*, duplex: bool = True) -> tuple[Connection[Any, Any], Connection[Any, Any]]:
-    """Make a pipe and return its two ends.
+    """Make a pipe to a process that will be started, and return its two ends.
 
     Pass one end to ``started``, and close it in this process afterwards.
     """
@@ -37,7 +37,7 @@ def pipe(*, duplex: bool = True) -> tuple[Connection[Any, Any], Connection[Any, 
 
 
 def started(target: Callable[..., None], *args: object, imports: Sequence[str] = ()) -> BaseProcess:
-    """Start a process that calls ``target(*args)``. Return the process.
+    """Start a Python process that calls ``target(*args)``. Return the process.
 
     The new process has this process's environment and working folder. ``imports`` names modules that are imported only
     once for all processes, in addition to the module of ``target``.

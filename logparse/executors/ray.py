@@ -39,7 +39,10 @@ _OBJECT_STORE_BYTES = 128 << 20  # bytes for a cluster started here, whose objec
 
 
 class RayExecutor:
-    """Runs tasks on at most ``jobs`` cores of a Ray cluster. 0 means all cores, also cores that are added later."""
+    """Runs tasks in parallel on a Ray cluster.
+
+    It uses at most ``jobs`` cores. 0 means all cores, also cores that are added later.
+    """
 
     def __init__(self, address: str | None = None, jobs: int = 0) -> None:
         self._ray, self._ours = connect(address)
@@ -51,13 +54,13 @@ class RayExecutor:
 
     @property
     def cpus(self) -> int:
-        """The number of cores of the largest node, but at most ``jobs``."""
+        """How many cores a task can use: all cores of the largest node, but at most ``jobs``."""
         largest = max((node["Resources"].get("CPU", 1) for node in self._ray.nodes() if node["Alive"]), default=1)
         return max(1, min(int(largest), self._jobs or int(largest)))
 
     @property
     def together(self) -> int:
-        """The number of cores of all nodes, but at most ``jobs``."""
+        """How many cores all tasks together can use: the cores of all nodes, but at most ``jobs``."""
         cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         return min(cores, self._jobs) if self._jobs else cores
 
@@ -118,7 +121,7 @@ class RayExecutor:
 
 
 class _Nodes:
-    """Watches the machines (nodes) of a cluster, to notice if no machine is left that is large enough for a task.
+    """Watches the machines (nodes) of a cluster. Notices if all machines are gone that are large enough for a task.
 
     Without this check the task would wait for ever.
     """
@@ -129,7 +132,7 @@ class _Nodes:
         self._since: float | None = None
 
     def stranded(self) -> int | None:
-        """Return the number of cores of the largest remaining node, if larger nodes died and were not replaced in time.
+        """Return how many cores the largest remaining node has, if larger nodes died and were not replaced in time.
 
         The time limit is ``_NODE_SECONDS``. Returns None if no larger node is missing.
         """

@@ -106,16 +106,16 @@ def ingest(
 
 
 def _same(store: Store, path: str, other: str, run: str) -> str:
-    """Return the remark on a file whose content is also that of another file of the run."""
+    """Return the remark for the user on two files of a run with the same content."""
     what = "an earlier stream" if other == "-" else short_path(other)
     forget = command_line(store.url, "forget", path)
     return _SAME.format(what, run, forget)
 
 
 def _named(copies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each packed file, with the name of the unpacked file that has the same content.
+    """Yield each packed file, together with the name that its content has when it is unpacked.
 
-    The name has no characters that a terminal would interpret.
+    Characters of the name that a terminal would interpret are replaced.
     """
     return ((path, printable(plain.rpartition("/")[2])) for path, plain in copies.items())
 
@@ -135,7 +135,7 @@ def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[In
 def record(
     store: Store, records: Iterable[Record], *, run: str, name: str, format: str, evidence: Iterable[str] | None = None
 ) -> str:
-    """Store records that are in no file, such as the measurements of a replay. Return an id for them.
+    """Store records that do not come from an input file, such as the measurements of a replay. Return an id for them.
 
     Either all records become visible at once, or none. ``evidence`` names the kinds of measurements whose times may be
     used in conclusions. Facts in the records are stored as facts that are not about the user's job.

@@ -92,7 +92,10 @@ def new_counter(
 
 
 def masked(text: bytes) -> bytes:
-    """Replace each memory address in ``text`` by ``0x@``, so that lines that differ only in addresses become equal."""
+    """Replace each memory address in ``text`` by ``0x@``.
+
+    So lines that differ only in addresses become equal and are counted together.
+    """
     if b"0x" in text or b"0X" in text:
         return _ADDRESS.sub(b"0x@", text)
     return _WINDOWS_ADDRESS.sub(lambda match: b"0x@" if match[0].strip(b"0") else b"0", text)
@@ -104,7 +107,7 @@ def uncoloured(text: bytes) -> bytes:
 
 
 class PlainCounter:
-    """Counter of distinct lines in Python, with the same results as the one in C.
+    """Counts the different lines of a log, in Python. It has the same results as the counter in C.
 
     ``starts`` are the texts by which lines with the prefix ``[date time][LIB]`` are found. Each such text begins at the
     ``]`` after the time. ``held`` is the approximate size of the next result of ``take``, in bytes of text.
@@ -152,10 +155,10 @@ class PlainCounter:
         return len(lines), foreign, blank, splits, events.tobytes(), offset + len(data)
 
     def take(self) -> tuple[list[CountedLine], list[Place], bytes]:
-        """Return the distinct lines and their counts since the last call.
+        """Return the different lines that were read since the last call, and how often each one occurred.
 
-        There are three results: the distinct lines, the different prefixes (time, and process or thread), and the
-        counts. A count is a triple of int64: the number of the line, the number of the prefix, and how often the line
+        There are three results: the different lines, the different prefixes (time, and process or thread), and the
+        counts. A count is a triple of int64: the index of the line, the index of the prefix, and how often the line
         occurred with that prefix.
         """
         cells = array("q")
@@ -183,7 +186,7 @@ class PlainCounter:
         return at
 
     def _count(self, line: bytes, offset: int, times: int, *, torn: bool = False) -> CountedLine | None:
-        """Count a line, or a piece of a line, and return the data of its distinct text.
+        """Count a line, or a piece of a line, and return what is stored about all lines with the same text.
 
         Returns None if the text does not belong to a known format.
         """

@@ -342,7 +342,7 @@ class _Passing(io.RawIOBase):
 
 
 class Hashing(_Passing):
-    """Stream that hashes the bytes that are read from ``raw`` and reports how many they are.
+    """A stream that reads from ``raw``, computes a hash of the bytes, and reports their number.
 
     The hash begins with the bytes ``before``.
 
@@ -463,7 +463,7 @@ class _Bounded(_Passing):
         return b"".join(parts)
 
     def _piece(self, size: int) -> bytes:
-        """Decompress a few bytes. After an error return no bytes, and remember the error's text.
+        """Decompress the next few bytes. After an error return no bytes, and remember the error's text.
 
         The pieces are small because all bytes of a read that fails are lost.
         """
@@ -525,7 +525,7 @@ class _UntilCut(_Passing):
 
 
 class Inputs(NamedTuple):
-    """The files that the user's paths name, with the paths that name none and the files that are left out."""
+    """Result of a search for the user's inputs: the files, the paths that name no file, and the files left out."""
 
     files: dict[str, int]
     """For each file, its size as it is stored, in bytes (0 if unknown)."""
@@ -586,7 +586,7 @@ def _same_content(packed: str, plain: str) -> bool:
 
 
 def _expand(path: str, left_out: list[Path]) -> dict[str, int]:
-    """Return the files that a path names, with their sizes.
+    """Return the files to read for a path that the user gave, with their sizes.  A path may be a folder.
 
     Files in a folder that logparse itself wrote are added to ``left_out`` instead.
     """

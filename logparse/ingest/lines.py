@@ -73,7 +73,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Distinct:
-    """A distinct line of one format, with its number of occurrences.
+    """A line of one format, which may occur many times in the log, with its number of occurrences.
 
     * ``text`` is the line without time, process and addresses. ``raw`` is the whole line at its first occurrence, at
       ``offset``.
@@ -96,7 +96,7 @@ class Distinct:
 
 
 class Claimed(NamedTuple):
-    """A line that was read as part of a record of several lines.
+    """A line that was read as part of a record of several lines, for example a table in the log.
 
     The object holds the result of reading the line, the line's offset, its bytes, and the name of the format.
     """
@@ -109,7 +109,7 @@ class Claimed(NamedTuple):
 
 @dataclass(slots=True)
 class Read:
-    """Content of a part of a log.
+    """The content of a part of a log, after its lines were counted.
 
     * ``claimed`` are lines that belong to records of several lines. They were already read.
     * ``distinct`` are the other lines, each with its number of occurrences. They still have to be read.
@@ -127,10 +127,10 @@ class Read:
 
 
 class LineReader:
-    """Reads a log block by block. ``feed`` takes whole lines, ``take`` returns the result, and ``close`` ends the log.
+    """Counts the lines of a log, block by block. ``feed`` takes whole lines, ``take`` returns the counts.
 
-    Code in C counts ``threads`` parts of a file at a time, because it does not hold Python's global lock. ``head``
-    holds the first bytes of the log, which show whether it is a table of counts (``uniq -c``).
+    ``close`` ends the log. Code in C counts ``threads`` parts of a file at a time, because it does not hold Python's
+    global lock. ``head`` holds the first bytes of the log, which show whether it is a table of counts (``uniq -c``).
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class LineReader:
         self._taking = _Taking(self, self.read)
 
     def _is_table(self, head: bytes) -> bool:
-        """Return True if the log is a table of counts, in the form of ``sort | uniq -c``.
+        """Return True if the log is a table of lines with their counts, as ``sort | uniq -c`` prints it.
 
         In such a table most lines that may have a known format begin with a count. If no line may have a known format,
         every line must begin with a count.
@@ -234,7 +234,7 @@ class LineReader:
         return _Counting(text, start, end, counter, counted)
 
     def take(self, *, all: bool = True) -> Read:
-        """Return the lines that were read since the last call, with their counts.
+        """Return the different lines that were read since the last call, and how often each one occurred.
 
         If ``all`` is False, only counts that take much memory are returned, while counting goes on.
         """
@@ -250,11 +250,11 @@ class LineReader:
 
     @property
     def full(self) -> bool:
-        """True if the caller should call ``take`` now, so that memory stays bounded even if every line is distinct."""
+        """True if the caller should call ``take`` now, so that the counts do not need too much memory."""
         return self._taking.begun or len(self.read.claimed) > _HELD_CLAIMED
 
     def close(self) -> Iterator[Record]:
-        """End the log. Yield the records of several lines whose last lines are missing."""
+        """End the log. Yield what is known of records of several lines whose last lines are missing."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -262,9 +262,9 @@ class LineReader:
             yield from reader.close()
 
     def pieces(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
-        """Divide a line into its records, because two threads may have written into it.
+        """Divide a line into its parts, because two threads may have written into one line.
 
-        Returns the format, start and end of each piece. The format has no value (None) if no format knows the piece.
+        Returns the format, start and end of each part. The format has no value (None) if no format knows the part.
         """
         owners = {number for marker, number in self._record_markers if marker in line}
         found, at = list[tuple[int, int]](), 0  # (place where a record begins, number of its format)
@@ -287,7 +287,7 @@ class LineReader:
     # --------------------------------------------------------------------------------------- block formats
 
     def _finish(self) -> int:
-        """Wait until the oldest part of the file that is being counted is finished, and take its results.
+        """Several threads count parts of a large file. Wait until the oldest part is finished, and take its counts.
 
         Lines in it that may belong to a record of several lines are read now. Returns the number of bytes that were
         counted.
@@ -324,10 +324,9 @@ class LineReader:
         self._follow_between(text, at, stop)
 
     def _follow_between(self, text: _Text, at: int, stop: int) -> None:
-        """Read lines that may belong to a record of several lines, although they contain no marker of its format.
+        """Read lines without a format of their own that may belong to a record of several lines.
 
-        A marker is a short text that identifies a format. If such a line belongs to the record, it is no longer counted
-        as blank or as a line of unknown format.
+        If such a line belongs to the record, it is no longer counted as blank or as a line of unknown format.
         """
         while at < stop and self._awake:
             line = text.line(at, stop)
@@ -344,7 +343,7 @@ class LineReader:
         return (claimer is not None and claimer.awake) or any(reader.awake for _, reader in self._blocks)
 
     def _event(self, line: bytes, place: int) -> None:
-        """Read a line with the marker (identifying text) of a format whose records have several lines.
+        """Read a line with a marker (identifying text) of a format whose records have several lines.
 
         If the line is also a record of a format that reads single lines, it was already counted. Otherwise it is
         counted as a line of unknown format, unless it is part of a record of several lines.
@@ -363,7 +362,7 @@ class LineReader:
                 reader.take(_line(piece, place + start))
 
     def _counted(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
-        """Divide a line into its records (see ``pieces``), after its colours were removed.
+        """Divide a line into its records, after its colours were removed, and return them (see ``pieces``).
 
         A line without any record is one piece of unknown format.
         """
@@ -371,7 +370,7 @@ class LineReader:
         return self.pieces(counting.uncoloured(line)) if record else [(None, 0, len(line))]
 
     def _shown(self, raw: bytes, place: int) -> bool:
-        """Let the formats whose records have several lines see a line. Return True if one of them takes it."""
+        """Some records have several lines. Return True if the reader of such a format takes this line for a record."""
         line = _line(raw, place)
         for format, reader in self._asked(raw):
             outcome = reader.take(line)
@@ -382,7 +381,7 @@ class LineReader:
         return False
 
     def _asked(self, raw: bytes) -> Iterator[tuple[BlockFormat, BlockReader]]:
-        """Yield the formats that must see a line. All of them have records of several lines.
+        """Yield the formats that must see a line because it may belong to one of their records of several lines.
 
         First come the formats whose marker (identifying text) is in the line. Then come the formats with a record that
         is not complete yet.
@@ -397,10 +396,11 @@ class LineReader:
 
 
 def _are_numbered(lines: Sequence[bytes]) -> bool:
-    """Return True if the numbers before the lines are line numbers, such as ``cat -n``, ``nl`` and ``less -N`` print.
+    """Return True if the numbers before the lines are line numbers, and not counts.
 
-    The character behind the number helps: ``uniq -c`` puts a blank behind its counts, ``cat -n`` and ``nl`` put a tab
-    behind their numbers.
+    Programs such as ``cat -n``, ``nl`` and ``less -N`` print line numbers. The character behind the number helps:
+    ``uniq
+    -c`` puts a blank behind its counts, ``cat -n`` and ``nl`` put a tab behind their numbers.
     """
     found = [match for match in map(_NUMBER.match, lines) if match is not None]
     numbers = [int(match[1]) for match in found]
@@ -415,7 +415,7 @@ def _line(raw: bytes, place: int) -> Line:
 
 @cache  # The formats are always the same.  Without a cache this would be a tenth of the work for a small file.
 def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Drop the markers that are not needed. A marker is a text that identifies lines of a format.
+    """Return the markers that are enough to find all lines. A marker is a text that identifies lines of a format.
 
     A marker that contains another marker is not needed. If both ``conv`` and ``conv -n`` were markers, each line with
     the second would also contain the first, so ``conv`` alone would be enough.
@@ -424,7 +424,7 @@ def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 
 def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:
-    """Return the match of the next record that begins at position ``at`` of a line or later.
+    """Return the match of the next record in a line, at position ``at`` or later.
 
     Every record contains one of the ``markers``, short texts. If the rest of the line has none of them, there is no
     record. This check is faster than searching with the pattern ``start``.
@@ -464,7 +464,7 @@ class _Text:
 
 
 class _Counting(NamedTuple):
-    """Part of a file in which a thread is counting the lines."""
+    """One of the parts of a file whose lines threads are counting at the moment."""
 
     text: _Text
     start: int
@@ -474,7 +474,7 @@ class _Counting(NamedTuple):
 
 
 def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Divide bytes ``start`` to ``end`` of a file into ranges of whole lines, for several threads.
+    """Divide a large file (bytes ``start`` to ``end``) into ranges of whole lines, which several threads read.
 
     The ranges become smaller towards the end, so that all threads end together. A range begins with the first line in a
     piece of ``PIECE_BYTES``. So only few bytes have to be read again to hash the beginning of that piece.
@@ -496,7 +496,7 @@ def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int
 
 
 class _Taking:
-    """Converts counts from several threads into distinct lines.
+    """Combines the counts of several threads into one list of different lines.
 
     Equal lines from several threads are merged. A line into which two threads of the job wrote at the same time is
     divided into its records.
@@ -514,7 +514,7 @@ class _Taking:
         return bool(self._found)
 
     def finish(self) -> Read:
-        """Return what was added, as distinct lines."""
+        """Return the counted lines."""
         for key, parts in self._more.items():
             entry = self._found[key]
             entry.numbers = np.concatenate([entry.numbers, *(numbers for numbers, _ in parts)])
@@ -565,10 +565,7 @@ class _Taking:
         self._piece(format, raw[start:end], offset + start, stood)
 
     def _piece(self, format: LineFormat, piece: bytes, offset: int, stood: _Stood) -> None:
-        """Add a piece of a line. Its time and memory addresses are removed first.
-
-        So equal pieces are counted together.
-        """
+        """Count a part of a line without its time and memory addresses, so that equal parts are counted together."""
         text, where = piece, counting.NOWHERE
         if format.prefixed and (prefix := counting.PREFIX.match(piece)) is not None:
             text = prefix[2] + counting.masked(piece[prefix.end() :].rstrip())
@@ -596,10 +593,10 @@ class _Taking:
 
 
 class _Stood(NamedTuple):
-    """How often a text occurred in the log (``lines``), and where.
+    """Counts of one text in the log: how often it occurred in all (``lines``), and how often at each time and process.
 
-    ``counts[i]`` of the occurrences were at place ``numbers[i]`` (a time and process). If the log is a table of counts,
-    ``stated`` is the count before each such line.
+    ``counts[i]`` of the occurrences had the time and process with the index ``numbers[i]``. If the log is a table of
+    counts, ``stated`` is the count that precedes each such line.
     """
 
     lines: int
@@ -660,7 +657,7 @@ def _blanks(match: re.Match[bytes]) -> bytes:
 
 
 def whole_commands(data: bytes) -> int:
-    """Return the end of the last line, without the lines of a command that the next line continues."""
+    """Return where the last complete line ends. A command that continues on the next line is not complete."""
     end = at = data.rfind(b"\n") + 1
     while at and end - at < _COMMAND_BYTES and data.endswith(_OPEN, 0, at):
         at = data.rfind(b"\n", 0, at - 1) + 1

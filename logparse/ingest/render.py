@@ -25,10 +25,11 @@ _UNITS: dict[str, Unit] = {"measured": "measurement", "messages": "message", "re
 
 
 def answer(results: Sequence[Ingested], label: str | None = None, store: str | None = None) -> Answer:
-    """Return the text and the exit code after files were read: a row for each file, and why some files added nothing.
+    """Return the text that the user sees after files were read, and the exit code of the program.
 
-    ``label`` is the run, and ``store`` the store's URL, if they are known. The exit code is 1 if a file failed, if no
-    file has a known format, or if all files belong to other runs.
+    The text has a line for each file, and says why some files added nothing. ``label`` is the run (one execution of a
+    job), and ``store`` the store's URL, if they are known. The exit code is 1 if a file failed, if no file has a known
+    format, or if all files belong to other runs.
     """
     left_out = [r for r in results if r.state == "left out"]
     results = [r for r in results if r.state != "left out"]

@@ -35,7 +35,7 @@ _MOST_THREADS = 8  # one reader takes what all threads found, so more threads do
 
 @dataclass(frozen=True, slots=True)  # slots: one object per file, and there may be very many files
 class Ingested:
-    """Result of reading one input file.
+    """The result of reading one input file.
 
     ``state`` is ``new``, ``grown``, ``unchanged``, ``failed`` or ``left out``.
     """
@@ -53,7 +53,7 @@ class Ingested:
 
     @property
     def units(self) -> Mapping[Unit, int]:
-        """Number of lines by what they contain, such as ``call``, or ``foreign`` for an unknown format.
+        """Number of lines of each category, such as ``call``, or ``foreign`` for lines of an unknown format.
 
         The numbers are kept as the tuple ``counts``, which takes a third of the memory.
         """

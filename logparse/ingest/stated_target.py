@@ -129,10 +129,7 @@ def _file_facts(file: InputFile) -> list[Fact]:
 
 
 def _formats() -> Iterator[Format]:
-    """Yield the known file formats, the usual ones first.
-
-    The others are imported only if no usual format fits.
-    """
+    """Yield the known file formats. The usual ones come first, and the others are imported only if they are needed."""
     from logparse.libraries.hipblaslt import tuning_file
     from logparse.libraries.tunableop import results
 

@@ -24,7 +24,7 @@ _outcomes: dict[tuple[str, str], Outcome] = {}
 
 
 class StreamRead:
-    """Reads blocks of whole lines and collects their records for the store. ``finish`` stores them."""
+    """Reads blocks of whole lines and collects their records. ``finish`` writes the records to the store."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class StreamRead:
     def reject_long(self, first: bytes, offset: int, length: int) -> None:
         """Note that a line was too long to be read.
 
-        ``first`` holds its first bytes, and ``length`` is its size in bytes.
+        ``first`` holds the first bytes of the line, and ``length`` is its size in bytes.
         """
         self.bytes += length
         why = f"the line has {length:,} bytes, but lines of more than {LONGEST_BYTES:,} bytes are not read"
         self.reject(Reject(why, length=length), offset, first)
 
     def reject(self, reject: Reject, offset: int, raw: bytes = b"") -> None:
-        """Note that a part of the file could not be read. The part is counted as one line that was rejected."""
+        """Note that a part of the file could not be read. It is counted as one rejected line."""
         self.tally.add(Outcome("reject", (reject,)))
         self._collector.add((reject,), offset=offset, raw=raw)
 
@@ -138,7 +138,7 @@ class StreamRead:
 
 
 def _of_the_job(record: Record) -> Record:
-    """Return the record, marked as a call that the job made (and not a benchmark tool).
+    """Return the record of a call, changed so that the call was made by the job and not by a benchmark tool.
 
     In a table of counts (``uniq -c``) each line comes from the job's log, even if it looks like a command that a person
     typed.
@@ -147,7 +147,10 @@ def _of_the_job(record: Record) -> Record:
 
 
 class Tally:
-    """Counts the lines, calls and problems (matrix products and convolutions) of one input file, in bounded memory."""
+    """The counts of one input file: its lines, its calls, and its different matrix products and convolutions.
+
+    The memory for the counts is limited.
+    """
 
     def __init__(self) -> None:
         self.lines = 0
@@ -160,7 +163,7 @@ class Tally:
         self._formats: set[str] = set()
 
     def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
-        """Count a line that occurred ``times`` times, with the records in it (``outcome``).
+        """Add a line that occurred ``times`` times, and the records in it (``outcome``), to the counts.
 
         ``units`` is the number of lines, if they are already in ``lines``. Without it the number in ``outcome`` is
         used, and is added to ``lines``.
@@ -172,7 +175,7 @@ class Tally:
         self.saw(outcome.records, times)
 
     def saw(self, records: Iterable[Record], times: int = 1) -> None:
-        """Count the calls in ``records``, but not the lines, which are already counted.
+        """Count the calls in ``records``. The lines with these records are already counted.
 
         ``times`` is how often the records occurred.
         """
@@ -184,9 +187,9 @@ class Tally:
             self.bench_output |= getattr(record, "origin", None) == "bench"
 
     def saw_processes(self, pids: set[int]) -> None:
-        """Remember the process numbers that lines state in their prefixes.
+        """Remember the process numbers in the prefixes of log lines, to find out whether all lines have the same one.
 
-        At most two are kept, because it only matters whether there is exactly one.
+        At most two numbers are kept, because more are not needed for that.
         """
         if len(self._pids) < 2:
             self._pids |= set(sorted(pids - {NULL})[:2])
@@ -199,8 +202,8 @@ class Tally:
         return "+".join(sorted(self._formats))
 
     def process(self) -> Process | None:
-        """Return the process that the lines state in their prefixes, or None if no line states one.
+        """Return the process number in the prefixes of the lines, or None if no line has one.
 
-        If the lines state several processes, the result is an unknown process.
+        If the prefixes name several processes, the result is a value for an unknown process.
         """
         return Process(next(iter(self._pids)) if len(self._pids) == 1 else None, "prefix") if self._pids else None

@@ -97,7 +97,7 @@ class Reader:
         return self.read(task) if isinstance(task, Task) else self._several(task)
 
     def _several(self, tasks: Sequence[Task]) -> Several:
-        """Read several small files, write their rows into the same Parquet files, and make them visible."""
+        """Read a group of small files. Their rows are written into the same Parquet files, and then made visible."""
         joint = self.store.joint_attempts()
         results = [self.read(task, joint) for task in tasks]
         try:
@@ -120,7 +120,7 @@ class Reader:
 
 
 def _settled(result: Ingested, state: str | bool) -> Ingested:
-    """Return the result of a file after its rows were written.
+    """Return the final result of a file, after an attempt to write its rows.
 
     ``state`` is True if the rows were new, False if they were already in the store, or a text with the reason why they
     could not be written.
@@ -161,7 +161,7 @@ class _Input:
         self._started = time.monotonic()
 
     def do(self) -> Ingested:
-        """Read the file, or only its new end if the store already has the rest. Return the result."""
+        """Read the file and store its records. If the store already has its beginning, only the rest is read."""
         if self.task.path == "-":
             return self._stdin()
         size = self.file.size
@@ -178,7 +178,7 @@ class _Input:
         return self._whole_file(file_format, at) if file_format else self._stream(at)
 
     def _continuation(self, earlier: Sequence[Commit], size: int) -> Commit | None:
-        """Decide where to begin reading the file. Return None if the store already has all of it.
+        """Decide where to begin reading a file that may have been read before. Return None if the store has all of it.
 
         * The result has the position in ``start``. The result is an incomplete commit (the record that a part of the
           file was read).
@@ -244,7 +244,7 @@ class _Input:
         return digest, self.file.content_digest() if self.file.compressed else digest
 
     def _identity(self, content: str, row: Commit) -> str | None:
-        """Return the identity of a file with this content.  Return None for an empty file."""
+        """Return a text that identifies a file with this content, so that copies are found. None for an empty file."""
         if not row.end:
             return None
         if row.pid_from in ("prefix", "fact"):  # the content names the process
@@ -265,7 +265,7 @@ class _Input:
         return self.task.process if self.task.process.pid_from == "option" else UNKNOWN
 
     def _stream(self, at: Commit) -> Ingested:
-        """Read a log, whose lines may have several formats or an unknown one, and make its rows visible in the store.
+        """Read a log line by line, and make its rows visible in the store. The lines may have several formats.
 
         If the last line has no line end, it is stored separately, because it may still grow.
         """
@@ -291,7 +291,7 @@ class _Input:
         return _sum(lines, self._commit_stream(rest, replace(tail, replaces=())))
 
     def _pass_blocks(self, stream: StreamRead, start: int) -> _Passed:
-        """Read a log of any kind block by block, and compute its hash at the same time."""
+        """Read a log block by block, and compute its hash at the same time. This works for every kind of log."""
         hashing = Hashing(self.file.raw(), lambda count: self._report(count) if hashing.count > start else None)
         last, place = b"", start
         marked = self.file.mark_bytes
@@ -314,10 +314,11 @@ class _Input:
         return _Passed(digest, lines, inner, hashing.count, last, place)
 
     def _pass_ranges(self, stream: StreamRead, start: int) -> _Passed | None:
-        """Let the code in C read a large local file with several threads, and compute the file's hash at the same time.
+        """Read a large local file fast: code in C reads it with several threads.
 
-        Returns None, and reads nothing, if the file is small, compressed or not on this machine. Returns None also if a
-        line may be too long, because the code in C would keep the whole line in memory.
+        The file's hash is computed at the same time. Returns None, and reads nothing, if the file is small, compressed
+        or not on this machine. Returns None also if a line may be too long, because the code in C would keep the whole
+        line in memory.
         """
         path = self.file.plain_path if stream.reader.reads_files else None
         if path is None or self.file.size - start <= _RANGED_BYTES:
@@ -344,7 +345,7 @@ class _Input:
         report(self.task.path, count)
 
     def _stdin(self) -> Ingested:
-        """Read standard input and store it. It is stored as a new input each time."""
+        """Read standard input and store its content. Each time it is stored as a new input."""
         source = source_id("-", os.urandom(8).hex())
         raw = _Available(self.file.raw())
         self.file = self.file.kept(io.BytesIO(raw.first))
@@ -361,7 +362,7 @@ class _Input:
         return replace(total, state="new", remark=again)
 
     def _live(self, raw: _Available, source: str) -> Ingested:
-        """Read lines from standard input while another program writes them.
+        """Read lines from standard input while another program still writes them.
 
         The lines are stored every few seconds, so that the user can already query them.
         """
@@ -399,7 +400,7 @@ class _Input:
         return self._commit(stream.attempt, row, tally)
 
     def _row(self, run: str = "", **values: Any) -> Commit:
-        """Make an incomplete commit of this file (the record that it was read), with ``values`` as its fields."""
+        """Begin the record that this file was read (its commit), with ``values`` as fields."""
         return Commit(run=run or self.run, path=self.task.path, **values)
 
     def _commit(self, attempt: Attempt, at: Commit, tally: Tally) -> Ingested:
@@ -427,7 +428,7 @@ class _Input:
 
 
 def _rest_of(cut: Cut) -> Reject:
-    """Make the record that says what was lost because a compressed file ends too early."""
+    """Return a record that says how much was lost because a compressed file ends too early."""
     reason = f"the compressed file is cut, so its content behind byte {cut.offset:,} is lost"
     return Reject(reason, 0, cut.length)
 
@@ -444,9 +445,10 @@ def _sum(one: Ingested, two: Ingested) -> Ingested:
 
 
 class _Available:
-    """Standard input, which is hashed and counted while it is read. A byte order mark at its start is skipped.
+    """Standard input as a stream. While it is read, its bytes are hashed and counted.
 
-    ``first`` holds the first line and all that came with it. ``read`` returns these bytes, too.
+    A byte order mark at its start is skipped. ``first`` holds the first line and all that came with it. ``read``
+    returns these bytes, too.
     """
 
     def __init__(self, raw: BinaryIO) -> None:

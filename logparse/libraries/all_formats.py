@@ -19,7 +19,7 @@ OFFERS = ("FORMAT", "FORMATS")
 
 
 def offered(module: ModuleType) -> tuple[Format, ...]:
-    """Return the file formats that a module offers as ``FORMAT`` or ``FORMATS``."""
+    """Return the file formats that a module defines in its variable ``FORMAT`` or ``FORMATS``."""
     several: tuple[Format, ...] | None = getattr(module, "FORMATS", None)
     return (module.FORMAT,) if several is None else several
 

@@ -24,7 +24,7 @@ Libraries whose kernel numbers depend on the build come first.
 
 
 def facts_of_build(library: str) -> tuple[str, ...]:
-    """Return the names of the facts that identify a build of the library, such as its version.
+    """Return which facts distinguish the builds of a library, for example its version.
 
     The result is empty for a library whose build cannot be identified.
     """
@@ -42,8 +42,9 @@ def ids_are_names(library: str) -> bool:
 def same_build(one: Facts, other: Facts, library: str) -> bool | None:
     """Tell whether two machines have the same build of ``library``.  Return None if this is unknown.
 
-    The first fact that both machines state decides, for example the revision.  In some builds the revision is empty
-    (Debian's hipBLASLt).  If it is empty on both machines, the next fact decides, which is the version.
+    Facts such as the revision and the version are compared in order. The first fact that both machines state decides.
+    In some builds the revision is empty (Debian's hipBLASLt).  If it is empty on both machines, the next fact decides,
+    which is the version.
     """
     for name in facts_of_build(library):
         if name in one and name in other and (one[name] or other[name]):
@@ -52,10 +53,10 @@ def same_build(one: Facts, other: Facts, library: str) -> bool | None:
 
 
 def comparable(one: Facts, other: Facts, library: str) -> bool | None:
-    """Tell whether a kernel's time on one machine is likely to be right on the other machine, too.
+    """Tell whether a kernel takes about the same time on two machines.
 
-    The time is likely to be right if both have the same GPU model and the same build of ``library``.  If the library
-    identifies its kernels by names (``Build.by_name``), the build does not matter.  Returns None if a fact is unknown.
+    The answer is True if both have the same GPU model and the same build of ``library``.  If the library identifies its
+    kernels by names (``Build.by_name``), the build does not matter.  Returns None if a fact is unknown.
     """
     device = same_device(one, other)
     build = True if ids_are_names(library) else same_build(one, other, library)

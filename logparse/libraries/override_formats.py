@@ -74,7 +74,7 @@ def format_of(writer: Writer) -> OverrideFormat | None:
 
 
 def __getattr__(name: str) -> object:
-    """Build ``OVERRIDE_FORMATS`` (all override formats) and ``WRITERS`` (their writers) when they are first used."""
+    """Make the lists ``OVERRIDE_FORMATS`` (formats of override files) and ``WRITERS`` when they are first used."""
     if name not in ("OVERRIDE_FORMATS", "WRITERS"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     formats = tuple(format for _, module in _modules() for format in formats_of(module))

@@ -47,9 +47,10 @@ def _number_fault(name: str, value: object, least: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
-    """Return the reason why a problem cannot be stored because of a field that is no number, or None.
+    """Return the reason why a matrix product or convolution cannot be stored, from its fields that are not numbers.
 
-    A problem is, for example, a matrix product. Results are cached, because files hold few combinations of such fields.
+    Returns None if all of these fields are valid. Results are cached, because files hold few combinations of such
+    fields.
     """
     of = _fields_of(kind)
     for name, value in zip(of.texts, values, strict=True):
@@ -86,7 +87,7 @@ def _operator_fault(problem: OperatorProblem) -> str | None:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The fields of a class of problems: numbers with their least values, and others with their allowed values."""
+    """The rules for the fields of a matrix product or convolution: least values of numbers, and the allowed texts."""
 
     numbers: Sequence[str]
     least: Sequence[int]
@@ -131,9 +132,9 @@ def _allowed(type_: Any) -> Sequence[object]:
 
 
 def solution_fault(solution: Solution) -> str | None:
-    """Explain why a solution (a kernel of a library) cannot be stored.  Return None if it can be.
+    """Explain why a kernel's name cannot be stored.  Return None if it can be stored.
 
-    A solution can be stored if parsing its text gives the same object again.
+    The name can be stored if parsing its text gives the same object again.
     """
     if solution_from_text(solution.text) == solution:
         return None

@@ -57,7 +57,7 @@ Test: TypeAlias = Callable[[str], bool]
 
 
 def line(text: str) -> bool:
-    """Return True if a text is one printable line.
+    """Return True if a text has only printable characters and no line end.
 
     Halves of surrogate pairs are allowed, because the store keeps them as escapes.
     """
@@ -69,9 +69,10 @@ Wrong: TypeAlias = Iterable[tuple[str, str]]
 
 
 def fault(noun: Record | Problem | Solution) -> str | None:
-    """Explain why a record, problem or solution cannot be kept.  Return None if all of its fields are allowed.
+    """Explain why a record, matrix product, convolution or kernel cannot be stored.
 
-    The result names the first field whose text is not allowed.  A text in a field for a number is not allowed either.
+    Returns None if all of its fields are allowed. The result names the first field whose text is not allowed.  A text
+    in a field for a number is not allowed either.
     """
     check = _CHECKS.get(type(noun))
     for name, text in check(noun) if check is not None else ():
@@ -164,7 +165,10 @@ def _is_wrong(value: object, holds: Test | None) -> bool:
 
 
 def _getters_of(kind: Any) -> tuple[Getter, Getter]:
-    """Return two functions that read the fields of a problem: one returns the texts, the other the numbers."""
+    """Return two functions that read the fields of a matrix product or convolution.
+
+    The first one returns the fields that are texts, the second one those that are numbers.
+    """
     tests = _tests(kind)
     texts, numbers = ([name for name, test in tests.items() if (test is None) == bare] for bare in (False, True))
     return itemgetter(*texts), itemgetter(*numbers)
@@ -174,9 +178,9 @@ Getter: TypeAlias = Callable[[Mapping[str, Any]], tuple[object, ...]]
 
 
 def _tests_of(kind: Any) -> Mapping[str, Test | None]:
-    """For each field of a class of problems, return the function that tests the field's text.
+    """Return for each field of a matrix product or convolution the function that tests the field's text.
 
-    It is missing (None) for a field that holds no text.
+    For a field that is not a text, there is no function (None).
     """
     types = get_type_hints(kind)
     return {x.name: _test(x.name, types[x.name]) for x in fields(kind) if x.name != "members"}

@@ -86,8 +86,8 @@ class GemmProblem:
     """A matrix product D = act(alpha · op(A) · op(B) + beta · C + bias), as a column-major BLAS call.
 
     op(A) is m×k, op(B) is k×n and D is m×n.  For a grouped GEMM, ``members`` holds the sizes, and the fields for sizes
-    have no value.  ``normal`` is the same call, written so that equal calls have equal fields.  ``text`` and ``shape``
-    are made from ``normal``.
+    have no value.  ``normal`` is the same call in a uniform notation, so that equal calls have equal fields.  ``text``
+    and ``shape`` are made from ``normal``.
     """
 
     trans_a: Trans | None = None
@@ -146,7 +146,7 @@ class GemmProblem:
 
     @cached_property
     def irrelevant(self) -> frozenset[str]:
-        """Names of the fields whose values do not matter for this call, for example the type of C if beta is zero.
+        """Names of the fields whose values make no difference for this call, for example the type of C if beta is zero.
 
         ``normal`` sets them to None.  In ``text`` they are ``-``.
         """
@@ -185,7 +185,7 @@ class GemmProblem:
 
     @property
     def normal(self) -> GemmProblem:
-        """The same call, written so that equal calls have equal fields.
+        """The same call in a uniform notation, so that equal calls have equal fields.
 
         A conjugate transpose becomes a transpose for real types, strides become 0 for a batch of one, and fields that
         make no difference become None.
@@ -194,7 +194,7 @@ class GemmProblem:
 
     @cached_property
     def _normalised(self) -> GemmProblem | None:
-        """The problem that ``normal`` returns, or None if it is this problem itself."""
+        """The call in the notation of ``normal``, or None if this object already has it."""
         change: dict[str, Any] = {}
         if self.trans_a == "C" and self.a_type not in COMPLEX:
             change["trans_a"] = "T"
@@ -235,7 +235,7 @@ class GemmProblem:
 
     @cached_property
     def shape(self) -> str | None:
-        """A short text with only those fields that every file format states: sizes, batch and type.
+        """A short text with the few fields that every file format states: sizes, batch and type.
 
         All variants of fp8 have the same name in it.  If a size is unknown, there is no such text (None).
         """
@@ -309,13 +309,16 @@ class GemmProblem:
 
     @property
     def converted(self) -> tuple[str, ...]:
-        """The types to which A and B are converted before the product.  Empty if both keep their own types."""
+        """The types to which A and B are converted before the multiplication.  Empty if both keep their own types."""
         both = ((self.compute_input_a_type, self.a_type), (self.compute_input_b_type, self.b_type))
         return tuple(dict.fromkeys(to for to, own in both if to is not None and to != own))
 
     @property
     def _unusual(self) -> str:
-        """Words that ``label`` adds for a product that needs a special kernel: ``swizzled A``, ``block32 scales``."""
+        """Words for the special properties of a product that needs a special kernel.
+
+        Examples are ``swizzled A`` and ``block32 scales``. ``label`` adds these words to the product's name.
+        """
         swizzled = "".join(x.upper() for x in "ab" if getattr(self, f"swizzle_{x}"))
         scales = sorted({x for x in (self.scale_a, self.scale_b) if x not in (None, "none", "scalar", "row")})
         words = [f"swizzled {swizzled}"] * bool(swizzled) + [f"{'/'.join(scales)} scales"] * bool(scales)
@@ -367,7 +370,7 @@ Two products are known to have the same layout only if these fields are known in
 
 
 def with_plain(values: Mapping[str, Any], *, scaled: bool = False) -> dict[str, Any]:
-    """Fill in the usual value of each missing field of a matrix product.
+    """Return the fields of a matrix product with the usual value for each missing one.
 
     This is right for a library that does only what its caller requests.  The usual values are: no swizzle, operands in
     their own types, all compute units, and no scales.  If ``scaled`` is True, the library may scale matrices of narrow
@@ -436,7 +439,7 @@ class ConvProblem:
 
     @cached_property
     def layer(self) -> str:
-        """The text of the convolution without its direction.
+        """The text of the convolution without its direction, by which the three convolutions of one layer are found.
 
         The forward pass and both gradients of one layer have the same text.
         """
@@ -475,7 +478,7 @@ class ConvProblem:
 
     @property
     def largest_tensor(self) -> int | None:
-        """Number of elements of the largest one of input, weights and output.  None if a size is unknown."""
+        """Number of elements of the largest tensor: input, weights or output.  None if a size is unknown."""
         x = _product(self.n, self.c, self.d, self.h, self.w)
         w = _product(self.k, self.c, self.filter_d, self.filter_h, self.filter_w)
         y = _product(self.n, self.k, self.out_d, self.out_h, self.out_w)

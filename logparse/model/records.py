@@ -24,7 +24,7 @@ TRIED: frozenset[Status] = frozenset({"ok", "failed", "unsupported", "wrong", "t
 
 @dataclass(frozen=True)
 class Solution:
-    """A kernel or algorithm of a library, for example ``hipblaslt:477479``.  It computes a product or convolution.
+    """A kernel or algorithm of a library that computes a product or convolution, for example ``hipblaslt:477479``.
 
     ``raw`` is the spelling in the file.  ``algorithm`` is MIOpen's name of the algorithm.  PyTorch's normal call is
     ``Solution("torch", "Default")``, whose text is ``Default``.
@@ -73,7 +73,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The time of one solution (kernel) for one problem (such as a matrix product), or the reason why there is no time.
+    """The measured time of one kernel for one matrix product or convolution, or the reason why there is no time.
 
     ``origin`` is the tool that measured, for example ``find-db``, ``tunableop`` or ``trace`` (see
     ``libraries.kinds.format.Origin``).  If an answer compares times of different tools, it states this.
@@ -148,9 +148,10 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class SolutionName:
-    """The names that a build of a library has for a solution and its kernel.
+    """The names that one build of a library has for a kernel.
 
-    They come from the output of a benchmark or from an extended profile.
+    They come from the output of a benchmark or from an extended profile. One name is the library's name of the
+    solution, the other one the name of its kernel.
     """
 
     solution: Solution
@@ -182,7 +183,7 @@ class Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class Collective:
-    """One kernel of a collective operation on one rank, from a trace.
+    """One communication kernel (such as an all-reduce) on one rank, from a trace.
 
     * ``ranks`` are the ranks that take part, as PyTorch records them.
     * ``us`` is the kernel's time, which contains the wait for the last rank.
@@ -216,10 +217,10 @@ Record: TypeAlias = Call | Measurement | Fact | Message | SolutionName | Kernel 
 
 @dataclass(frozen=True, kw_only=True)
 class Override:
-    """A request that a library on a certain machine use a certain kernel for a matrix product or convolution.
+    """The instruction that a library on a certain machine use a certain kernel for a matrix product or convolution.
 
     * ``target`` holds facts of this machine.
-    * ``time_us`` and ``workspace_bytes`` come from the measurement that is the reason for the request.
+    * ``time_us`` and ``workspace_bytes`` come from the measurement that is the reason for the instruction.
     * ``key_text`` is the text by which the library looks up the problem, if a file stated it.
     * ``parameters`` are the solver's tuned parameters (MIOpen's perf-db).  Without them a tunable solver is not the
       solver that was measured.
@@ -240,7 +241,7 @@ class Override:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """The measurements and other data on which a finding is based.
+    """The numbers on which a finding is based, such as measured times.
 
     The rank and the confidence of the finding are computed from its fields.  ``details`` are only shown.  Raises
     ValueError if a detail has the name of a field.
@@ -303,7 +304,7 @@ class Evidence:
 
     @cached_property
     def shown(self) -> Mapping[str, object]:
-        """The known fields and all ``details``, as a dictionary to show.
+        """The known fields and all ``details``, as a dictionary to show to the user.
 
         ``sureness`` and ``now_us`` are left out, because they have columns of their own.
         """
@@ -316,7 +317,9 @@ _NOT_SHOWN = frozenset({"sureness", "now_us", "details"})
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A conclusion about one matrix product or convolution, or about the whole job (then ``problem`` is empty).
+    """One result of the analysis: what costs time in one matrix product or convolution, or in the whole job.
+
+    For the whole job, ``problem`` is empty.
 
     * ``per_call`` has the times of one call now and with the faster solution.
     * ``in_run`` has the times of all calls of the run.  ``saving_share`` is its saving as a fraction of the run's GPU
@@ -372,7 +375,10 @@ class Finding:
 
     @property
     def override(self) -> Override | None:
-        """The kernel that the library should use, if the user's remedy is ``UseRows``.  None for any other remedy."""
+        """The kernel that the library should use, if the finding's advice is to write an override file (``UseRows``).
+
+        None for any other advice.
+        """
         return self.remedy.override if isinstance(self.remedy, UseRows) else None
 
     @property
@@ -382,9 +388,10 @@ class Finding:
 
     @property
     def sureness(self) -> Sureness:
-        """How surely the saving is known (see ``Sureness``).
+        """How certain the possible saving is (see ``Sureness``).
 
-        If the saving was confirmed, it is ``measured alone``.  Otherwise it is the value that the evidence states.
+        The value is ``measured alone`` if a measurement confirmed the saving.  Otherwise it is the value that the
+        finding's evidence states.
         """
         return "measured alone" if self.confirmed else self.evidence.sureness
 
@@ -393,7 +400,7 @@ R = TypeVar("R", Evidence, Finding)
 
 
 def fast_replace(record: R, **changes: object) -> R:
-    """Return a copy of a finding, or of its evidence, with some values changed.
+    """Return a copy of a finding, or of the evidence for it, with some values changed.
 
     ``dataclasses.replace`` does the same but takes ten times as long.  The speed matters, because this function sets
     the rank and the reasons of every finding of a large store.

@@ -37,9 +37,9 @@ def _counted(count: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class UseRows:
-    """Remedy: let the library read rows of override files (lists of kernels to use), so that it is faster.
+    """An advice: let the library read a file of kernels to use (an override file), so that it is faster.
 
-    ``override`` is empty if the remedy is for many findings at once.
+    ``override`` is empty if the advice is for many findings at once.
     """
 
     override: Override | None = None
@@ -56,7 +56,7 @@ class UseRows:
 
 @dataclass(frozen=True)
 class Search:
-    """Remedy: let the library's own tool search for faster kernels."""
+    """An advice: let the library's own tool search for faster kernels."""
 
     name: ClassVar[str] = "search"
     changes: ClassVar[str] = "a search, then a file"
@@ -70,7 +70,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Replay:
-    """Remedy: time the matrix product or convolution on the GPU with ``logparse replay``.
+    """An advice: time the matrix product or convolution on the GPU with ``logparse replay``.
 
     ``on_target`` is True if a faster kernel is known, but only from another GPU model or library build than the target
     machine's.
@@ -90,9 +90,9 @@ class Replay:
 
 @dataclass(frozen=True)
 class Setting:
-    """Remedy: change a setting or the memory layout of the whole program, so that the library uses ``solution``.
+    """An advice: change a setting or the memory layout of the whole program, so that the library uses ``solution``.
 
-    ``logparse replay --only actions`` measures how much time this saves.
+    ``solution`` is a faster kernel. ``logparse replay --only actions`` measures how much time this saves.
     """
 
     solution: str
@@ -109,7 +109,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class ChangeProgram:
-    """Remedy: change the program by hand, so that the library uses ``solution``.
+    """An advice: change the program by hand, so that the library uses the kernel ``solution``.
 
     ``change`` tells what to do and begins with a verb.
     """
@@ -132,7 +132,7 @@ class ChangeProgram:
 
 @dataclass(frozen=True)
 class Advise:
-    """Remedy: follow the advice in the finding.
+    """An advice that is only given as text in the finding.
 
     ``change`` is a short title that begins with a verb.  It is empty if the finding has no short title.
     """

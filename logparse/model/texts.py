@@ -63,7 +63,7 @@ def problem_from_text(text: str) -> Problem:
 
 
 def _with_plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Fill in the values that are not written in a problem's text, because the text has ``-`` or lacks the word."""
+    """Complete the values read from the text of a matrix product: an omitted value or ``-`` becomes the usual value."""
     if values.get("scale_c") == "none" and values.get("beta") == "zero":
         del values["scale_c"]  # with beta zero C is not read
     for x in "ab":

@@ -84,7 +84,7 @@ TABLES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a command.
+    """What a command answers: text for the terminal, and a table for other formats.
 
     * ``text`` holds lines and tables for the terminal, in order.  By default it is ``table``.
     * ``notes`` returns further lines for the terminal.  The function is called only if the lines are printed.
@@ -185,7 +185,7 @@ def beside(text: str) -> str:
 
 
 def arrow(table: Block | None, of: str = "") -> pa.Table:
-    """Return a table with the columns and types that are documented for the command ``of`` (see ``TABLES``).
+    """Convert a table to the columns and types that are documented for the command ``of`` (see ``TABLES``).
 
     If ``of`` is empty, the table is returned unchanged.
     """
@@ -266,7 +266,7 @@ def _escape(found: re.Match[str]) -> str:
 
 @contextlib.contextmanager
 def _text_in(out: str) -> Iterator[io.TextIOWrapper]:
-    """Open a text file for writing.  It replaces the old file only when it is complete."""
+    """Context in which a text file is written. The new file replaces the old one only at the end."""
     with Rewrite() as files, files.open(Path(out)) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         yield text

@@ -20,7 +20,7 @@ _SPECIAL = ("/dev/", "/proc/")
 
 
 class Rewrite:
-    """Context in which several files are written that appear together in a user's folder, at its end.
+    """Context in which several files in a user's folder are written or replaced together, at its end.
 
     They are renamed in the order in which they were added.  If the block raises an error, no file is changed.
     ``within`` is the folder that the user named.  OSError is raised if a link in this folder leads to a place outside

@@ -40,7 +40,7 @@ def argument(help: str, **more: Any) -> Any:
 
 
 def path(help: str, *names: str) -> Any:
-    """Declare an option whose value is a path on this machine.  A URL is refused."""
+    """Declare an option whose value is a path on this machine. URLs are refused."""
     return option(help, *names, callback=_local)
 
 
@@ -84,9 +84,9 @@ def _local(value: Any) -> Any:
 
 
 def _output(context: typer.Context, value: str | None) -> str | None:
-    """Check the name of the output file before the work begins.  Raises UsageError if it cannot be used.
+    """Check that the output file that the user named can be used, before the work begins.
 
-    ``--format`` is parsed before this option, so it is known.
+    Raises UsageError if it cannot be used. ``--format`` is parsed before this option, so it is known.
     """
     format_of(context.params.get("format"), value)
     _local(value)
@@ -195,7 +195,7 @@ class _Values:
 
 
 def _converting(options: list[Any]) -> list[Any]:
-    """Let ``_Values`` convert the values of the given options, and return the options.
+    """Convert the values of the given options without pydantic (see ``_Values``), and return the options.
 
     Older versions of typer do not need this.  For them nothing is changed.
     """
@@ -274,7 +274,7 @@ def _import_numpy() -> None:
 
 
 class Wide(Command):
-    """A command whose table is only printed on the terminal."""
+    """A command that prints its table on the terminal only, and writes it to no file."""
 
     printing = ("wide",)
 
@@ -287,7 +287,7 @@ class Table(Command):
 
 
 def _printing(n: Limit = None, format: Format = None, output: Output = None, wide: Wide_ = False) -> None:
-    """Do nothing.  The parameters are the options that control how a table is printed."""
+    """A function that only has the parameters for how a table is printed. It does nothing."""
 
 
 @cache
@@ -309,7 +309,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
 
 
 class Group(TyperGroup):
-    """The whole program with all its commands."""
+    """The whole command line program, with all its commands."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _converting(super().get_params(ctx))

@@ -19,9 +19,9 @@ _LARGEST = 1 << 28
 
 
 def remember(paths: Iterable[Path]) -> None:
-    """Note that logparse has just written these files.
+    """Note that logparse has just written these files, in a list in the files' folder.
 
-    They are added to a list in their folder.  If a folder cannot be written, it gets no list.
+    If a folder cannot be written, it gets no list.
     """
     for path in paths:
         with suppress(OSError, UnicodeError):

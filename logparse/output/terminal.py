@@ -81,8 +81,9 @@ Colour: TypeAlias = Literal["auto", "always", "never"]
 def is_coloured(stream: TextIO, colour: Colour = "auto") -> bool:
     """Return True if bold text may be written to a stream.
 
-    With ``colour="auto"`` it may be on a terminal unless ``NO_COLOR`` is set, and everywhere if ``CLICOLOR_FORCE`` is
-    set. Sources of the two variables: no-color.org, bixense.com/clicolors.
+    With ``colour="auto"`` this depends on the stream and on two environment variables. On a terminal, bold text may be
+    written unless ``NO_COLOR`` is set. If ``CLICOLOR_FORCE`` is set, it may be written everywhere. Sources of the two
+    variables: no-color.org, bixense.com/clicolors.
     """
     if colour != "auto":
         return colour == "always"
@@ -125,7 +126,7 @@ def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = Fa
 
 
 def has_passes(block: Block) -> bool:
-    """Return True if a table names a convolution, whose name begins with the letter of its pass (F, B or W)."""
+    """Return True if a table names a convolution with its pass (F, B or W). The reader then needs an explanation."""
     return any(_PASS.match(cell) for column in _columns(block) if column.name == "problem" for cell in column.cells)
 
 
@@ -157,12 +158,15 @@ class _Column:
         return max(min(self.natural, _LEASTS.get(self.name, _LEAST)), len(self.name), *numbers)
 
     def weight(self) -> tuple[bool, bool, int]:
-        """Return the importance of the column.  The column with the lowest value is left out first."""
+        """Return a number that says how important the column is.
+
+        If a table is too wide for the terminal, the column with the lowest number is left out first.
+        """
         rank = len(_ANSWERS) - _ANSWERS.index(self.name) if self.name in _ANSWERS else 0
         return self.name in _LEASTS, any(self.cells), rank
 
     def lines(self, cell: str) -> list[str]:
-        """Split a value into the lines in which it is printed.  Only sentences are wrapped."""
+        """Split the text of a cell into the lines in which it is printed.  Only sentences are wrapped."""
         if self.whole or self.name not in _PROSE or len(cell) <= self.room:
             return [cell]
         return wrap(cell, self.room, break_on_hyphens=False)
@@ -192,7 +196,7 @@ def _columns(block: Block) -> list[_Column]:
 
 
 def _is_number(value: object) -> bool:
-    """Return True if a value is aligned to the right and never shortened.
+    """Return True if a table cell is shown like a number: aligned to the right and never shortened.
 
     This is the case for numbers and for unknown values.
     """
@@ -200,7 +204,7 @@ def _is_number(value: object) -> bool:
 
 
 def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[_Column]]:
-    """Choose the columns that fit the width, and set their widths.  Return the chosen columns and the other columns."""
+    """Choose the columns of a table that fit the terminal, and set their widths. Return them and the other columns."""
     shown = list(columns)
     if width is None:
         for column in shown:
@@ -224,7 +228,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
 
 
 def with_total(rows: Sequence[Mapping[str, object]]) -> Rows:
-    """If there are several rows, add a last row with the sum of each column of numbers."""
+    """Return the rows with a last row that has the sum of each column of numbers. A single row stays alone."""
     if len(rows) < 2:
         return list(rows)
     first, *_ = names = list(rows[0])
@@ -291,7 +295,7 @@ class Bar(_Line):
 
 
 class Wait(_Line):
-    """Progress line of a command that waits for an answer, with the time until it is stopped."""
+    """The progress line of a command that waits for a program. It shows after which time the program is stopped."""
 
     def __init__(self, verb: str) -> None:
         super().__init__()
@@ -303,7 +307,7 @@ class Wait(_Line):
 
 
 class Stages(_Line):
-    """Progress line of work that consists of several stages, with the time left.
+    """The progress line of a command whose work has several stages, with the time left.
 
     Call the object when a stage begins.  The time left is the average time of the stages so far, times the number of
     stages left.

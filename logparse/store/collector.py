@@ -29,10 +29,9 @@ _ONCE, _UNKNOWN = np.array([1]), np.array([NULL])
 
 
 class _Source(NamedTuple):
-    """A kind of place in an input file that names GEMMs or convolutions.
+    """One of the places in an input file from which GEMMs or convolutions are counted.
 
-    Such a kind is a category of log lines, the commands that a tool printed (``by_tool``), or measurements (no
-    category).
+    It is a category of log lines, the commands that a tool printed (``by_tool``), or measurements (no category).
     """
 
     conv: bool
@@ -54,14 +53,16 @@ class Collector:
         self._next_ordinal = 0
 
     def problems(self, *, measured: bool, bench_output: bool) -> int:
-        """Return the number of different GEMMs and convolutions that ``logparse top`` will list for this input file.
+        """Return how many different matrix products and convolutions ``logparse top`` will list for this input file.
 
         A log may contain the same call in several places: in several categories of log lines, in the command of a tool,
-        and in the result below the command. So only one place is used for GEMMs and one for convolutions:
+        and in the result below the command. So that no call is counted twice, only one of these places is used for
+        GEMMs and one for convolutions:
 
         * It is the category with the most calls.
-        * Commands of a tool are used only if no line is ``measured``. In the output of hipblaslt-bench
-          (``bench_output``) bench lines are commands, too.
+        * Commands of a tool are used only if the file has no results of measurements (lines ``measured``). In the
+          output of
+          hipblaslt-bench (``bench_output``) bench lines are commands, too.
         * If there is no such category, measurements are used.
 
         If there are more than 200,000, some may be counted twice.
@@ -212,9 +213,9 @@ def _reject_row(reject: Reject, count: int, offset: int, raw: bytes, line: bytes
 
 
 def problem_text(problem: Problem) -> str:
-    """Return the text of a GEMM or convolution. For equal ones the text is made only once.
+    """Return the text of a GEMM or convolution, from a cache if an equal one was asked for before.
 
-    Comparing their hashes is ten times faster than making the text.
+    Comparing hashes in the cache is ten times faster than making the text again.
     """
     text: str | None = problem.__dict__.get("text")  # a cached property in most classes of problems
     return text or _text_of_equals(problem)

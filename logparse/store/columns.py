@@ -108,9 +108,9 @@ def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
 
 
 def _ends(sizes: Sequence[int]) -> pa.Buffer:
-    """Return the Arrow buffer of the positions at which values with these sizes begin and end.
+    """Return, for a column of texts or lists with these sizes, the positions at which each value begins and ends.
 
-    Raises OverflowError above 2 GiB, which no file of a store reaches.
+    The result is an Arrow buffer. Raises OverflowError above 2 GiB, which no file of a store reaches.
     """
     ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])

@@ -79,7 +79,7 @@ def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
 
 
 def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
-    """Return which files of a folder must be merged: all except large files that were merged before.
+    """Return which files of a folder a compaction must merge: all except large files that were merged before.
 
     Files that were never merged are always included, because the records of their rows change. If the user had data
     removed (``logparse forget``), large merged files are included too, so that the data leave the disk.

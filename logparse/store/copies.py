@@ -28,22 +28,26 @@ _PLAIN, _OWN_PROCESS = "plain", "own"
 
 
 def identity(content: str, ingest: float, packed: str | None = None, numbers: Sequence[int] | None = None) -> str:
-    """Return the text that a commit keeps of its file's identity.
+    """Return a text that identifies an input file by its content, so that copies of the file can be recognised.
 
-    * ``content``: the hash, without blanks.
-    * ``ingest``: time of the ingest, s.
-    * ``packed``: the name of the compression, if there is one.
-    * ``numbers``: numbers of processes, from left to right in the path.  None: the content identifies its process.
+    The text is stored with the file's commit (the record that the file was read).
+
+    * ``content`` is the hash of the content, without blanks.
+    * ``ingest`` is the time at which the file was read, in s.
+    * ``packed`` is the name of the compression, if there is one.
+    * ``numbers`` are the process numbers in the path, from left to right. None means that the content itself identifies
+      its process.
     """
     kind = _OWN_PROCESS if numbers is None else packed or _PLAIN
     return " ".join([content, f"{ingest:.6f}", kind, *map(str, numbers or ())])
 
 
 def copies(commits: pa.Table) -> Mapping[str, str]:
-    """Return the source ids of copies, each with the id of the file that counts instead.
+    """Find input files that are copies. Return each copy's id with the id of the file that is used instead.
 
-    ``commits`` are live commits.  A file that was read while it was shorter keeps the identity of its beginning, so a
-    copy of the beginning is a copy, too.  The result does not depend on the order of the commits of one ingest.
+    ``commits`` are the valid records of files that were read.  A file that was read while it was shorter keeps the
+    identity of its beginning, so a copy of the beginning is a copy, too.  The result does not depend on the order in
+    which ``logparse ingest`` read the files.
     """
     ids, identities = commits["source_id"].to_pylist(), commits["identity"].to_pylist()
     known = {(source, text.partition(" ")[0]) for source, text in zip(ids, identities, strict=True) if text}
@@ -76,7 +80,11 @@ _Entry: TypeAlias = tuple[bool, _Order, str]
 
 
 class _State(NamedTuple):
-    """A source: its run, the hashes of its content at each commit, the last of them, its numbers, group and order."""
+    """What is known of one input file, to find out whether it is a copy of another one.
+
+    It consists of the file's run (one execution of a job), the hashes of its content at each reading, the last of these
+    hashes, the process numbers in its path, its group, and its place in the order of files.
+    """
 
     run: str
     contents: frozenset[str]
@@ -86,12 +94,12 @@ class _State(NamedTuple):
     order: _Order
 
     def keys(self, content: str) -> Iterator[_Key]:
-        """Yield the keys under which others find the source."""
+        """Yield the keys under which this file is found when another file may be a copy of it."""
         yield self.run, content, False, self.numbers
         yield from ((self.run, content, True, end) for end in _ends(self.numbers))
 
     def asked(self) -> Iterator[_Key]:
-        """Yield the keys of sources that this source may be a copy of."""
+        """Yield the keys under which other files are looked up, of which this file may be a copy."""
         yield self.run, self.content, True, self.numbers
         yield from ((self.run, self.content, False, end) for end in _ends(self.numbers))
 
@@ -117,13 +125,13 @@ def _ends(numbers: Sequence[str]) -> Iterator[_Numbers]:
 
 
 def _last(copy_of: Mapping[str, str], source: str) -> str:
-    """Follow the chain of copies to the file that counts."""
+    """A copied file may itself be copied. Return the file at the end of such a chain, whose rows are used."""
     while source in copy_of:
         source = copy_of[source]
     return source
 
 
 def copies_table(found: Mapping[str, str]) -> pa.Table:
-    """Return the copies as a table with the columns ``source_id`` and ``copy_of``."""
+    """Return a table with one row per copied input file: ``source_id`` is the copy, ``copy_of`` the file it copies."""
     columns = [column(list(x), pa.string()) for x in (found.keys(), found.values())]
     return pa.Table.from_arrays(columns, names=["source_id", "copy_of"])

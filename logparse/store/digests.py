@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 
 def part_of(path: str, data: Any) -> Part:
-    """Describe a data file that has these bytes: its path in the store, its size and its checksum."""
+    """Return the description of a data file with these bytes: its path in the store, its size and its checksum."""
     return Part(path, len(data), xxhash.xxh3_64_hexdigest(data))
 
 

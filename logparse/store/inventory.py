@@ -38,10 +38,12 @@ MANY = 8
 
 
 class ListedRow(NamedTuple):
-    """Entry of an inventory for a row file: the small file that makes the rows of one input file valid.
+    """An entry in the list of a store's files: the small file that makes the rows of one input file valid.
 
-    ``file`` is the row file's path in the store, and ``path`` is the input file's path. ``attempt`` names the reading
-    of the input file, and ``run`` the execution of the job.
+    * ``file`` is the path of the small file in the store.
+    * ``path`` is the path of the input file.
+    * ``attempt`` names the reading of the input file.
+    * ``run`` names the execution of the job to which the input file belongs.
     """
 
     file: str
@@ -73,10 +75,10 @@ class Inventory:
     damaged: tuple[str, ...] = ()
 
     def missing_rows(self, present: Iterable[str], manifest: Manifest) -> list[ListedRow]:
-        """Return the row files that were deleted although they should exist.
+        """Return the row files that were deleted although they should exist, each once.
 
-        A row file makes the rows of an input file valid. ``present`` names the existing row files. Row files that were
-        merged or forgotten are not missing. A missing row file is returned once.
+        A row file is a small file that makes the rows of an input file valid. ``present`` names the existing row files.
+        Row files that were merged or forgotten are not missing.
         """
         there = {*present, *manifest.row_files}
         forgotten = {*manifest.forgotten, *(name for one in self.forgotten for name in one.names)}
@@ -94,18 +96,21 @@ class Inventory:
         return sorted(one for one in self.forgotten if one.file not in there and one.missed(known))
 
     def due(self, manifest: Manifest) -> bool:
-        """Return True if all inventories (lists of the store's small files) should be merged into one.
+        """Return True if all inventories (lists of the store's small files) should be merged into one now.
 
-        The reason is that there are many, that one is damaged, or that records of data that were forgotten long ago are
-        about to be removed.
+        There are three possible reasons:
+
+        * There are many inventories.
+        * One of them is damaged.
+        * Records of data that were forgotten long ago can be removed soon.
         """
         return len(self.files) >= MANY or bool(self.damaged) or bool(self.files and manifest.spent)
 
     def without(self, manifest: Manifest) -> list[Item]:
-        """Return the items that must be kept when the lists of the store's small files are merged into one.
+        """Return the entries of this list of files that are still needed after the merge that ``manifest`` describes.
 
-        Files that were merged or forgotten are left out. Records of forgotten data that may be removed are left out,
-        too.
+        Left out are small files whose content was merged or forgotten, and records of forgotten data that may be
+        removed now.
         """
         there, spent = {one.file for one in manifest.told}, {one.file for one in manifest.spent}
         rows = (
@@ -115,9 +120,10 @@ class Inventory:
         return [*rows, *lists, *self.others]
 
     def newer(self, manifest: Manifest) -> str:
-        """Return the path of the newest manifest (list of merged files) if it is newer than ``manifest``.
+        """Return the path of the newest manifest (list of merged files) if it is newer than the given one.
 
-        Returns an empty text if ``manifest`` is the newest one. The path is relative to the store.
+        Returns an empty text if ``manifest``, which the caller has, is the newest one. The path is relative to the
+        store.
         """
         return manifest_file(self.manifest) if manifest.number < self.manifest else ""
 

@@ -33,7 +33,7 @@ _PUT_TOGETHER = 16  # row files that are written at a time, because each waits f
 
 
 class JointAttempt(Attempt):
-    """The reading of one of several input files whose rows are stored together.
+    """The reading of one of several small input files whose rows are stored together in the same Parquet files.
 
     It hands its records and its commit over to the group (``JointAttempts``), which writes them.
     """
@@ -46,7 +46,7 @@ class JointAttempt(Attempt):
         self._group.take_pending(pending)
 
     def commit(self, row: Commit) -> bool:
-        """Hand the record that makes this reading's rows visible over to the group, which writes it later.
+        """Give the record that makes this file's rows visible to the group, which writes it later.
 
         Always returns True, because it is not known yet whether the input file was already stored.
         """
@@ -55,10 +55,10 @@ class JointAttempt(Attempt):
 
 
 class JointAttempts:
-    """A group of small input files that are read one after the other and whose rows are stored together.
+    """A group of small input files whose rows are stored together, because many small Parquet files would be slow.
 
-    The names of their Parquet files begin with ``name``. ``merged_attempts`` is a function that returns the readings
-    whose rows a compaction has merged by now.
+    The input files are read one after the other. The names of their Parquet files begin with ``name``.
+    ``merged_attempts`` is a function that returns the readings whose rows a compaction has merged by now.
     """
 
     def __init__(self, name: str, place: Place, merged_attempts: Callable[[], Set[str]]) -> None:
@@ -72,7 +72,7 @@ class JointAttempts:
         self._error: OSError | None = None
 
     def attempt(self) -> JointAttempt:
-        """Begin to read one of the input files. Its rows become visible when ``commit`` of this group is called."""
+        """Begin to read one of the input files of this group. Its rows become visible when the group is committed."""
         self._number += 1
         return JointAttempt(f"{self._writer.name}{JOINT}{self._number}", self)
 
@@ -87,13 +87,17 @@ class JointAttempts:
             self._write()
 
     def take_row(self, attempt: Attempt, row: Commit) -> None:
-        """Keep the record that will make the rows of an input file visible, until the group is committed."""
+        """Keep an input file's record in memory until the whole group is committed.
+
+        The record will make the file's rows visible.
+        """
         self._taken.append((attempt, row))
 
     def commit(self) -> tuple[pa.Table, dict[str, str | bool]]:
-        """Write all records that are still in memory, and then the file that makes the rows of each input file visible.
+        """Write all records that are still in memory, and then make the rows of each input file visible.
 
-        Returns a table with one row for each of the latter files, and a result for each input file by its path:
+        A small file is written for each input file, which makes its rows visible. Returns a table with one row for each
+        of these small files, and a result for each input file by its path:
 
         * True: its last record is new.
         * False: the record already existed.
@@ -132,14 +136,17 @@ class JointAttempts:
         return rows if len(new) == len(rows) else pa.concat_tables([rows.slice(0, 0), *new]), states
 
     def _texts(self, attempt: Attempt) -> tuple[str, ...]:
-        """Describe each Parquet file with rows of this reading: its path, size and checksum as one text."""
+        """Return a text for each Parquet file that has rows of this reading of an input file.
+
+        The text consists of the file's path, size and checksum.
+        """
         return tuple(part.text for part in (*attempt.parts, *self._parts_of.get(attempt.name, ())))
 
     def _demand_again(self, parts: Sequence[Part], rows: Sequence[Commit]) -> None:
-        """Raise StoreError if the Parquet files were removed right after they had been written.
+        """Check that files which were just written still exist. If not, take their rows back and raise StoreError.
 
-        Their rows are made invisible again first. There are two causes: a ``forget``, or a compaction with ``unread``
-        that saw only some of the row files.
+        Another process may have removed the files. There are two causes: a ``forget``, or a compaction with ``unread``
+        (all old files are deleted at once) that saw only some of the row files.
         """
         try:
             self.place.demand_parts(parts, f"{len(rows)} files")
@@ -154,7 +161,7 @@ class JointAttempts:
             raise
 
     def _write(self) -> None:
-        """Write the records in memory to files. After an error this group cannot make any rows visible."""
+        """Write the records in memory to Parquet files. After an error this group cannot make any rows visible."""
         pending, self._pending, self._row_count = self._pending, [], 0
         if pending and self._error is None:
             try:

@@ -60,7 +60,7 @@ because the clocks of hosts differ: if one host removes an old record, no other 
 
 
 class Forgotten(NamedTuple):
-    """File that records what the user had removed from the store.
+    """A small file that lists what the user had removed from the store.
 
     * ``file`` is its path in the store.
     * ``names`` are the removed readings of input files, and removed merged files.
@@ -80,7 +80,7 @@ class Forgotten(NamedTuple):
         return time.time() - self.at > _REMEMBERED_S and known.isdisjoint(self.names)
 
     def missed(self, known: Set[str]) -> bool:
-        """Return True if the absence of this record of forgotten data must be reported as damage.
+        """Return True if it is damage that this record of forgotten data has been deleted.
 
         This is the case if the record is recent, or if something in the store has one of its names. ``known`` holds the
         names in the store.
@@ -113,7 +113,7 @@ class Manifest:
 
     @cached_property
     def attempts(self) -> frozenset[str]:
-        """The readings of input files whose rows are in the merged files."""
+        """The names of the readings of input files whose rows are in the merged files."""
         return frozenset(self.commits["attempt"].to_pylist())
 
     @cached_property
@@ -150,7 +150,7 @@ def manifest_file(number: int) -> str:
 
 
 def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:
-    """Record that the user had some data removed: the rows of some readings of input files, or some merged files.
+    """Write down that the user had some data removed: the rows of some input files, or some merged files.
 
     From now on readers skip these rows. They also skip rows that a compaction is merging at this moment.
     """
@@ -203,9 +203,10 @@ def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) ->
 
 
 def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | None]:
-    """Return the paths of all lists of merged files (manifests) and of all records of forgotten data.
+    """Return the files that say what was merged and what was forgotten, each with the time of its last change.
 
-    Each path comes with the time of its last change in nanoseconds.
+    These are the paths of all lists of merged files (manifests) and of all records of forgotten data. The times are in
+    nanoseconds.
     """
     infos = filesystem.get_file_info(pafs.FileSelector(f"{root}/{FOLDER}", allow_not_found=True))
     return {info.path: info.mtime_ns for info in infos}
@@ -223,7 +224,7 @@ def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgott
 
 
 def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None:
-    """Return the names in a record of forgotten data, or None if another process has removed the file."""
+    """Return the names in a record of forgotten data, or None if another process has deleted the record."""
     try:
         with contextlib.suppress(FileNotFoundError):
             return tuple(unseal_list(read_bytes(filesystem, path)))
@@ -236,7 +237,7 @@ def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None
 
 
 def _file(path: str) -> str:
-    """Convert the path of a file in the folder ``compactions`` into a path relative to the store."""
+    """Return the path of a file in the folder ``compactions``, relative to the store."""
     return f"{FOLDER}/{path.rsplit('/', 1)[-1]}"
 
 

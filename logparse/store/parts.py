@@ -48,7 +48,10 @@ class Place:
         flush(self.filesystem, self.root, [f"{self.root}/{part.path}" for part in parts])
 
     def demand_parts(self, parts: Sequence[Part], source: str) -> None:
-        """Raise StoreError if a file in ``parts`` is missing or too short. The text names the input file ``source``."""
+        """Check that some data files exist. Raise StoreError if one is missing or too short.
+
+        The text of the error names the input file ``source``.
+        """
         infos = self.filesystem.get_file_info([f"{self.root}/{part.path}" for part in parts])
         gone = [part for part, info in zip(parts, infos, strict=True) if not info.is_file or info.size != part.size]
         if gone:
@@ -64,7 +67,7 @@ class Place:
         return self.put_if_absent(path, data)
 
     def flush_rows(self, rows: Iterable[Commit]) -> None:
-        """Make sure that the names of the small files that make rows visible survive a power cut."""
+        """Make sure that the small files that make rows visible are still in their folders after a power cut."""
         folders = {f"{self.root}/{row_file(row)}".rsplit("/", 1)[0] for row in rows}
         flush(self.filesystem, self.root, folders=folders)
 
@@ -81,7 +84,7 @@ class Attempt:
         self.parts: list[Part] = []
 
     def add(self, table: str, columns: pa.Table, category: str | None = None) -> Part | None:
-        """Write rows of a table to a new file. Return the file's path, size and checksum.
+        """Write table rows to a new Parquet file. Return the file's path, size and checksum.
 
         Columns of the table that ``columns`` lacks become null. Returns None if there are no rows.
         """
@@ -104,7 +107,7 @@ class Attempt:
             self.add(rows.table, rows.columns, rows.category)
 
     def commit(self, row: Commit) -> bool:
-        """Make the rows of this reading visible, by writing its row file (a small file that is written last).
+        """Make the rows that were read from an input file visible, by writing one more small file (row file).
 
         Returns False if another process has already stored the same bytes of the input file. If it returns True, the
         rows survive a power cut. Raises StoreError if one of the files was removed meanwhile.
@@ -118,7 +121,7 @@ class Attempt:
 
 
 def attempt_of(path: str) -> str:
-    """Return the name of the reading (of an input file) that wrote the file at this path.
+    """Return which reading of an input file wrote the file at this path.
 
     For ``calls/category=bench/ab12-3.parquet`` it is ``ab12``. If several readings wrote to the file, it is the name of
     their group.
@@ -127,7 +130,7 @@ def attempt_of(path: str) -> str:
 
 
 def writers_of(attempts: Iterable[str]) -> set[str]:
-    """Return the names with which the files may begin that hold rows of the given readings of input files.
+    """Return the possible beginnings of the names of files that hold rows of the given readings of input files.
 
     A file is named after the reading itself, or after a group of readings: for the reading ``ab12.3`` the names are
     ``ab12.3`` and ``ab12``.
@@ -139,7 +142,7 @@ _LONG_TEXTS = frozenset({"problem", "shape", "key_text", "text"})
 
 
 def encoding(schema: pa.Schema) -> dict[str, list[str]]:
-    """Return the options for writing a Parquet file with these columns.
+    """Return the options with which a table with these columns is written to a Parquet file.
 
     Only numbers get statistics. All columns get dictionaries (each distinct value stored once), except long texts and
     measured values.

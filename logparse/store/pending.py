@@ -35,7 +35,7 @@ class CallKey(NamedTuple):
 
 @dataclass
 class Pending:
-    """Records of one input file that were not written yet.
+    """The records of one input file that are still in memory, before they are written to the store.
 
     ``attempt`` is the name of the present reading of the file.
     """
@@ -50,12 +50,12 @@ class Pending:
 
     @property
     def row_count(self) -> int:
-        """Number of rows so far. Calls that differ only in process, second or count are one row here."""
+        """Number of rows so far. Counts of one call in several processes or seconds are one row here."""
         return len(self.calls) + len(self.messages) + sum(map(len, self.rows.values()))
 
 
 class Rows(NamedTuple):
-    """Rows of one table.  In a table with categories, all of them have the same category.
+    """Rows to be written to one table of the store.  In a table with categories, all rows have the same category.
 
     * ``table`` is the name of the table.
     * ``category`` is the category of log lines, or None if the table has no categories.
@@ -68,7 +68,7 @@ class Rows(NamedTuple):
 
 
 def all_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Convert all records of several readings into rows. Each result can be written to one file.
+    """Convert all records of several input files into rows. Each result can be written to one Parquet file.
 
     The column ``attempt`` tells to which reading of an input file a row belongs.
     """
@@ -86,9 +86,9 @@ def all_rows(several: Sequence[Pending]) -> Iterator[Rows]:
 
 
 def problem_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Convert the GEMMs and convolutions of several readings into rows.
+    """Convert the GEMMs and convolutions of several input files into table rows.
 
-    If several readings have the same one, it is converted only once.
+    If several files have the same one, it is converted only once.
     """
     tables: tuple[tuple[str, type, Callable[[Any], dict[str, Any]]], ...]
     tables = (("gemms", GemmProblem, gemm_row), ("convs", ConvProblem, conv_row))
@@ -121,7 +121,7 @@ def _attempts(counts: Sequence[int], several: Sequence[Pending]) -> pa.Array:
 
 
 def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Convert the calls into rows. There is one result for each category of log lines.
+    """Convert the counted calls into table rows. There is one table for each category of log lines.
 
     Each different text is stored only once (in a dictionary column).
     """
@@ -150,7 +150,7 @@ def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
 
 
 def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Add up the counts of rows with the same call, process and second.
+    """Merge rows with the same call, process and second into one row, and add up their counts.
 
     Unknown counts are left out. The sum is unknown only if all of the counts are unknown.
     """
@@ -164,7 +164,7 @@ def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, 
 
 
 def _spread(values: Sequence[Any], places: Ints, type: pa.DataType) -> pa.Array:
-    """Make a column whose row i is ``values[places[i]]``. Each different text is stored only once."""
+    """Make a column of repeated texts: row i is ``values[places[i]]``. Each different text is stored only once."""
     if pa.types.is_string(type):
         numbers_of: dict[str, int] = {}
         codes = [-1 if value is None else numbers_of.setdefault(value, len(numbers_of)) for value in values]

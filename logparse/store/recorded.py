@@ -17,7 +17,7 @@ _NAMED = 3  # number of files that one line lists
 
 
 class Recorded:
-    """The data files that a store should contain, according to its records.
+    """Tells which data files a store should contain, according to its records.
 
     The records are the commits (one for each input file that was read) and the manifest (the list of merged files).
     ``parts`` holds the sizes and checksums, by path in the store. Earlier versions recorded none. Files that they wrote
@@ -68,9 +68,9 @@ class Recorded:
 
     @cached_property
     def _by_table(self) -> dict[str, dict[str, Part | None]]:
-        """The files that each table should have, by path, with their sizes and checksums.
+        """The files that each table of the store should have: for each path the size and checksum.
 
-        None means that size and checksum are not recorded.
+        Size and checksum are None if they are not recorded.
         """
         out: dict[str, dict[str, Part | None]] = {}
         for path in sorted({*self.parts, *self._manifest.parts}):
@@ -87,7 +87,11 @@ class Recorded:
         return out
 
     def _of_writer(self, path: str) -> list[str]:
-        """Return the paths of the input files whose rows a data file holds, according to its name."""
+        """Return the paths of the input files whose rows may be in the data file at this path.
+
+        The file's name begins with a name that tells who wrote it: the reading of one input file, or a group of
+        readings.
+        """
         rows = zip(*(self._commits[name].to_pylist() for name in ("attempt", "path")), strict=True)
         mine = (source for attempt, source in rows if attempt not in self._manifest.attempts
                 and attempt_of(path) in writers_of([attempt]))  # fmt: skip

@@ -53,7 +53,7 @@ def main_picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
 
 
 def counted_as_sql(links: str, picks: str) -> str:
-    """Return SQL that lists which GEMMs and convolutions are probably the same call as another one in the logs.
+    """Return SQL that lists which calls in the logs are probably the same, although their texts differ.
 
     The columns are ``problem`` and ``other``. A log may state the library's choice for one form of a problem (a GEMM or
     convolution), and count the calls in another form. So the calls of a problem without a stated choice are added to
@@ -75,9 +75,9 @@ def counted_as_sql(links: str, picks: str) -> str:
 def launches_sql(where: str = "true") -> str:
     """Return SQL that lists how often each GEMM and convolution was called in the traces, and the time of its kernels.
 
-    The columns are ``problem, calls, total_us`` (microseconds). A call may launch several kernels. If the calls of the
-    operator were not counted, the launches are used: the number of calls is then the largest number of launches of one
-    kernel of one operator in a trace.
+    The columns are ``problem, calls, total_us`` (microseconds). A trace shows the calls of operators and the kernels
+    that they launched. If the calls of an operator were not counted, their number is estimated: a call may launch
+    several kernels, so it is the largest number of launches of one kernel of one operator in a trace.
     """
     return f"""
         select problem, coalesce(any_value(counted), sum(n)) as calls, fsum(us) as total_us from (
@@ -90,8 +90,8 @@ def launches_sql(where: str = "true") -> str:
 def traced_sql(where: str, counted_as: str) -> str:
     """Return SQL that lists the mean time of a call of each GEMM and convolution in the traces of a job.
 
-    The columns are ``problem, traced_us`` (microseconds). ``counted_as`` is the name of a table made by
-    ``counted_as_sql``.
+    The result has the columns ``problem, traced_us`` (microseconds). ``counted_as`` is the name of a table made by
+    ``counted_as_sql``. It says as which product or convolution a traced one is counted in the logs.
     """
     return f"""
         select coalesce(m.other, problem) as problem, sum(total_us) / sum(calls) as traced_us

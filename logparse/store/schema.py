@@ -86,7 +86,7 @@ PARTITIONED = frozenset({"calls", "messages"})
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """Record that an input file, or bytes ``start`` to ``end`` of it, was read.
+    """The record that an input file, or bytes ``start`` to ``end`` of it, was read and stored.
 
     The record makes the rows of this reading visible. ``attempt`` is the name of the reading. The files in ``sources/``
     hold these records.
@@ -163,7 +163,7 @@ which a time is estimated, with their times, separated by ``; ``.
 
 
 def live_commits(rows: Iterable[Commit]) -> list[Commit]:
-    """Return the records of input files that are still valid, because no later record replaces them.
+    """Drop the records of input files that later records replace, and return the others.
 
     The records are in the order in which they were made.
     """

@@ -37,9 +37,9 @@ _MOST_DEVICE = (1 << 31) - 1
 
 
 def storable(outcome: Outcome) -> Outcome:
-    """Replace the records of a line that cannot be stored by rejects (records that state the reason).
+    """Return the result of reading a line, with records that cannot be stored replaced by rejects.
 
-    If only messages and rejects remain, the whole line is rejected.
+    A reject is a record that states the reason. If only messages and rejects remain, the whole line is rejected.
     """
     if outcome.unit == "reject":
         return outcome

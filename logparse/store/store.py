@@ -161,22 +161,22 @@ class Store:
         return Place(self.filesystem, self.root, self.put)
 
     def attempt(self) -> Attempt:
-        """Begin to read an input file. Its rows stay invisible until ``commit`` of the result is called."""
+        """Begin to store the content of an input file. Readers see its rows only after ``commit`` of the result."""
         return Attempt(os.urandom(8).hex(), self.place)
 
     def joint_attempts(self) -> JointAttempts:
-        """Begin to read several small input files, whose rows are stored in the same Parquet files."""
+        """Begin to read a group of small input files, whose rows are stored together in the same Parquet files."""
         return JointAttempts(os.urandom(8).hex(), self.place, lambda: self.manifest().attempts)
 
     def commits(self) -> list[Commit]:
-        """Return the valid records of which input files were read, in the order in which they were read.
+        """Return the valid records of the input files that were read, in the order in which the files were read.
 
         An input file that was read in several pieces has several records. Replaced records are left out.
         """
         return live_commits(map(commit_from_row, self._commit_table().to_pylist()))
 
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
-        """Return the records that say which parts of one input file were read.
+        """Return the records that say which parts of one input file were read and stored.
 
         Records that other processes have just written are included. ``known`` are records that the caller already has,
         so they are not read again.
@@ -188,7 +188,7 @@ class Store:
         return live_commits({row.attempt: row for row in (*known, *found)}.values())
 
     def known(self) -> Callable[[str], Sequence[Commit]]:
-        """Return a function that tells for any input file which parts of it were already read.
+        """Return a function that tells for an input file which parts of it were already read.
 
         The function takes the file's path and returns its records, as they are now. The records are kept as a table,
         which takes little memory.
@@ -231,7 +231,7 @@ class Store:
         return pa.concat_tables([manifest.commits, rows])
 
     def _read_rows(self, paths: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
-        """Read row files (each makes the rows of one input file valid).
+        """Read the small files that each make the rows of one input file valid.
 
         Returns the content of the files as a table, and the files that cannot be read, with the reasons.
         """
@@ -258,10 +258,9 @@ class Store:
         return pa.concat_tables(found), damaged
 
     def take_inventory(self) -> None:
-        """Write down the names of the store's small files that are in no list of such files yet.
+        """Add the store's new small files to a list, so that their deletion can be noticed later.
 
-        With this list, the deletion of such a file can be noticed later. If the list cannot be written, the next one
-        will contain these files. No answer of the store depends on it.
+        If the list cannot be written, the next one will contain these files. No answer of the store depends on it.
         """
         with suppress(OSError):
             manifest = self.manifest()
@@ -270,7 +269,7 @@ class Store:
                 write_inventory(self.filesystem, self.root, new, manifest.number)
 
     def _unlisted(self, manifest: Manifest) -> set[Item]:
-        """Return the store's small files that are in no list of such files (inventory) yet."""
+        """Return the store's small files that are not yet in a list of files that should exist (inventory)."""
         self._commit_table(manifest)
         columns = (self._rows[name].to_pylist() for name in ("attempt", "run", "path"))
         rows = {ListedRow(*row) for row in zip(row_files(self._rows), *columns, strict=True)}
@@ -287,7 +286,7 @@ class Store:
         return bool(self.filesystem.get_file_info(f"{self.root}/{path}").is_file)
 
     def learn(self, rows: pa.Table) -> None:
-        """Add the records of input files that this process and its workers have just stored.
+        """Add the records of input files that this process and its workers have just stored to the records in memory.
 
         After that the records need not be read from the store.
         """
@@ -352,10 +351,9 @@ class Store:
         return sorted({*(row.path for row in named), *(one.path for one in lost)}) or [name]
 
     def _forget(self, names: Iterable[str]) -> None:
-        """Record that readings of input files, or merged files, are forgotten, so that readers skip their rows.
+        """Write down that input files or merged files were removed from the store, so that readers skip their rows.
 
-        The file with this record is added to the list of the store's small files, so that its deletion would be
-        noticed.
+        The new file is added to the list of the store's small files, so that its deletion would be noticed.
         """
         record_forgotten(self.filesystem, self.root, names)
         self.take_inventory()
@@ -395,7 +393,7 @@ class Store:
         return [*found, *cut, *self._inventory.damaged]
 
     def _why_not(self, path: str, part: Part | None) -> str:
-        """Say what is wrong with a file (a path in the store). Return an empty text if nothing is wrong."""
+        """Say what is wrong with a file of the store. Return an empty text if nothing is wrong."""
         try:
             if part is not None:
                 return part.why_not(self.filesystem, self.root)
@@ -405,7 +403,7 @@ class Store:
         return ""
 
     def remarks(self) -> list[str]:
-        """Return a line for each kind of damage that ``damage`` cannot find in this store.
+        """Return remarks about faults of this store that ``damage`` cannot find, one line for each kind.
 
         For example, files of earlier versions have no checksums.
         """
@@ -452,7 +450,7 @@ class Store:
         return found
 
     def _lost_lists(self, manifest: Manifest) -> list[Forgotten]:
-        """Return the records of forgotten data that are missing. Call ``_commit_table`` first."""
+        """Return the records of forgotten data that should exist but are missing. Call ``_commit_table`` first."""
         gone = self._inventory.missing_lists(self._rows["attempt"].to_pylist(), manifest)
         return [one for one in gone if not self._is_file(one.file)]  # another process may just have written the file
 
@@ -469,22 +467,23 @@ class Store:
         return len(self._row_files)
 
     def unmerged_small(self, size: int) -> int:
-        """Return how many small input files were stored in files of their own and not merged since.
+        """Return how many small input files still have Parquet files of their own, so that a compaction would help.
 
         An input file is small if at most ``size`` bytes of it were read.
         """
         return sum(read <= size for read in self._rows["bytes"].to_pylist())
 
     def sweep(self, older_than_s: float = 3600, *, unread: bool = False) -> int:
-        """Remove files that no reader needs any more. Return how many were removed.
+        """Remove files that no reader of the store needs any more. Return how many were removed.
 
-        A part is a Parquet file with rows, and an attempt is one reading of an input file.
+        The store consists of Parquet files. An attempt is one reading of an input file, and it is valid when its commit
+        (a small file) is written.
 
         | file | removed |
         |---|---|
-        | a part of an attempt without a commit | if the attempt has written nothing for ``older_than_s`` seconds |
-        | a merged part or row file | ``older_than_s`` seconds after the merge, or at once if ``unread`` |
-        | any file, while a commit is lost | never: parts of a lost commit look like parts without a commit |
+        | a Parquet file of an attempt without a commit | if the attempt wrote nothing for ``older_than_s`` seconds |
+        | a file that was merged into another one | ``older_than_s`` seconds after the merge, or at once if ``unread`` |
+        | any file, while a commit is lost | never: files of a lost commit look like files without a commit |
 
         If records of forgotten data are lost, they are written again. ``unread`` means that no other process reads the
         store. Only the caller can know that: a reader only has names of files, and takes no lock that other hosts or S3
@@ -691,7 +690,7 @@ class Store:
         return allowed
 
     def whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
-        """Check that no file of some tables is missing, and return what is needed to read these tables.
+        """Check that no file of some tables is missing, and return what is needed to read the tables.
 
         There are three results: the records of the input files (of one run if ``run`` is given), the list of merged
         files, and the paths of each table's Parquet files. Raises StoreError if a file is missing or damaged.
@@ -710,9 +709,9 @@ class Store:
         raise AssertionError("unreachable")
 
     def copies(self, run: str | None = None) -> list[tuple[str, str]]:
-        """Return the paths of files that are copies of another file of their run, each with the path of that file.
+        """Return the paths of input files that are copies of another file of the same run, each with that file's path.
 
-        A copy counts in no view (see ``copies``).
+        The rows of a copy are left out of all views (see ``copies``).
         """
         commits = self.live_table()  # of all runs, because to filter a table imports pyarrow.compute
         if not (found := copies(commits)):
@@ -722,7 +721,7 @@ class Store:
         return sorted((of[x][0], of[first][0]) for x, first in found.items() if run in (None, of[x][1]))
 
     def unreadable(self, commits: pa.Table | None = None, manifest: Manifest | None = None) -> list[str]:
-        """Return the stored texts of GEMMs and convolutions that no command can read.
+        """Return texts in the store that should describe a GEMM or convolution, but cannot be read by any command.
 
         Earlier versions stored such texts. Rows with them are in no view.
         """
@@ -743,7 +742,7 @@ class Store:
         return self._unreadable[old]
 
     def left_out(self) -> int:
-        """Return how many rows are in no view because a text in them cannot be read.
+        """Return how many rows of the store are shown in no view, because a text in them cannot be read.
 
         An earlier version stored such rows.
         """
@@ -873,7 +872,7 @@ class Store:
     def _untorn(
         self, table: str, schema: pa.Schema, parts: Sequence[str], torn: Sequence[str], single: Set[str]
     ) -> pa.Table:
-        """Return the rows of all ``parts``, except rows that are also in a merged file.
+        """Return the rows of all ``parts``, but no row twice, although some rows are also in a merged file.
 
         Only the files ``torn`` can hold such rows: a compaction has merged some of their rows.
         """
@@ -908,9 +907,9 @@ class Store:
 
 
 def _places(row: Commit) -> tuple[str, str]:
-    """Return the two paths at which the record of an input file may be: the present one, and the one in older stores.
+    """Return the two possible paths of the record that an input file was read.
 
-    Both are relative to the store.
+    The first one is the present path, the second one is the path in older stores. Both are relative to the store.
     """
     return row_file(row), f"sources/{row_file(row).rsplit('/', 1)[-1]}"
 

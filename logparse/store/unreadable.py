@@ -30,9 +30,9 @@ _NUMBER, _FLAG, _WORD = "[0-9]+|[-?*]", "[01?-]", "[^ ,=]*[A-Za-z][^ ,=]*|[-?]"
 
 
 def _pattern() -> str:
-    """Return a regular expression that matches the usual texts of GEMMs and convolutions.
+    """Return a regular expression for a quick test: a text that matches is the text of a GEMM or convolution.
 
-    Texts that it does not match are tested one by one.
+    A text that does not match may be one, too, so it must be parsed.
     """
 
     def cell(name: str) -> str:

@@ -21,9 +21,9 @@ It is null if a size or the type is unknown. It is not stored, because other col
 
 
 def conv_problems_sql(rows: str) -> str:
-    """Return the SQL of the view ``conv_problems``, limited to some rows.
+    """Return the SQL of the view ``conv_problems``, but only for some rows of ``conv_rows``.
 
-    ``rows`` is SQL that selects these rows from ``conv_rows``. The result has one row for each different convolution.
+    ``rows`` is SQL that selects these rows. The result has one row for each different convolution.
     """
     columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
     return conv_columns_sql(f"select problem, {columns} from ({rows}) group by problem")
@@ -32,7 +32,7 @@ def conv_problems_sql(rows: str) -> str:
 def conv_columns_sql(rows: str) -> str:
     """Return SQL that adds the columns of the view ``conv_problems`` to rows of the table ``convs``.
 
-    ``rows`` is SQL that selects these rows. For each of them the result has one row.
+    ``rows`` is SQL that selects rows of ``convs``. The result has one row for each of them.
     """
     return f"""
         select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,
@@ -135,7 +135,7 @@ def view_sql(run: str | None) -> dict[str, str]:
 
 
 def named_in(sql: str, views: Mapping[str, str]) -> dict[str, str]:
-    """Return only the views that a query needs: views that it names, and views that these use.
+    """Return those of the ``views`` that a query needs: the views that it names, and the views that these use.
 
     The order of ``views`` stays. Returns all views if the query names none.
     """

@@ -79,7 +79,8 @@ _BYTES_OF_MESSAGE = 2000
 def read(text: str) -> Outcome:
     """Read one line of aiter's log and return its records.
 
-    * A line about the look-up of a shape gives a call of this matrix product, and a message with the line itself.
+    * A line about the search for a shape in a table gives a call of this matrix product, and a message with the line
+      itself.
     * A line that lists tables gives a fact about the job.
     * Any other line of aiter gives a message.
     """
@@ -135,7 +136,7 @@ def _call(fields: str, table: str, solution: Solution | None) -> Call | Reject:
 
 
 class LookUp(NamedTuple):
-    """One look-up of a shape in a table of tuned kernels, as a log line reports it.
+    """A log line about the search for a call in a table of tuned kernels.
 
     * ``table`` is the table's file name.
     * ``values`` holds the sizes and types of the call by column name.
@@ -150,7 +151,7 @@ class LookUp(NamedTuple):
 
 
 def looked_up(text: str) -> LookUp | None:
-    """Parse a log line that reports a look-up in a table of tuned kernels.  Return None for any other text."""
+    """Read a log line about the search for a call in a table of tuned kernels.  Return None for any other text."""
     found = _LOOKUP.match(text)
     if found is None:
         return None
@@ -197,7 +198,10 @@ Source: the READMEs beside the programs.
 
 
 def _use(table: str) -> Shell:
-    """Return shell comments that show the command with which aiter tunes the shapes that a table lacks."""
+    """Return comments for a shell script that show how to tune the shapes that a table lacks.
+
+    They contain the command of aiter's own tuning program.
+    """
     tuner = _TUNERS.get(table.partition("_tuned_gemm")[0])
     if tuner is None:
         return Shell("# one of the tuners under <aiter>/csrc/ reads it\n")
@@ -255,7 +259,7 @@ _TABLE = regex(r"(\w+?)(_tuned)?_gemm\.csv")
 
 
 def _kind(table: str) -> str | None:
-    """Return which kind of matrix products a table is for: ``bf16`` for the file name ``bf16_tuned_gemm.csv``.
+    """Return the data type in the name of a GEMM table: ``bf16`` for the file name ``bf16_tuned_gemm.csv``.
 
     Returns None if no tuning program is known for such a table.
     """
@@ -281,7 +285,7 @@ def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emi
 
 
 def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> dict[str, str]:
-    """Fill in the columns of a bf16 shape that an older version of aiter does not print.
+    """Complete the description of a call in the log of an older version of aiter, which prints fewer columns.
 
     A version that does not print scaling and shuffle supports neither, so both become False.  The type of the result
     becomes the type of the inputs, because aiter's tuning program uses that type if none is given.
@@ -293,7 +297,7 @@ def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> d
 
 
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
-    """Collect the bf16 shapes from log lines that name the default kernel.  The result has them by size (M, N, K).
+    """Collect the bf16 shapes for which log lines name the default kernel.  The result has them by size (M, N, K).
 
     These lines lack the type of the result.  logparse then uses the type of the inputs, because aiter's tuning program
     uses that type if none is given.
@@ -329,10 +333,10 @@ _UNTUNED_MOE = (
 
 
 def _untuned_moe(texts: Iterable[str]) -> list[Emission]:
-    """Write the fused-MoE shapes that ran with default kernels to a CSV file.  Return it in a list.
+    """Write the fused-MoE shapes that ran with default kernels to a CSV file, so that aiter can tune them.
 
-    The list is empty if there is no such shape.  The file has the form that aiter itself writes if
-    ``AITER_ONLINE_TUNE=1`` is set.
+    Returns a list with this file, or an empty list if there is no such shape.  The file has the form that aiter itself
+    writes if ``AITER_ONLINE_TUNE=1`` is set.
     """
     rows: dict[str, None] = {}
     for found in filter(None, map(_MOE_DEFAULT.match, texts)):

@@ -55,7 +55,7 @@ class Lookup:
         return [x for x in self.keys if x not in self.flags | self.words]
 
     def has(self, backend: object, name: str) -> bool:
-        """Return True if aiter accepts rows for the library ``backend`` in the table with the file name ``name``.
+        """Return True if aiter lets a table with the file name ``name`` choose kernels of the library ``backend``.
 
         If the name is not one of aiter's own, the libraries of all tables are accepted.
         """
@@ -64,7 +64,7 @@ class Lookup:
         return backend in self.backends or any(backend in more for of, more in own if table in (of, None))
 
     def present(self, columns: Collection[str]) -> list[str]:
-        """Return the columns by which aiter looks up a call in a table that has these columns.
+        """Return the columns that aiter compares when it looks up a call in a table with the given columns.
 
         A column that only newer versions of aiter have is left out if the table lacks it.
         """
@@ -164,7 +164,7 @@ aiter recognises its tables by these names.
 
 
 def stem(name: str) -> str | None:
-    """Return the name of the aiter table that a file name contains, such as ``bf16_tuned_gemm``, or None.
+    """Return which of aiter's tables a file is, according to its name, such as ``bf16_tuned_gemm``, or None.
 
     The names are those in ``VARIABLES``.
     """
@@ -172,7 +172,7 @@ def stem(name: str) -> str | None:
 
 
 def table_of(columns: Sequence[str]) -> Lookup | None:
-    """Return how aiter looks up calls in a table with these columns.  Return None if aiter has no such table."""
+    """Return how aiter looks up calls in a table with these columns, or None if aiter has no such table."""
     has = set(columns)
     if {"M", "N", "K", "libtype", "solidx"} <= has:
         return BF16

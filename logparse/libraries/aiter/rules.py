@@ -71,7 +71,7 @@ class TunedRow:
 
     @cached_property
     def key(self) -> str:
-        """The text by which aiter finds this row for a call, in the same form as the result of ``tables.key``.
+        """The text by which aiter finds this row for a call, for comparison with the text of a call (``tables.key``).
 
         The text is empty if a column or a value is missing.  Columns that only newer versions of aiter have are left
         out if the table lacks them.
@@ -377,7 +377,7 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[TunedRow]
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TunedRow, _Context]]:
-    """Read a table of tuned kernels as aiter reads it, and check its rows for a target machine.
+    """Read a table of tuned kernels in the way of aiter, and check its rows for a target machine.
 
     The table states no hipBLASLt version.  So it stays unknown whether its kernel numbers are valid on the target.
     """
@@ -410,9 +410,9 @@ def _own_facts(found: Sequence[TunedRow]) -> dict[str, str]:
 
 
 def padded(key: str) -> list[str]:
-    """Return the keys that aiter tries next if its table has no row with this key (sizes and types of a product).
+    """Return the keys that aiter looks up next if its table has no row for a matrix product with exactly this M.
 
-    In these keys M (the number of tokens) is rounded up:
+    M is the number of tokens. In these keys it is rounded up:
 
     * aiter rounds M up to a multiple of 16, 32, 64 or 128, and then to a power of two.
     * Newer versions first round M to a power of two if M is below 16.
@@ -433,7 +433,7 @@ def padded(key: str) -> list[str]:
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Find out from a server's log which matrix products aiter looked up in this table, and whether it found a row.
+    """Find the matrix products that a server's log says aiter looked up in this table, and whether it found a row.
 
     The result maps the text of each product to a report, which states the key that was looked up.
     """
@@ -456,7 +456,7 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return what two tables must have in common to be merged: the operator of aiter that reads them, and the columns.
+    """Return what two tables must have in common to be merged: the columns, and the operator of aiter that reads them.
 
     Raises InputError if aiter cannot read the table, or if the columns and the file name do not tell the operator.
     """

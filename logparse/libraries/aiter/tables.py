@@ -141,7 +141,7 @@ def _values(row: Row) -> dict[str, str]:
 
 
 def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
-    """Convert one row of an aiter table to a record: a call, a measurement or a message.
+    """Convert one row of an aiter table to a record: a call to be tuned, a measurement or a message.
 
     Raises KeyError for a missing column and ValueError for a bad value.
     """
@@ -185,7 +185,7 @@ def device_of_key(key_text: str, columns: Collection[str]) -> dict[str, str]:
 
 
 def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
-    """Return the matrix product that a table row is about, as the column-major call that the library gets.
+    """Return the matrix product of a table row, with the sizes and transposes of the column-major call to the library.
 
     Raises KeyError for a missing column and ValueError for a bad value.
     """
@@ -210,7 +210,7 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
 
 
 def _type_of_operator(kind: str, file_name: str, arch: str | None) -> str | None:
-    """Return the type of the operands if the table has no column for it.  None if it is unknown.
+    """Return the type of the operands in a table that has no column for it.  None if it is unknown.
 
     The operator in the file's name states the type.  Operands of ``a8w8_blockscale`` are the 8-bit floats of the row's
     arch (ROCm/aiter ``aiter/utility/dtypes.py``, ``gemm_a8w8_blockscale_tune.py``).  So their type is unknown in a row
@@ -222,7 +222,7 @@ def _type_of_operator(kind: str, file_name: str, arch: str | None) -> str | None
 
 
 def _kind(file_name: str) -> str:
-    """Return the name of aiter's operator that a table's file name contains.
+    """Return which operator of aiter a table is for, according to its file name.
 
     For example, it is ``a8w8_blockscale`` for ``a8w8_blockscale_tuned_gemm.csv``.  Returns an empty text if the name
     contains no operator.
@@ -232,7 +232,7 @@ def _kind(file_name: str) -> str:
 
 
 def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
-    """Tell whether a table row is for weights that were shuffled in memory, as the GEMM field ``swizzle_a``.
+    """Return True if a table row is for weights that were shuffled in memory (the GEMM field ``swizzle_a``).
 
     The answer comes from the column ``bpreshuffle`` or from the operator.  For 4-bit weights the field stays unknown
     (None), because that operator takes weights with and without shuffle and its table does not tell which.
@@ -392,7 +392,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
 
 def _backend(override: Override) -> list[str]:
-    """Return the values of the columns ``libtype,solidx,splitK`` that name an override's kernel.
+    """Return the cells that name a kernel in aiter's table: ``libtype,solidx,splitK``.
 
     Raises EmissionError if aiter's table cannot name the kernel.
     """
@@ -408,7 +408,7 @@ def _backend(override: Override) -> list[str]:
 
 
 def _speed(override: Override) -> list[str]:
-    """Return the values of the columns ``us,kernelName,err_ratio,tflops,bw`` for an override.
+    """Return the cells that describe how fast a kernel is: ``us,kernelName,err_ratio,tflops,bw``.
 
     The rates are computed in the same way as in aiter's tuning program, in 10¹² operations/s and 10⁹ bytes/s.
     """

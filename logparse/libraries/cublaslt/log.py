@@ -76,9 +76,9 @@ def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def solution(text: str | None) -> Solution | None:
-    """Return the kernel that the ``algo=[…]`` group of a Trace line names: ``cublaslt:id=66,tile=192x192,…``.
+    """Return the kernel that a Trace line of the log names in ``algo=[…]``: ``cublaslt:id=66,tile=192x192,…``.
 
-    Returns None if the program passed no algorithm.
+    Returns None if the program let the library choose the kernel.
     """
     if not text or "=" not in text:
         return None

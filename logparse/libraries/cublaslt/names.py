@@ -39,7 +39,7 @@ _CLUSTERS = (
 
 
 def _tiles() -> Iterator[str]:
-    """Yield the names of cuBLASLt's tile sizes, in the order of their numbers in the header file.
+    """Yield the names of cuBLASLt's tile sizes, in the order in which the library's header numbers them.
 
     The header lists the historical names first.  Then it lists two grids of sizes, without names that it has listed
     before.  The first grid has rows in steps of 8 and columns in steps of 64, up to 192·256 elements.  The second grid

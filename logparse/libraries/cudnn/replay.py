@@ -25,7 +25,7 @@ _LAST = {"NCHW": "NHWC", "NCDHW": "NDHWC"}
 
 @dataclass(frozen=True)
 class _Graph:
-    """A convolution as a cuDNN graph, with its plans.
+    """A convolution as a cuDNN graph, with the execution plans that cuDNN offers for it.
 
     ``tensors`` are the first input, the second input and the output.
     """
@@ -51,9 +51,10 @@ class Cudnn(DeviceBackend):
         return dict(self._device.facts) | {"cudnn_version": str(self._cudnn.backend_version())}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """List cuDNN's plans for a convolution, first in its own memory layout, then in channels_last layout.
+        """Return the execution plans that cuDNN offers for a convolution.
 
-        Each layout gets half of ``limit``, or more if the other layout has fewer plans.
+        Plans in the convolution's own memory layout come first, then plans in channels_last layout. Each layout gets
+        half of ``limit``, or more if the other layout has fewer plans.
         """
         conv = conv_of(problem, _TYPES)
         last = _channels_last(conv)

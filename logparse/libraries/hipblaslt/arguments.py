@@ -47,7 +47,7 @@ blocks.  So these two zeros in a library's log mean that the scale is unknown.  
 
 
 def unlogged_scale(problem: Problem) -> bool:
-    """Return True if a product is or may be scaled in blocks, but its scale is unknown."""
+    """Return True if a product's scale is unknown although the product is, or may be, scaled in blocks."""
     if not isinstance(problem, GemmProblem) or None not in (problem.scale_a, problem.scale_b):
         return False
     types = {problem.a_type, problem.b_type}
@@ -171,10 +171,11 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
 
 
 def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[str, int]:
-    """Return m, n, k, the leading dimensions and the strides of a GEMM, or of one member of a grouped GEMM.
+    """Return the sizes of a GEMM (or of one member of a grouped GEMM) for a hipblaslt-bench command.
 
-    Unknown leading dimensions and strides are computed for matrices without gaps.  With a single batch an unknown
-    stride is 0.  Raises EmissionError if m, n or k is unknown.  ``what`` names the output for the error message.
+    They are m, n, k, the leading dimensions and the strides. Unknown leading dimensions and strides are computed for
+    matrices without gaps.  With a single batch an unknown stride is 0.  Raises EmissionError if m, n or k is unknown.
+    ``what`` names the output for the error message.
     """
     if size.m is None or size.n is None or size.k is None:
         raise EmissionError(f"{what} needs m, n and k of {problem.label}, which are unknown")
@@ -204,10 +205,11 @@ the argument ``use_e``, which would tell.
 
 
 def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
-    """Return the matrix product of one row of hipblaslt-bench's results.  ``cells`` maps column names to texts.
+    """Return the matrix product that one row of hipblaslt-bench's results is about.
 
-    Returns None for a grouped GEMM, because a row does not list its members.  A column that this version does not print
-    leaves its field unknown.  Raises ValueError if the text of a number is no number.
+    ``cells`` maps column names to texts. Returns None for a grouped GEMM, because a row does not list its members.  A
+    column that this version does not print leaves its field unknown.  Raises ValueError if the text of a number is no
+    number.
     """
     low = {name.lower(): value.strip() for name, value in cells.items()}
     if low.get("grouped_gemm", "0") not in ("0", "false"):
@@ -220,7 +222,7 @@ def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
 
 
 def tight_strides(shape: GemmProblem, ld: Mapping[str, int]) -> dict[str, int]:
-    """Return the stride from one matrix of a batch to the next, for matrices without gaps.
+    """Return the stride (in elements) from one matrix of a batch to the next, if there are no gaps in memory.
 
     The stride is the leading dimension times the number of columns.  Transposes and sizes must be known.
     """

@@ -200,7 +200,7 @@ class _Words:
 
 
 def read(text: str) -> Outcome:
-    """Read one line that contains ``hipblaslt-bench``.
+    """Read one log line that contains ``hipblaslt-bench``.
 
     * A complete command gives a call, the record of a matrix product.
     * A command with ``--yaml FILE`` or ``--help`` gives a message.
@@ -280,7 +280,7 @@ def _words(tokens: Sequence[str]) -> _Words:
 
 
 def _may_be_missing(token: str, following: str, bare: str | None) -> None:
-    """Check that a flag may be written without a value, as it is in this line.
+    """Check that a flag of a command may be written without its value, as it is in this line.
 
     ``following`` is the next text in the line.  Raises ValueError in these cases:
 
@@ -337,7 +337,7 @@ def _tool_problem(words: _Words) -> GemmProblem:
 
 
 def _with_default_layout(member: Mapping[str, int], words: _Words) -> dict[str, int]:
-    """Return a product's sizes with the leading dimensions and strides that hipblaslt-bench really uses.
+    """Return a product's sizes with the leading dimensions and strides that hipblaslt-bench uses for a command.
 
     hipblaslt-bench increases a leading dimension that is too small (``client.cpp``, ``run_bench_test``).  So ``--lda
     0`` gives the smallest possible leading dimension.  Strides are increased only without ``--any_stride``.

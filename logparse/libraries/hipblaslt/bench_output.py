@@ -77,10 +77,10 @@ Such lines are printed by kernels, or come from standard error.
 
 @dataclass
 class _Row:
-    """One row of results that hipblaslt-bench printed.
+    """One row of results that hipblaslt-bench printed, before it is complete.
 
-    The row is kept until the lines about its kernel and the Winner block have been read, because both may add to it.
-    ``cells`` holds the texts by column name in lower case.
+    The lines about its kernel and the block "Winner" follow later and may add to it. ``cells`` holds the texts by
+    column name in lower case.
     """
 
     problem: GemmProblem
@@ -98,7 +98,10 @@ class _Row:
 
     @property
     def _not_converged(self) -> list[str]:
-        """A list with a remark if adaptive timing did not end with the status ``converged``, otherwise empty."""
+        """A list with a remark if the measured time is unsure, otherwise an empty list.
+
+        The time is unsure if adaptive timing did not end with the status ``converged``.
+        """
         status = self.cells.get("status", "-")
         return [f"adaptive timing: {status}"] if status not in ("-", "", "converged") else []
 
@@ -180,10 +183,10 @@ class _Reader:
         return found
 
     def _preamble(self, text: str) -> Outcome | None:
-        """Read a line about the library's build or the GPUs.  Return None for any other line.
+        """Read a line of the output that describes the library's build or a GPU.  Return None for any other line.
 
-        Only the GPU that was used gives facts.  A version line shows that another run has begun, so the rows before it
-        are complete.
+        Only the GPU that was used gives facts.  A version line shows that another run of the tool has begun, so the
+        rows before it are complete.
         """
         version = next((start for start in _VERSIONS if text.startswith(start)), None)
         if version is not None:
@@ -203,7 +206,7 @@ class _Reader:
         return Outcome("fact") if self.devices else None
 
     def _facts(self, *facts: Fact) -> Outcome:
-        """Return the facts that this output has not stated before.
+        """Return those facts that were not yet read in this output, so that none is stored twice.
 
         A script may run hipblaslt-bench hundreds of times, and each run prints the same facts.
         """
@@ -250,10 +253,10 @@ class _Reader:
         return Outcome("measurement" if self._keep(new) else "fact")
 
     def _keep(self, new: _Row) -> bool:
-        """Keep a row of results.  Return False if it only repeats an earlier row, otherwise True.
+        """Keep a row of results.  Return False if the row only repeats an earlier one.
 
-        The Winner block repeats an earlier row.  It may add something, such as the kernel's number, which is then added
-        to the earlier row.
+        The block "Winner" repeats the fastest row.  It may add something, such as the kernel's number. This is then
+        added to the earlier row.
         """
         self.current = new
         if self.winner:

@@ -111,7 +111,7 @@ def compute_type(text: str | None) -> str | None:
 
 
 class Epilogue(NamedTuple):
-    """The operations that follow a matrix product, for which a log line has a name such as ``RELU_BIAS``.
+    """The operations after a matrix product that a name in a log line, such as ``RELU_BIAS``, stands for.
 
     The fields have the same names and meanings as in ``GemmProblem``.
     """
@@ -184,7 +184,7 @@ SCALE_CODES: Mapping[str, str] = {word: code for code, word in SCALES.items() if
 
 
 def default_types(values: dict[str, Any]) -> dict[str, Any]:
-    """Fill in the types of the bias and the auxiliary matrix if the call does not set them.
+    """Add the default types of the bias and the auxiliary matrix to a call that does not set them.
 
     The library then uses the type of D if D has 16 bits or more.  For a narrower D the default depends on the other
     types, so it stays unknown (hipBLASLt API reference, ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and
@@ -199,10 +199,10 @@ def default_types(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def beta_of(*texts: str | None) -> Beta | None:
-    """Tell whether the scalar β is "zero" or "nonzero", from the texts of its real and imaginary parts.
+    """Tell whether a matrix product's scalar β is "zero" or "nonzero", from the texts of its real and imaginary parts.
 
-    Returns None if no text is given or a text is no number.  The library prints six decimals.  So a β below 5e-7 is
-    read as zero.
+    Returns None if no text is given or a text is no number.  The library prints six decimals, so a β below 5e-7 is
+    printed and read as zero.
     """
     try:
         parts = [float(text) for text in texts if text is not None]

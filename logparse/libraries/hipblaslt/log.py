@@ -144,7 +144,7 @@ def _problem(groups: Mapping[str, Mapping[str, str]], values: Mapping[str, str],
 
 
 def _count(text: str) -> int | None:
-    """Parse a count from a log line.  Return None if it is negative or no number.
+    """Parse a number of calls from a log line.  Return None if it is negative or no number.
 
     The library prints counts with ``%d``.  A count that does not fit 32 bits may come out negative, which is certainly
     wrong.

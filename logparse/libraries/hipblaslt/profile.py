@@ -49,7 +49,7 @@ _KNOWN = (frozenset(flag.lstrip("-") for flag in LOGGED) - {"m", "n", "k"}).unio
 
 
 def read(text: str) -> Outcome:
-    """Read one profile record of hipBLASLt: a call and how often it ran.
+    """Read one record of hipBLASLt's profile log: a call and how often it ran.
 
     If the record names the chosen kernel, its number and name are returned as well.
     """

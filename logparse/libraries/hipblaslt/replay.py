@@ -101,7 +101,7 @@ class HipblasLt(LtBackend):
         return int(self._ask("matmul_algo_get_heuristic", *arguments))
 
     def _default_workspace_bytes(self) -> int:
-        """Return the size of the workspace that hipBLASLt gets by default, in bytes.
+        """Return the size in bytes of the workspace that a matrix product gets if none is given.
 
         It is the default of gfx94x GPUs.  PyTorch's logs show the same size.
         """

@@ -89,10 +89,10 @@ _FALLEN_BACK = re.compile(r"\b(?:fellback|invalidated)=[1-9]")
 
 
 def read_line(text: str) -> Outcome:
-    """Read a line that hipBLASLt prints about its runtime tuning cache, as a message.
+    """Read a line that hipBLASLt prints about its runtime tuning cache.
 
-    If the line states that the cache lacked some calls (``fellback=11``), the message has the category ``info``, so
-    that reports show a remark.
+    The line becomes a message. If it states that the cache lacked some calls (``fellback=11``), the message has the
+    category ``info``, so that reports show a remark.
     """
     text = text.strip()
     if not text.startswith("tuning-cache: "):

@@ -99,7 +99,7 @@ class TuningRow:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the row's columns.
+        """Names of this row's columns.
 
         A row without a line of names has the 37 columns of ROCm 6.4.
         """
@@ -112,7 +112,7 @@ class TuningRow:
 
     @property
     def time_us(self) -> float | None:
-        """The time that was measured for the row, in µs.
+        """The measured time in this row, in µs.
 
         The time is missing (None) if the row states none, or if the row is a copy of a timed row with other sizes
         (``claim``).
@@ -122,9 +122,9 @@ class TuningRow:
 
     @property
     def stated_flops(self) -> float:
-        """Number of operations of the product that was timed, computed as the row's Gflop/s times its time.
+        """Number of operations that the row's rate and time imply: Gflop/s times the time.
 
-        The number is 0 if the rate or the time is missing.
+        It is the number for the product that was really timed. It is 0 if the rate or the time is missing.
         """
         value = self._number("hipblaslt-Gflops") * self._number("us") * 1e3
         return value if 0 < value < math.inf else 0.0
@@ -137,7 +137,7 @@ class TuningRow:
 
     @property
     def text(self) -> str:
-        """The row's lines for a file: a line of column names, if the row has one, and the line of values."""
+        """The lines with which this row is written to a file: its column names, if it has any, and its values."""
         lines = filter(None, (self.header, self.values))
         return "\n".join("    " + ",".join(words).rstrip("\r") for words in lines)
 
@@ -167,7 +167,10 @@ class TuningRow:
 
 
 def split(line: str) -> tuple[str, ...]:
-    """Split a line at its commas.  An empty last value is dropped, as by the library (``std::getline``)."""
+    """Split a line of a tuning file at its commas.
+
+    An empty last value is dropped, because the library (``std::getline``) drops it too.
+    """
     cells = line.lstrip(BLANKS).split(",")
     return tuple(cells[:-1] if len(cells) > 1 and not cells[-1] else cells)
 
@@ -239,7 +242,7 @@ _CUT_SHORT = "hipBLASLt ended this search early, because the time for tuning was
 
 
 def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
-    """Read a row of hipBLASLt's runtime tuning cache as a measurement.
+    """Return a row of hipBLASLt's runtime tuning cache as a measurement.
 
     The row states the library build that measured it.
     """
@@ -338,8 +341,8 @@ def version(target: Mapping[str, str]) -> int | None:
 def by_name(number: int | None) -> bool | None:
     """Return True if this hipBLASLt version finds a tuning file's columns by name, False if by their place.
 
-    Returns None for an unknown version, and for 0.15.x, because its builds differ.  Callers then choose by the row's
-    layout: by name if it has a line of column names.
+    Returns None for an unknown version, and for 0.15.x, because its builds differ.  Callers then look at each row: if
+    it has a line of column names, it is read by name.
 
     0.15 is the development version of ROCm 7.0 from April 2025 on (ROCm/rocBLAS pull request 1613).  That version read
     by place until ROCm/hipBLASLt pull request 1962 of May.
@@ -348,7 +351,7 @@ def by_name(number: int | None) -> bool | None:
 
 
 def folds_fast(number: int | None) -> bool | None:
-    """Return True if this hipBLASLt version looks up products of a fast compute type (``f32_f16_r``) as f32_r.
+    """Return True if this hipBLASLt version treats fast compute types (such as ``f32_f16_r``) like f32_r in a look-up.
 
     Returns None for an unknown version.
     """
@@ -356,9 +359,10 @@ def folds_fast(number: int | None) -> bool | None:
 
 
 def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
-    """Return the compute type that the library reads from the text in a row, or None if the library drops the row.
+    """Return which compute type the library understands from the text in a row of a tuning file.
 
-    ``number`` is the library's version.  ``named`` is True if the library finds columns by name.
+    Returns None if the library drops the row.  ``number`` is the library's version.  ``named`` is True if the library
+    finds columns by name.
     """
     if not named:
         if text == "xf32_r" and number is not None and number >= BETWEEN:
@@ -370,8 +374,8 @@ def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
     """Return the text by which hipBLASLt finds the row of a tuning file for a matrix product.
 
-    The text has the form ``transA,transB,batch,m,n,k,a,b,c,compute``.  Leading dimensions, strides, scalars, the
-    epilogue, scales and swizzle are not part of it.  Products that differ only in them use the same row.
+    The text has the form ``transA,transB,batch,m,n,k,a,b,c,compute``.  Products that differ only in other properties
+    use the same row: in leading dimensions, strides, scalars, the epilogue, scales and swizzle.
 
     The names of 8-bit float types depend on the target's GPU architecture.  ROCm 6.4 (``hipblaslt_version`` below 1500)
     has the same name for both families of 8-bit floats.
@@ -403,7 +407,7 @@ def _key_values(problem: GemmProblem, target: Mapping[str, str]) -> dict[str, ob
 
 
 def _data_type(name: str | None, target: Mapping[str, str]) -> str | None:
-    """Return the name of a data type in a tuning file for the target machine.
+    """Return how a data type is written in a tuning file for the target machine.
 
     The name depends on the version of hipBLASLt and on the GPU architecture.
     """
@@ -440,11 +444,11 @@ def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
 
 
 class _DroppedError(Exception):
-    """Raised if the library drops a row of the tuning file.  ``args`` are the lint rule and the reason."""
+    """Raised if the library drops a row of a tuning file.  ``args`` are the name of the broken rule and the reason."""
 
 
 def rows_of(text: str, number: int | None) -> list[TuningRow]:
-    """Parse the rows of a tuning file as this version of the library reads them.
+    """Parse the rows of a tuning file in the way in which the given version of the library reads them.
 
     For an unknown version, a row with a line of column names is read by name.  Any other row is read by place, as in
     ROCm 6.4.
@@ -464,7 +468,7 @@ def rows_of(text: str, number: int | None) -> list[TuningRow]:
 
 
 def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
-    """Find rows that were copied from a timed row with other sizes, and set ``claim`` in them.
+    """Find rows that were copied from a timed row with other sizes, and mark the copies (``claim``).
 
     hipblaslt-bench computes a row's Gflop/s from its sizes and its time.  An epilogue adds some operations per element
     of D.  If rows of several sizes have the same kernel, time and rate, only the row whose sizes fit the rate best was
@@ -497,7 +501,7 @@ def _timing(row: TuningRow) -> tuple[str, ...]:
 
 
 def _operations(row: TuningRow) -> tuple[int, int]:
-    """Return how many operations the row's product needs: without an epilogue and with the costliest epilogue.
+    """Return how many operations a row's product needs at least (without an epilogue) and at most (costliest epilogue).
 
     Both numbers are 0 if a size is no number.
     """
@@ -506,9 +510,10 @@ def _operations(row: TuningRow) -> tuple[int, int]:
 
 
 def row_of(line: int, values: tuple[str, ...], header: tuple[str, ...] | None, number: int | None) -> TuningRow:
-    """Read one row of a tuning file as this version of the library reads it.
+    """Read one row of a tuning file in the way in which the given version of the library reads it.
 
-    For an unknown version the row is read by name if it has a line of column names, and otherwise by place.
+    Some versions find the values by the column names, others by position. For an unknown version the names are used if
+    the file has a line of column names.
     """
     row = TuningRow(line, values, header)
     try:
@@ -587,9 +592,9 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if a tuning file can hold the override (the user's choice of a kernel for a product).
+    """Return True if a tuning file can tell the library to use this kernel for this product.
 
-    The override must name a hipBLASLt kernel for a single GEMM.  The library refuses the kernel number 0.
+    The kernel must be hipBLASLt's own, and the product a single GEMM.  The library refuses the kernel number 0.
     """
     index = override.solution.id
     gemm = isinstance(override.problem, GemmProblem) and not override.problem.members

@@ -66,7 +66,7 @@ _CACHE = (
 
 @dataclass(frozen=True)
 class Context:
-    """Data for the lint rules: the target's facts, its hipBLASLt version (``number``), and the file's rows by key."""
+    """What the lint rules need to know: the target's facts, its hipBLASLt version (``number``), and the rows by key."""
 
     facts: Facts
     number: int | None
@@ -77,7 +77,7 @@ class Context:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Context]]:
-    """Read a tuning file as the target machine's hipBLASLt reads it, and return its rows with remarks.
+    """Read a tuning file as hipBLASLt on the target machine reads it. Return its rows with remarks.
 
     If the version is unknown, a row with a line of column names is read by name, and any other row by place.
     """
@@ -113,8 +113,8 @@ def _revision(text: str) -> str | None:
 def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
     """Return what a tuning file states about the machine that wrote it.
 
-    This is the library revision, the GPU architecture and the number of compute units.  A value is left out if the rows
-    contradict each other.
+    The facts are the library revision, the GPU architecture and the number of compute units.  A value is left out if
+    the rows contradict each other.
     """
     revision = _revision(text)
     out = {} if revision is None else {"hipblaslt_revision": revision.rstrip("\r")}
@@ -126,7 +126,7 @@ def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
 
 
 def _refusals(text: str, target: Facts) -> Iterator[Note]:
-    """Explain why the library ignores the whole file, if it does.
+    """Yield the reason why hipBLASLt ignores a whole tuning file, if it does.
 
     The reason is that the first line does not state exactly the revision of the target's library.
     """
@@ -171,7 +171,7 @@ def recognise(head: Head) -> bool:
 
 
 def _dropped(name: str, remedy: str) -> Rule[TuningRow, Context]:
-    """Make the lint rule that reports rows which the library drops for the reason ``name``.
+    """Return a rule of ``lint`` that reports the rows which the library drops for the reason ``name``.
 
     ``remedy`` is the sentence that tells the user what to do.
     """
@@ -236,11 +236,11 @@ def _copied(row: TuningRow, context: Context) -> str | None:
 
 
 def product_of(problem: Problem | None) -> dict[str, str | None]:
-    """Return the special properties of a product that its kernel must support, although no tuning file states them.
+    """Return those properties of a product that decide which kernels can run it but are missing in a tuning file.
 
-    A row of a tuning file is found by a key that lacks these properties.  The result has the items ``swizzle``,
-    ``scale`` and ``input`` (the type that operands are converted to).  A value is empty if the product has no such
-    property, and None if this is unknown.
+    The library finds a row by a key without these properties, so the row's kernel may be unable to run the product.
+    The result has the items ``swizzle``, ``scale`` and ``input`` (the type that operands are converted to).  A value is
+    empty if the product has no such property, and None if this is unknown.
     """
     if not isinstance(problem, GemmProblem):
         return {}
@@ -258,10 +258,11 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
 
 
 def other_product(row: Problem | None, call: Problem) -> str:
-    """Explain why a call cannot use the kernel of a row, although the row has the call's key.
+    """Explain why a row of a tuning file does not fit a call, although the library finds the row for it.
 
-    Returns an empty text if it can.  The reason is a property that is not part of the key (see ``product_of``).  A
-    property that is unknown for the row or for the call is ignored.
+    The library compares only the row's key. The reason is a property that is not part of the key (see ``product_of``).
+    Returns an empty text if the call can use the row's kernel.  A property that is unknown for the row or for the call
+    is ignored.
     """
     mine, theirs = product_of(row), product_of(call)
     for word, needed in theirs.items():
@@ -276,7 +277,7 @@ def _product_text(problem: Problem | None) -> str:
 
 
 def work_of(problem: Problem | None) -> str:
-    """Describe the properties of a product that change its time although they are not part of the tuning file's key.
+    """Return a text that distinguishes products that have the same key in a tuning file but take different times.
 
     For example, two rows for the same sizes may have different epilogues.  The text contains the properties of
     ``product_of`` in brackets, then β, then the epilogue.
@@ -289,7 +290,7 @@ def work_of(problem: Problem | None) -> str:
 
 
 def _slot(offer: Offer) -> str:
-    """Return a text that is equal for two rows if only one of them may be kept when files are merged.
+    """Return a text that is equal for two rows if a merged file may hold only one of them.
 
     The text consists of the key and the properties of ``product_of``.  Rows with one key and different properties are
     both kept, because neither kernel can run the calls of the other.
@@ -369,7 +370,7 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
 
 
 def _object_compute(problem: Problem, facts: Facts) -> str | None:
-    """Return the compute type of a row that works if the product is called through hipBLASLt's C++ object.
+    """Return the compute type that a row of a tuning file needs for calls through hipBLASLt's C++ object.
 
     Returns None if ordinary rows (for the C functions) work too, or if the call has no key.
     """
@@ -378,10 +379,9 @@ def _object_compute(problem: Problem, facts: Facts) -> str | None:
 
 
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Find the matrix products for which ordinary rows do not work, because the job calls them in another way.
+    """Find the matrix products that a job calls through hipBLASLt's C++ object, for which ordinary rows do not work.
 
-    The job calls them through hipBLASLt's C++ object.  The result maps the product's text to a report, which has the
-    key of a row that would work and the reason.
+    The result maps the product's text to a report, which has the key of a row that would work and the reason.
     """
     out = {}
     for call in object_calls(messages):
@@ -394,7 +394,7 @@ def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str,
 
 
 def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:
-    """Return the matrix products that a job called through hipBLASLt's C++ object.
+    """Return the matrix products that a job called through hipBLASLt's C++ object, not through its C functions.
 
     ``messages`` are pairs of function and text from the job's logs.  The reader of bench lines makes them for such
     calls.
@@ -405,9 +405,9 @@ def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:
 def with_objects(overrides: Sequence[Override], called: Sequence[Problem], target: Mapping[str, str]) -> list[Override]:
     """Add overrides (kernels to use) so that calls through hipBLASLt's C++ object use the same kernels as other calls.
 
-    ``called`` are the products that the job calls through that object.  If an override is for such a product, a second
-    override with the key of this call is added after it.  None is added if the two keys are equal, or if no row can be
-    used for the call.
+    Such a call has another key in the tuning file. ``called`` are the products that the job calls through that object.
+    If an override is for such a product, a second override with the key of this call is added after it.  None is added
+    if the two keys are equal, or if no row can be used for the call.
     """
     keys = {tuning_file.key(call, target) for call in called} - {None}
     out = []
@@ -420,7 +420,7 @@ def with_objects(overrides: Sequence[Override], called: Sequence[Problem], targe
 
 
 def kernels(problem: Problem) -> str | None:
-    """Describe which special kernels a matrix product needs.  Return None if this is unknown.
+    """Return a text that describes which special kernels a matrix product needs.  None if this is unknown.
 
     The text is empty if the product needs no special kernel.  The number of a kernel can be used only for products with
     the same description.  Bias, activation, β, scales of whole matrices, leading dimensions and strides do not matter.
@@ -477,9 +477,10 @@ def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Translate a kernel of any library into a hipBLASLt kernel.  Return None if hipBLASLt has no such kernel.
+    """Convert the name of any library's kernel into the name of the same kernel in hipBLASLt.
 
-    rocBLAS numbers some kernels that belong to hipBLASLt.  Such a number is translated.
+    rocBLAS numbers some kernels that belong to hipBLASLt.  Such a number is converted. Returns None if hipBLASLt has no
+    such kernel.
     """
     if given.library == "rocblas" and given.id.lstrip("-").isdigit():
         index = hipblaslt_index(given, rocblas_version)

@@ -19,9 +19,9 @@ CacheState = Literal["cold", "hot"]
 
 
 class UnsupportedError(Exception):
-    """Raised if a backend cannot run a matrix product or convolution, or a kernel cannot.  The text gives the reason.
+    """Raised if a backend (or one of its kernels) cannot run a matrix product or convolution.
 
-    Callers expect this error: it is an answer, not a failure.
+    The text gives the reason. Callers expect this error, because many kernels do not support every product.
     """
 
 
@@ -41,7 +41,7 @@ class OutOfMemoryError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """The conditions under which a kernel is timed.
+    """How a kernel is timed: its inputs, its workspace, and the state of the cache.
 
     * ``seed``: the seed of the random inputs.  All kernels that run with one seed get the same inputs.
     * ``sets``: the number of copies of the inputs and outputs, which are used in turn.  Together they are larger than
@@ -72,7 +72,7 @@ class Runnable(Protocol):
 
     @property
     def host_us(self) -> float | None:
-        """The time that the host took to launch one execution in the last sample, in µs.
+        """The time that the host (CPU) needed to launch one execution, in µs, measured in the last sample.
 
         None if the host itself executes the kernel.
         """
@@ -102,7 +102,8 @@ class Runnable(Protocol):
 class Backend(Protocol):
     """A library that is opened on a GPU, so that its kernels can be run and timed.
 
-    Any method may raise an error.  Callers expect ``UnsupportedError`` and ``OutOfMemoryError`` as answers.
+    Any method may raise an error.  ``UnsupportedError`` and ``OutOfMemoryError`` are usual: callers go on with the next
+    kernel.
     """
 
     @property
@@ -110,9 +111,10 @@ class Backend(Protocol):
         """The size of the device's last-level cache, in bytes."""
 
     def environment(self) -> Mapping[str, str]:
-        """Return the facts about the device, the driver and the libraries, by name (``logparse.model.FACTS``).
+        """Return the facts that influence a measured time: device, driver and library versions.
 
-        Two times may be compared if they were measured under the same facts.
+        The result maps names (``logparse.model.FACTS``) to values. Two times may be compared if they were measured
+        under the same facts.
         """
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
@@ -123,13 +125,16 @@ class Backend(Protocol):
         """
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Runnable:
-        """Make a kernel ready to run.  Raises UnsupportedError, OutOfMemoryError, or an error of the library."""
+        """Return a kernel that is ready to run.
+
+        Raises UnsupportedError, OutOfMemoryError, or an error of the library.
+        """
 
     def refresh(self, seed: int) -> None:
         """Overwrite the inputs of all prepared kernels with the random data of another seed."""
 
     def release(self) -> None:
-        """Free the memory of everything that ``prepare`` has made."""
+        """Free the memory of all calls that were prepared with ``prepare``."""
 
     def healthy(self) -> bool:
         """Return True if the device still answers after a failure.

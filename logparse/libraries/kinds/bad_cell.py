@@ -15,9 +15,10 @@ _SHOWN = 40
 
 
 def reason_of(error: ValueError, cells: Mapping[str, str]) -> str:
-    """Return the reason why a row cannot be read.  ``cells`` are its cells by the names of their columns.
+    """Return the reason why a row of a table cannot be read, which names the bad cell.
 
-    Example: ``us is 'x1', not a number``.  An error that is no failed conversion has its reason already.
+    Example: ``us is 'x1', not a number``. ``cells`` are the row's cells by the names of their columns.  An error that
+    is no failed conversion has its reason already.
     """
     match = _CONVERSION.search(str(error))
     if match is None:

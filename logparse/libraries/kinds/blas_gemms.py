@@ -24,7 +24,7 @@ EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GE
 
 
 def epilogue(gemm: GemmProblem) -> str:
-    """Return the library's name for what follows the matrix product, for example ``RELU_BIAS`` or ``DEFAULT``.
+    """Return the library's name for the operations after a matrix product, for example ``RELU_BIAS`` or ``DEFAULT``.
 
     If it is unknown whether an activation or a bias follows, neither is assumed.
     """
@@ -55,7 +55,7 @@ def supported_gemm(
     *,
     alpha_vector: bool = False,
 ) -> GemmProblem:
-    """Return the matrix product unchanged if a library can run it.  Raise UnsupportedError if not.
+    """Check that a library can run a matrix product, and return the product. Raise UnsupportedError if it cannot.
 
     The error states the reason.  The arguments say what the library can do: its data types, compute types, kinds of
     scale factors and epilogues.  ``alpha_vector`` is True if it accepts a vector of alphas.  A grouped GEMM is never
@@ -138,18 +138,21 @@ class LtBackend(DeviceBackend):
         raise NotImplementedError
 
     def _listed(self, *arguments: Any) -> int:
-        """Ask the library's heuristic, which proposes kernels without timing them, and return how many it found.
+        """Ask the library which kernels it proposes for a matrix product, without timing them. Return their number.
 
-        The heuristic writes the kernels to the memory address in the last argument.
+        The library writes the kernels to the memory address in the last argument.
         """
         raise NotImplementedError
 
     def _gemm(self, problem: Problem) -> GemmProblem:
-        """Return the matrix product if the library can run it.  Raises UnsupportedError if the library cannot."""
+        """Return the problem as a matrix product, if the library can run it. Otherwise raise UnsupportedError."""
         raise NotImplementedError
 
     def _id(self, result: bytes) -> str:
-        """Return the id of a kernel as the library's logs print it.  ``result`` is an answer of the heuristic."""
+        """Return the id of a kernel as the library's logs print it.
+
+        ``result`` is one of the kernels that the library's heuristic proposed.
+        """
         raise NotImplementedError
 
     def _default_workspace_bytes(self) -> int:
@@ -157,9 +160,9 @@ class LtBackend(DeviceBackend):
         raise NotImplementedError
 
     def _describe_more(self, operation: Any, gemm: GemmProblem) -> None:
-        """Set the attributes of a matrix product that only this library has.
+        """Add to the description of a matrix product the attributes that only this library has.
 
-        This base class sets no such attribute.
+        This base class adds none.
         """
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
@@ -204,10 +207,11 @@ class LtBackend(DeviceBackend):
         return [bytes(results[at * size : (at + 1) * size]) for at in range(count)]
 
     def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
-        """Describe a matrix product to the library.  Returns its descriptor and the layout of each matrix, by name.
+        """Describe a matrix product in the library's own objects, with which the library is asked for kernels.
 
-        The addresses of vectors such as the bias are set to any valid address.  This is enough for the heuristic, which
-        reads only whether an address is set, because that decides which kernels fit.
+        Returns a descriptor of the product, and the layout of each matrix by name. The addresses of vectors such as the
+        bias are set to any valid address.  This is enough for the heuristic, which reads only whether an address is
+        set, because that decides which kernels fit.
         """
         compute = self._compute_type(self.compute_types[gemm.compute_type or "f32_r"])
         scale = self._data_type({"f64_r": 1, "f16_r": 2}.get(gemm.compute_type or "", 0))

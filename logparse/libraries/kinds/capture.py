@@ -51,7 +51,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Asked:
-    """The wishes of the user of ``logparse capture``.
+    """What the user of ``logparse capture`` wants to record, and where.
 
     * ``folder``: the absolute path of the folder for the logs.  It contains no ``%``.
     * ``mask``: the sum of the bits of the wanted ``CATEGORIES``.
@@ -71,7 +71,7 @@ def _none(asked: Asked) -> Iterable[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Capture:
-    """Says how the log of one library is switched on.
+    """Describes how to switch on the log of one library.
 
     * ``library``: the library's name, with which a user can leave this log out.
     * ``platforms``: the platforms on which the library runs.

@@ -26,7 +26,7 @@ _GELU = 1e-3  # libraries approximate GELU, by tanh or worse
 
 
 def depth(problem: Problem) -> int:
-    """Return how many products are added up for one element of the output.
+    """Return how many products are added up to compute one element of the output.
 
     For a matrix product this is K.  For a convolution it is the K of the equivalent matrix product.
     """
@@ -42,7 +42,7 @@ def depth(problem: Problem) -> int:
 
 
 def error_bound(problem: Problem, *, tf32: bool = False) -> float:
-    """Return the largest relative error ‖out − ref‖ / ‖ref‖ of a kernel's result that rounding can explain.
+    """Return how large the relative error ‖out − ref‖ / ‖ref‖ of a kernel's result may be if only rounding causes it.
 
     A result with a missing tile or a wrong index has a far larger error.  The bound is a sum of four terms.  (A
     roundoff is the largest relative error of rounding a number to a type.)
@@ -109,7 +109,7 @@ def approximate(problem: Problem) -> bool:
 
 
 def integer_choices(problem: Problem) -> int:
-    """Return how rare 1 and -1 must be among test inputs of 0, 1 and -1, so that all results are exact.
+    """Return how rare 1 and -1 must be among random inputs of 0, 1 and -1, so that a kernel's result is exact.
 
     If n is returned, +1 and -1 must have the probability 1/n each.  Then every sum of products is exact in the output's
     type and in the accumulator's type.  The reason: sums of K such products have a standard deviation of 2·√K/n, and n
@@ -123,9 +123,10 @@ def integer_choices(problem: Problem) -> int:
 
 
 def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
-    """Return two data types: one to which the inputs are first rounded, and one in which products are added up.
+    """Return how a matrix product is computed, as two data types.
 
-    The first is for example TF32.  The text is empty if the inputs are not rounded.
+    The inputs are first rounded to the first type, for example TF32. Products are added up in the second type. The
+    first text is empty if the inputs are not rounded.
     """
     out, compute = _output_type(problem), problem.compute_type if isinstance(problem, GemmProblem) else None
     short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").removeprefix("f32_")

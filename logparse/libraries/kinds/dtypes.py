@@ -32,7 +32,7 @@ class TorchType(NamedTuple):
 
     @property
     def operand(self) -> str:
-        """The name of the type in an ``Operand``, which is Python's name without ``torch.``."""
+        """The type's name in an ``Operand`` (an input tensor in a trace): Python's name without ``torch.``."""
         return self.python.removeprefix("torch.")
 
 

@@ -47,10 +47,10 @@ class Line:
 class Outcome:
     """The result of reading some input lines: how they are counted, and the records that they contain.
 
-    * ``unit``: the kind as which the lines are counted, for example ``call`` or ``blank``.
+    * ``unit``: the category in which the lines are counted, for example ``call`` or ``blank``.
     * ``lines``: the number of input lines.
     * ``at``: in a whole file, the byte offset of the part that was read.  For lines and blocks it stays 0, because
-      ingest knows the offset.  The offset of a ``Reject`` in ``records`` is relative to ``at``.
+      the caller knows the offset.  The offset of a ``Reject`` in ``records`` is relative to ``at``.
     * ``tables``: Arrow columns for each table of the store.  Formats in which every line is a record (MIOpen's find-db)
       give them, because this is faster than records.
     """
@@ -84,7 +84,7 @@ def begins(pattern: bytes) -> Callable[[Head], bool]:
 
 
 class Source(Protocol):
-    """A file that is being read."""
+    """A file that is being read, as the readers of the formats see it."""
 
     @property
     def name(self) -> str: ...  # file name without folder and compression suffix
@@ -131,8 +131,9 @@ def parsed(data: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Origin:
-    """A tool that measured the times in a file.  ``name`` is the tool's name in the measurements.
+    """The tool that measured the times in a file, such as a benchmark or a tuner.
 
+    * ``name``: the tool's name in the stored measurements.
     * ``evidence``: True if each time belongs to a named kernel of a library, so that the library's own choice can be
       compared with it.  It is False for kernel times in traces, for choices without a time, and for estimates.
     * ``winners``: True if the tool is a tuner that writes only the winner of each search.  Then a single row already
@@ -180,7 +181,7 @@ class Described:
 
 @dataclass(frozen=True)
 class LineFormat(Described):
-    """A format in which each line is one record.
+    """A log format in which each line is one record.
 
     ``read`` gets each *distinct* line once, and its result is counted as often as the line occurs.
 
@@ -201,18 +202,18 @@ class LineFormat(Described):
 
 
 class BlockReader(Protocol):
-    """Reads the blocks of one format in one file.  A block is a group of lines that belong together."""
+    """Reads a file of one format block by block.  A block is a group of lines that belong together."""
 
     @property
     def awake(self) -> bool:
-        """True if the reader is inside a block, so that it must now see every line.
+        """True if the last line belongs to an unfinished block, so that the reader must see the next line.
 
         Otherwise it sees only lines with one of the format's markers.
         """
         ...
 
     def take(self, line: Line) -> Outcome | None:
-        """Read one line.  Returns how it is counted, with its records, or None if the line is not of this format."""
+        """Read the next line.  Returns how it is counted and its records, or None if it is not of this format."""
         ...
 
     def close(self) -> Iterable[Record]:
@@ -222,7 +223,7 @@ class BlockReader(Protocol):
 
 @dataclass(frozen=True)
 class BlockFormat(Described):
-    """A format whose lines have a meaning only in their order, because a line belongs to those before it.
+    """A format whose lines must be read in order, because a line can only be understood with the lines before it.
 
     A line with one of ``markers`` starts the reader.  ``order`` says what the order means.
     """
@@ -252,7 +253,7 @@ Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 
 
 def stated_of(formats: Iterable[Format]) -> dict[str, Any]:
-    """Return which measuring tools some formats read, and whether one of the formats is a log of a job.
+    """Return a summary of some file formats: which tools' measurements they hold, and whether one is a job's log.
 
     The result is a dictionary that is saved with the data. ``evidence`` and ``winners`` are sorted names of measuring
     tools (see ``Origin``).  ``job_log`` is True if it is True for one of the formats.
@@ -268,7 +269,7 @@ def stated_of(formats: Iterable[Format]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Emission:
-    """A file to write, and the shell lines with which a library is made to read it.
+    """A file to write, and the shell lines that make a library read it.
 
     * ``use``: the shell lines for the user to paste.  They contain no text of a file, only the placeholders below.  The
       property ``lines`` replaces these by quoted names.
@@ -276,7 +277,7 @@ class Emission:
     * ``applied``: True if the file's ``apply.sh`` does everything that ``use`` describes.
     * ``shared``: True if the file is made to be ingested.  Other files that logparse wrote are skipped by ``ingest``.
 
-    | placeholder | stands for |
+    | placeholder | means |
     |---|---|
     | ``{path}`` | the written file |
     | ``{folder}`` | its folder |
@@ -299,7 +300,7 @@ class Emission:
 
     @property
     def lines(self) -> list[Shell]:
-        """The shell lines that make a library read the file.
+        """The lines of a shell script after which a library reads this file.
 
         The lines contain the file's path.  Before the file is written, the lines contain the placeholders ``{folder}``
         and ``{path}`` instead.
@@ -322,7 +323,7 @@ class Emission:
 
 
 def settings(lines: Iterable[Shell]) -> list[Shell]:
-    """Keep only the shell lines that change the environment (``export`` and ``unset``)."""
+    """Return only those shell lines that change the environment (``export`` and ``unset``)."""
     return [line for line in lines if _SETTING.match(line)]
 
 
@@ -332,7 +333,7 @@ _SETTING = re.compile(r"\s*(?:export|unset)\s")
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes overrides (kernels to use instead of the library's choice) as a file that the library reads.
+    """Writes a file with which a library uses certain kernels instead of its own choice.
 
     * ``key``: a function that returns the key by which the library looks up a matrix product or convolution in the
       file. None means that the library has no such key.

@@ -21,11 +21,11 @@ The file with the most detail comes first.  Counters come late, because counting
 
 
 def of_one_process(name: str) -> Iterator[Outcome]:
-    """Yield a fact by which the files that a profiler wrote about one process are found.
+    """Yield a fact that links the files that a profiler wrote about one process, so that nothing is counted twice.
 
     All these files hold the same kernels.  With this fact the view ``kernels`` counts them only once, even if several
-    of the files were ingested.  The fact's value is the place of the file's ending in ``_SAME``, a blank, and the
-    beginning of the file's name.  Example: ``12_kernel_trace.csv`` gives ``1 12``.  Yields nothing for other files.
+    of the files were ingested.  The fact has two parts: the index of the file name's ending in ``_SAME``, and the rest
+    of the name.  Example: ``12_kernel_trace.csv`` gives ``1 12``.  Yields nothing for other files.
     """
     for place, end in enumerate(_SAME):
         if name.endswith(end):

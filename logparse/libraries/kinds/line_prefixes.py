@@ -105,7 +105,7 @@ def mark_length(line: bytes) -> int:
 
 
 class _Ranked:
-    """A block reader that removes the prefixes of ranks from lines before it reads them.
+    """Removes prefixes such as ``[rank0]: `` from lines, and then lets the reader of a format read them.
 
     There is either one reader for each prefix, made at the first line with this prefix, or one reader for all lines.
     """
@@ -141,7 +141,7 @@ class _Ranked:
 
 
 def _moved(outcome: Outcome, by: int) -> Outcome:
-    """Correct the positions of lines that could not be read, because a prefix of the lines was removed before.
+    """Correct the stated positions of unreadable lines, from which a prefix such as ``[rank0]: `` had been removed.
 
     A reader gets a line without its prefix.  So its byte offsets are ``by`` bytes too small.  They are moved so that
     they count from the start of the whole line.
@@ -160,7 +160,7 @@ def _moved(outcome: Outcome, by: int) -> Outcome:
 def ranked(
     markers: Sequence[bytes], begin: Callable[[], BlockReader], *, apart: bool = True
 ) -> Callable[[], BlockReader]:
-    """Let a block format also read lines with prefixes of ranks, such as ``[rank0]: ``.
+    """Return a reader for lines with prefixes such as ``[rank0]: ``, made from a reader for lines without them.
 
     ``begin`` makes a reader of the format.  The function that is returned makes a reader that removes the prefixes
     first.  If ``apart`` is True, each rank's lines are read by a reader of their own.

@@ -51,7 +51,7 @@ class Ranges:
         self._rows.append((start, end, thread))
 
     def at(self, launches: list[tuple[int | None, int | None]]) -> list[str]:
-        """Return for each kernel launch the name of the operator or marker that was running on the same thread.
+        """Return for each kernel launch the name of the operator or marker in which it happened, on the same thread.
 
         A launch is given as its time and thread.  The name is an empty text if nothing was running.
         """

@@ -27,9 +27,9 @@ from logparse.target import Facts
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideFile:
-    """An override file (a user's list of kernels to use) as a library reads it, with notes about its faults.
+    """An override file (a user's list of kernels to use) that was read and checked, with notes about its faults.
 
-    * ``reading``: the effect that the file has on the library on the target machine.
+    * ``reading``: what a library on the target machine does with the file.
     * ``noted``: the notes, in no order.  One note may be about many lines.
     * ``shown``: the file's name in reports.  It is given if another file has the same name.
     """
@@ -90,7 +90,9 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Merging:
-    """Says how several override files of one format are merged into one file.  The command ``merge`` uses it.
+    """Describes how several override files (lists of kernels to use) of one format are merged into one file.
+
+    The command ``merge`` uses it.
 
     * ``header``: returns the facts on which all files must agree, as pairs of name and value.  If a file has several
       values of one name, it contradicts itself.  Raises InputError if the file lacks these facts.
@@ -117,9 +119,9 @@ class Merging:
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """Says how an override file of one library becomes a file for another library.  The command ``convert`` uses it.
+    """Describes how an override file (list of kernels to use) of one library becomes one for another library.
 
-    Only matrix products (GEMMs) are converted.
+    The command ``convert`` uses it. Only matrix products (GEMMs) are converted.
 
     * ``word``: the name of this format as a destination.
     * ``recognise``: tells whether a file has this format.

@@ -48,7 +48,7 @@ def whole(text: str, bits: int = 64) -> int | None:
 
 
 def leading(text: str, bits: int = 64) -> int | None:
-    """Return the number at the start of a text, as C++'s ``std::stol`` (or ``stoi``) reads it.
+    """Return the whole number at the start of a text, as C++'s ``std::stol`` (or ``stoi``) reads it.
 
     Returns None if the C++ function would throw an exception.
     """
@@ -72,14 +72,14 @@ class Note:
 
     @property
     def each(self) -> Iterator[Note]:
-        """Separate notes with the same remark, one for each line."""
+        """The same remark as separate notes, one for each line that it is about."""
         yield Note(self.line, self.severity, self.rule, self.message, self.remedy)
         yield from (Note(line, self.severity, self.rule, self.message, self.remedy) for line in self.others)
 
 
 @dataclass(frozen=True)
 class Breach:
-    """A rule that a row of an override file (a user's list of kernels to use) breaks.
+    """A row of an override file (a user's list of kernels to use) breaks this rule.
 
     * ``step``: the step in which the library drops the row because of the rule: when it reads the file, when it matches
       a call, or when it would obey the row.  None means that the library uses the row all the same.
@@ -95,7 +95,7 @@ class Breach:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The effect of a row of an override file: does the library read it, match it with calls, and obey it?
+    """What a library does with a row of an override file: does it read the row, find it for calls, and obey it?
 
     * All three answers are True, False or None (unknown).
     * ``why``: the reason of the first answer that is False.
@@ -135,7 +135,7 @@ class Row:
 
     @property
     def kept(self) -> bool:
-        """True if the library keeps the row after it has read the file, or if this is unknown."""
+        """True if the library still has the row after it has read the file, or if this is unknown."""
         return self.verdicts.read is not False
 
     @property
@@ -150,10 +150,11 @@ class Row:
 
 
 class Offer(NamedTuple):
-    """A kernel that a row of an override file proposes for the calls with the row's key.
+    """A kernel that one row of an override file proposes for a call.
 
-    ``solution`` is the kernel, spelled as in the file, and ``id`` is the library's id of it.  ``work`` describes the
-    work that the time covers, if the key does not state it (``Merging.work``).
+    An override file is a list of kernels to use, and the row is for the calls with its key. ``solution`` is the kernel,
+    spelled as in the file, and ``id`` is the library's id of it.  ``work`` describes the work that the time covers, if
+    the key does not state it (``Merging.work``).
     """
 
     line: int
@@ -201,23 +202,25 @@ class Reading(Generic[S_co]):
 
     @property
     def key_facts(self) -> Facts:
-        """The facts of the machine (such as library versions) that decide how the library spells keys.
+        """The facts of the machine that decide how the library writes the lookup keys in an override file.
 
-        If both the target machine and the file state a fact, the target machine's value is used.
+        A library version is such a fact, for example. If both the target machine and the file state a fact, the target
+        machine's value is used.
         """
         return {**self.facts, **self.target}
 
     @property
     def alike(self) -> Iterable[tuple[Row, Sequence[int]]]:
-        """The rows of the file in groups: one row for each group, with the line numbers of all rows in the group.
+        """The rows of the override file in groups that can be reported together.
 
-        Rows may be grouped if they have the same kernel and the same effect and break no rule.  A row that breaks a
-        rule is alone in its group.  Each line is in exactly one group.
+        An override file is a user's list of kernels to use. Each result is one row and the line numbers of all rows in
+        its group.  Rows may be grouped if they have the same kernel and the same effect and break no rule.  A row that
+        breaks a rule is alone in its group.  Each line is in exactly one group.
         """
         return ((row, (row.line,)) for row in self.rows)
 
     def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
-        """Yield the kernels of the rows that may be copied into a merged override file."""
+        """Yield the kernels that a merged override file (a user's list of kernels to use) may take from this file."""
         return offers(self.rows, work)
 
     @cached_property
@@ -277,7 +280,7 @@ class Rule(Generic[T, C]):
 def judge(
     line: int, entry: T, context: C, rules: Sequence[Rule[T, C]], accepted: Verdict, refusal: str
 ) -> tuple[Verdicts, tuple[Breach, ...]]:
-    """Decide whether a library uses one row of an override file (a user's list of kernels to use).
+    """Decide whether a library will use one row of an override file (a user's list of kernels to use).
 
     The result also lists the rules that the row breaks.  ``accepted`` tells whether the library accepts the file as a
     whole.  If it does not, ``refusal`` is the reason.
@@ -311,7 +314,10 @@ def why_unused(entry: T, context: C, rules: Sequence[Rule[T, C]]) -> str:
 
 
 def remarks(line: int, entry: T, context: C, rules: Sequence[Rule[T, C]]) -> Iterator[Note]:
-    """Check a row against the rules that only make ``lint`` add a note, and yield these notes."""
+    """Yield notes about a row of an override file that do not change how the library uses it.
+
+    An override file is a user's list of kernels to use. The notes come from rules that are only for ``lint``.
+    """
     for rule in rules:
         message = rule.check(entry, context) if rule.remark else None
         if message is not None:
@@ -319,7 +325,7 @@ def remarks(line: int, entry: T, context: C, rules: Sequence[Rule[T, C]]) -> Ite
 
 
 class Entry(Protocol):
-    """One row of a table before the rules are applied to it.
+    """One row of an override file (a user's list of kernels to use), before the rules are applied to it.
 
     Its attributes mean the same as in ``Row``.
     """
@@ -343,7 +349,7 @@ E = TypeVar("E", bound=Entry)
 
 @dataclass(frozen=True)
 class Table(Generic[E, C]):
-    """All rows of a table before the rules are applied, with the rules.
+    """The content of an override file (a list of kernels to use) before it is checked, with the rules for the check.
 
     * ``context``: the facts about the whole file that the rules need.
     * ``rules``: the rules against which each row is checked.
@@ -358,10 +364,10 @@ class Table(Generic[E, C]):
     def reading(
         self, refusal: str, *, refusals: Iterable[Note] = (), certain: bool, facts: Facts, target: Facts
     ) -> Reading[Table[E, C]]:
-        """Apply the rules to every row, and return how a library on the target machine reads the table.
+        """Apply the rules to every row of an override file (a user's list of kernels to use).
 
-        ``target`` are the facts of that machine.  ``refusal`` is the reason that is given for each row if the library
-        refuses the whole file.
+        The result tells how a library on the target machine reads the file.  ``target`` are the facts of that machine.
+        ``refusal`` is the reason that is given for each row if the library refuses the whole file.
         """
         why_not = tuple(refusals)
         taken, rows = accepted(why_not, certain), []
@@ -382,12 +388,18 @@ class Table(Generic[E, C]):
 
 
 def with_key(entries: Iterable[E]) -> dict[str, list[E]]:
-    """Group the rows of a table by their key.  Rows without a key are left out."""
+    """Group the rows of an override file by the text with which the library looks them up.
+
+    Rows without such a text (key) are left out.
+    """
     return in_groups((entry for entry in entries if entry.key), lambda entry: entry.key)
 
 
 def remarks_on(name: str, data: bytes, reading: Reading[Table[Any, Any]]) -> Iterator[Note]:
-    """Yield the notes about a table and its rows that do not change how the library uses them."""
+    """Yield the notes about an override file and its rows that do not change how the library uses them.
+
+    An override file is a user's list of kernels to use.
+    """
     table = reading.parsed
     yield from table.notes
     for entry in table.entries:

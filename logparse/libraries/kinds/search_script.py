@@ -20,7 +20,9 @@ _TRIED = Shell("@command@ >&3 2>&3 || echo 'failed: @n@ of @count@' >&2")
 
 @dataclass(frozen=True)
 class SearchScript:
-    """The search script of one library.  A module in the library's folder defines it as ``SEARCH_SCRIPT``.
+    """Makes a shell script that lets a library's own tool search for faster kernels.
+
+    A module in the library's folder defines it as ``SEARCH_SCRIPT``.
 
     * ``name``: the name of the script's file.
     * ``problems``: the class of the calls for which the library can search, for example ``GemmProblem``.

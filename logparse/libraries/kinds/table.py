@@ -64,7 +64,7 @@ A row without a record is counted as foreign (not of this format).
 
 @dataclass(frozen=True)
 class Header:
-    """The first line of a table: its text, the names of its columns, and the name of the file without folder."""
+    """The first line of a table: its text, the column names in it, and the name of the file without folder."""
 
     text: str
     columns: Sequence[str]
@@ -125,10 +125,10 @@ class Row:
 
 
 class TableReader(Protocol):
-    """Reads the rows of one table."""
+    """Reads the rows of one table of text, one by one."""
 
     def open(self) -> Iterable[Outcome]:
-        """Return how the header line is counted, and the records that it contains."""
+        """Read the header line. Return how the line is counted, and the records that it contains."""
         ...
 
     def take(self, row: Row) -> Sequence[Record] | None:
@@ -139,9 +139,9 @@ class TableReader(Protocol):
         ...
 
     def close(self) -> Iterable[Outcome]:
-        """Return the results that need the whole table.
+        """End the table. Return the results that need all of its rows.
 
-        The results include every row for which ``take`` returned None.
+        These include the records of each row for which ``take`` returned None.
         """
         ...
 
@@ -163,7 +163,7 @@ class _EachRow:
 
 
 def each_row(read: Callable[[Row], Iterable[Record]]) -> Callable[[Header], TableReader]:
-    """Make a reader for tables whose rows do not depend on each other.  ``read`` returns the records of one row."""
+    """Return a reader for tables whose rows can be read independently.  ``read`` returns the records of one row."""
     return lambda header: _EachRow(read)
 
 

@@ -97,7 +97,7 @@ def units_text(units: int) -> str:
 
 
 def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
-    """Yield a note if the name of a database file is for another GPU or MIOpen build than the target machine has.
+    """Yield a note if a database file, according to its name, is for another GPU or MIOpen build than the target's.
 
     ``own`` are the facts in the file's name.  The build's suffix (tweak) may be empty: this is a known value, too.
     """
@@ -118,9 +118,9 @@ def _known(fact: str, facts: Facts) -> bool:
 
 
 def odd_name(name: str, match: re.Match[str]) -> str:
-    """Explain why MIOpen, on any GPU, does not use this name for a user database.
+    """Explain why no MIOpen, on any GPU, looks for a user database with this file name.
 
-    Returns an empty text if some MIOpen may use the name.
+    Returns an empty text if some MIOpen may look for it.
     """
     unit = match["cu"]
     if not name.endswith(".txt"):
@@ -136,9 +136,9 @@ def odd_name(name: str, match: re.Match[str]) -> str:
 
 
 def wanted(target: Facts, suffix: str, otherwise: str) -> str:
-    """Return the advice for a wrong file name: "name it …", with the name for which the target's MIOpen looks.
+    """Return the advice for a wrong file name: "name it …", with the file name that MIOpen on the target looks for.
 
-    If this name is unknown, ``otherwise`` is returned.
+    If that name is unknown, ``otherwise`` is returned.
     """
     try:
         return f"name the file {file_name(target, suffix)}"
@@ -147,7 +147,7 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
 
 
 def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
-    """Decide whether MIOpen on the target machine uses a database file.  ``refusals`` are the reasons why not.
+    """Tell whether MIOpen on the target machine uses a database file.  ``refusals`` are the reasons why it does not.
 
     Returns three values:
 

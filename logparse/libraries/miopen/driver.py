@@ -292,7 +292,7 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
 
 
 def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool) -> list[list[int | None]]:
-    """Return the sizes of a convolution's input, weights and output by axis.  The axes are in the order NC(D)HW."""
+    """Return the size of each axis of a convolution's input, weights and output.  The axes are in the order NC(D)HW."""
     n, c, k = sizes["n"], sizes["c"], sizes["k"]
     weights = (c, k // groups) if transposed else (k, c // groups)
     return [
@@ -303,7 +303,7 @@ def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool)
 
 
 def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], plain: str) -> list[str]:
-    """Find the memory layouts of a convolution's tensors from the layouts that a logged command prints.
+    """Find the real memory layouts of a convolution's tensors. The layouts in a logged command are ambiguous.
 
     The result is one layout for all tensors if all of them may have it, otherwise the printed layouts.  MIOpen uses the
     same layouts in the key of the convolution.
@@ -345,7 +345,7 @@ def _strides(layout: str, size: Mapping[str, int]) -> dict[str, int]:
 
 
 def _may_be(layout: str, strides: Mapping[str, int], size: Mapping[str, int], least: int) -> bool:
-    """Return True if a tensor with these strides may have this memory layout.
+    """Return True if a tensor with these strides may have a given memory layout, such as NHWC.
 
     The strides must not grow from the layout's first axis to its last.  Axes smaller than ``least`` are ignored.
     """
@@ -368,9 +368,10 @@ def _output(sizes: Mapping[str, int], x: str, output_pad: int | None) -> int | N
 
 
 def read(text: str) -> Outcome:
-    """Read a line with a logged or typed MIOpenDriver command.
+    """Read a log line with a MIOpenDriver command (a convolution for MIOpen's benchmark program).
 
-    The result is one call for each direction, or a message if the command runs no convolution.
+    MIOpen or a person wrote the command. The result is one call for each direction, or a message if the command runs no
+    convolution.
     """
     try:
         command = read_command(text)
@@ -391,7 +392,7 @@ def read(text: str) -> Outcome:
 
 
 def command(problem: Problem) -> Shell:
-    """Return the MIOpenDriver command that runs a convolution, for example to measure it.
+    """Return a shell command with which MIOpen's benchmark program (MIOpenDriver) runs a convolution.
 
     With ``-s 1`` appended, the command tunes the convolution.  The shell's ``PATH`` has to find the driver, because its
     folder differs by ROCm version.  Raises EmissionError if a field is unknown or the driver cannot express it.  The
@@ -428,7 +429,7 @@ def command(problem: Problem) -> Shell:
 
 
 def _check_expressed(problem: ConvProblem, line: str) -> None:
-    """Read a written command back and check that it states every field of the convolution.
+    """Check that a MIOpenDriver command states every field of a convolution, by reading it back.
 
     Raises EmissionError if a field would differ, because the field is unknown or no flag of the driver states it.
     Example: an unknown layout would become NCHW, and an unknown number of groups would become 1.

@@ -69,7 +69,7 @@ _FACTS = (
 
 @dataclass
 class _Run:
-    """The results that MIOpenDriver has printed so far for one direction of one command."""
+    """What MIOpenDriver has printed so far about one command in one direction: the results of its solvers."""
 
     direction: Direction
     problem: ConvProblem | None

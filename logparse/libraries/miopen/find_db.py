@@ -78,9 +78,9 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def unread(stream: Iterable[bytes]) -> Iterator[Outcome]:
-    """Count each line of a database that holds no convolutions, so that no line is lost.
+    """Count the lines of a MIOpen database that logparse does not read, because it holds no convolutions.
 
-    A line is counted as foreign (not used) or as blank.
+    So no line is lost from the report: each one is counted as foreign (not used) or as blank.
     """
     return (FOREIGN if line.strip() else Outcome("blank") for line in stream)
 

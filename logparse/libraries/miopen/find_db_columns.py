@@ -38,7 +38,7 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class _Block:
-    """Some lines of a find-db (MIOpen's database of solvers), with an index of their records.
+    """Some lines of a find-db (MIOpen's database of solvers) that are parsed together, with an index of their records.
 
     * ``usual``: for each line, True if its record has the usual form.
     * ``places``: for each line, the row in ``tails`` for the end of its key (see ``key_tails``).  It is -1 if MIOpen
@@ -55,7 +55,7 @@ class _Block:
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def tabled(self) -> _Block:
-        """Return a copy of the block whose ``tables`` hold the measurements and convolutions of the usual lines."""
+        """Return a copy of this block with the measurements and convolutions of its usual lines, as ``tables``."""
         lines = np.flatnonzero(self.usual)
         if not len(lines):
             return replace(self, tables={})
@@ -69,7 +69,7 @@ class _Block:
         return replace(self, tables=tables)
 
     def _problems(self, lines: Ints) -> tuple[pa.Array, dict[str, pa.Array]]:
-        """Return the convolutions of the usual lines: the text of each, and one column for each field."""
+        """Return the convolutions of the usual lines: their texts, and one column for each field."""
         places, numbers = self.places[lines], self.index.sizes.take(lines, axis=1)
         native = native_reader()
         assert native is not None, "without it no line is usual"
@@ -89,10 +89,10 @@ class _Block:
     def _measurements(
         self, lines: Ints, line: npt.NDArray[np.int32], items: Ints, problem: pa.Array
     ) -> dict[str, pa.Array]:
-        """Return the columns of the measurements.  Each solver of a record is one row.
+        """Return the measurements in this block of MIOpen's solver database, as columns with one element per solver.
 
-        ``items`` are the indices of the solvers' entries.  ``line`` has the same length.  It gives the index of the
-        entry's line within ``lines`` (the usual lines).
+        * ``items`` are the indices of the solvers' entries.
+        * ``line`` has the same length.  It gives the index of the entry's line within ``lines`` (the usual lines).
         """
         index, zeros = self.index, np.zeros(len(items), np.int32)
         solver, timed = index.solver[items], index.time_us[items] > 0
@@ -134,10 +134,10 @@ def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
 
 
 def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
-    """Read a find-db (MIOpen's database of the fastest solvers) piece by piece, as columns.
+    """Read a large database of MIOpen's fastest solvers (find-db) in blocks, which several threads parse.
 
-    For each piece, the first outcome holds all records of the usual form, as tables ``measurements`` and ``convs``.
-    Then one outcome follows for each other line.
+    For each block, the first result holds all lines of the usual form, as tables ``measurements`` and ``convs``. Then
+    one result follows for each other line.
     """
     keys = _Keys()
     with ThreadPoolExecutor(THREADS) as pool:
@@ -178,15 +178,18 @@ def _read(text: bytes, offset: int) -> _Block:
 
 
 class _Keys:
-    """All keys that were seen so far, as 64-bit hashes in a few sorted arrays."""
+    """The set of all keys that were read so far.
+
+    To save memory, it holds only the 64-bit hashes of the keys, in a few sorted arrays.
+    """
 
     def __init__(self) -> None:
         self._runs: list[Hashes] = []  # Each array is at least twice as long as the next, so there are few.
 
     def met(self, keys: Hashes) -> Bools:
-        """Tell for each key whether it was seen before, in an earlier call or earlier in ``keys``.
+        """Return for each key True if it occurred before: in an earlier call, or earlier in ``keys``.
 
-        All ``keys`` are then remembered.
+        All ``keys`` are remembered for the next calls.
         """
         again, order = np.zeros(len(keys), dtype=bool), np.argsort(keys, kind="stable")
         new = keys[order]  # Sorted, because a search in ascending order is faster.

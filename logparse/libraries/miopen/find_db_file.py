@@ -85,24 +85,24 @@ class FindDbFile(Collection[Row]):
             yield from self.of_line(number)
 
     def of_line(self, number: int) -> list[Row]:
-        """Return the rows of the record in the line with this number, one for each solver."""
+        """Return the rows of one record, one row for each solver. The record is the line with this number."""
         return [row for _, row in self._judged(number)]
 
     def _judged(self, number: int) -> Judged:
         return self.odd[number] if number in self.odd else self._judge_line(number)
 
     def longer_than(self, most: int) -> list[int]:
-        """Return the numbers of the lines that list more than ``most`` solvers."""
+        """Return the numbers of the lines (records) that list more than ``most`` solvers."""
         usual = np.flatnonzero(self._usual & (np.diff(self.columns.begins) > most)) + 1
         others = (n for n in (*self.odd, *self.keyless) if self.text_of(n).partition("=")[2].count(";") >= most)
         return sorted([*usual.tolist(), *others])
 
     @property
     def judged(self) -> Iterator[tuple[Item, Row, Sequence[int]]]:
-        """The entries (solvers) that were checked, each with its row and the numbers of the lines with an equal entry.
+        """The different entries (solvers) of the database, each with its check and the lines that contain it.
 
-        MIOpen does the same with all entries that are equal in solver, algorithm and direction, so only one of them is
-        checked.
+        Each entry is given with its row. Entries are equal if they agree in solver, algorithm and direction. MIOpen
+        treats equal entries in the same way, so only one of them is checked.
         """
         for number, judged in self.odd.items():
             yield from ((item, row, (number,)) for item, row in judged)
@@ -118,7 +118,7 @@ class FindDbFile(Collection[Row]):
 
 @dataclass(frozen=True, kw_only=True)
 class FindDbReading(Reading[FindDbFile]):
-    """The rows that MIOpen takes from a find-db (its database of the fastest solvers)."""
+    """The result of reading a find-db (database of the fastest solvers) like MIOpen: the rows that it takes."""
 
     @property
     def alike(self) -> Iterator[tuple[Row, Sequence[int]]]:
@@ -127,7 +127,8 @@ class FindDbReading(Reading[FindDbFile]):
     def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
         """Yield the key, solver and time of each row that may be copied into a merged database.
 
-        ``work`` is not used, because the key of a row already states the whole convolution to which the time belongs.
+        ``work`` has no effect here, because the key of a row already states the whole convolution to which the time
+        belongs.
         """
         index = self.parsed.columns
         begins, names = index.begins.tolist(), [index.solvers[place] for place in index.solver.tolist()]
@@ -158,10 +159,7 @@ class FindDbReading(Reading[FindDbFile]):
 
 
 class _OfKeys(Mapping[K, Sequence[V]]):
-    """A mapping that computes the value of a key at each look-up.
-
-    A value may be an empty sequence.
-    """
+    """A mapping that computes the value of a key each time it is read. A value may be an empty sequence."""
 
     def __init__(self, keys: Collection[K], made: Callable[[K], Sequence[V]]) -> None:
         self._keys, self._made = keys, made
@@ -179,9 +177,9 @@ class _OfKeys(Mapping[K, Sequence[V]]):
 
 
 class Kinds:
-    """The entries in MIOpen's solver database, grouped by solver, algorithm and direction.
+    """The entries in MIOpen's solver database, in groups that MIOpen treats in the same way.
 
-    MIOpen does the same with all entries of a group.
+    The entries of a group have the same solver, algorithm and direction.
     """
 
     def __init__(self, index: Index, tails: Tails, places: Ints) -> None:

@@ -86,7 +86,7 @@ class Index:
 
     @cached_property
     def line(self) -> npt.NDArray[np.int32]:
-        """The line number (from 0) of each entry."""
+        """The line number (from 0) of each entry of the database."""
         return np.repeat(np.arange(len(self.tail), dtype=np.int32), np.diff(self.begins))
 
 

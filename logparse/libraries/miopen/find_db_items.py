@@ -124,10 +124,10 @@ def _algorithm(item: Item, target: Facts) -> str | None:
 
 
 def _thrown(item: Item, target: Facts) -> str | None:
-    """Return a message if MIOpen cannot use an entry because another entry of the record makes it throw an exception.
+    """Return a message if MIOpen cannot use a database entry because another entry of the same record is bad.
 
-    MIOpen converts the algorithms of all solvers of a record before it uses any of them.  So it can use no solver of
-    the record.
+    MIOpen converts the algorithms of all solvers of a record before it uses any of them. A bad algorithm makes it throw
+    an exception, so it can use no solver of the record.
     """
     if not item.thrown or item.thrown == item.text:
         return None
@@ -237,8 +237,8 @@ def items(key: str, payload: str, problem: ConvProblem | None, line: int = 1, fi
     """Split a record of MIOpen's solver database (find-db) into its entries, one for each solver.
 
     Each entry also gets two texts, which are empty if there is nothing to report: ``thrown`` is the text of the entry
-    at which MIOpen throws an exception, and ``spelled`` is the key as MIOpen spells it.  ``first`` is the line of the
-    key's first record.
+    at which MIOpen throws an exception, and ``spelled`` is the key in MIOpen's own spelling.  ``first`` is the line of
+    the key's first record.
     """
     found = tuple(items_of(line, key, payload, first, problem, _split))
     own = key_of(problem) if problem is not None else None
@@ -264,9 +264,9 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 
 def read_record(text: str) -> Outcome:
-    """Read one line of a find-db (MIOpen's solver database).
+    """Read one line of a find-db (MIOpen's database of the fastest solvers for each convolution).
 
-    It is assumed that no earlier line has the same key.
+    The line is read as if no earlier line had the same key.
     """
     return miopen_records.read_record(text, problem_from_key, items, measured)
 
@@ -300,7 +300,7 @@ def no_time(milliseconds: str) -> str:
 
 
 def row_of(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
-    """Make the row for an entry in MIOpen's solver database: the solver, and what MIOpen does with it."""
+    """Return an entry of MIOpen's solver database as a row: the solver, and what MIOpen does with the entry."""
     values, text = [x.strip(BLANKS) for x in item.values[:3]], item.text.rstrip(BLANKS)
     named = item.solver and item.problem is not None
     return Row(
@@ -327,10 +327,10 @@ def _bytes(item: Item) -> int | None:
 
 
 def _usual(item: Item) -> bool:
-    """Return True if an entry of MIOpen's solver database is certainly valid, so that the rules need not be checked.
+    """Quick check of an entry of MIOpen's solver database. Return True if the entry is certainly valid.
 
-    This check is fast but incomplete.  If it returns False, the rules have to decide.  It ignores the other entries and
-    records of the file.
+    If it returns False, the rules have to decide, which is slower.  It ignores the other entries and records of the
+    file.
     """
     if item.problem is None or len(item.values) != 3 or (_old_form(item) and item.text.count(",") < 3):
         return False
@@ -346,9 +346,9 @@ def _usual(item: Item) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def usable(solver: str, algorithm: str, direction: Direction) -> bool:
-    """Return True if MIOpen would use an entry of its solver database with this solver, algorithm and direction.
+    """Return True if MIOpen would use a database entry with this solver, algorithm and direction.
 
-    It is assumed that the numbers in the entry and the key of its record are usual.
+    Only these three are checked. The numbers in the entry and the key of its record are assumed to be usual.
     """
     key, numbers = f"1-1-1-1x1-1-1-1-1-0x0-1x1-1x1-0-NCHW-FP32-{direction}", ("1", "0", algorithm)
     item = Item(1, key, problem_from_key(key), f"{solver}:{','.join(numbers)}", solver, numbers, None, False)

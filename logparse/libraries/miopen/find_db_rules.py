@@ -85,7 +85,7 @@ def _convolutions(name: str, data: bytes) -> bytes:
 
 
 def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
-    """Yield the reasons why MIOpen reads no convolution from a file of this name.
+    """Yield the reasons why MIOpen would read no convolution from a find-db (solver database) with this file name.
 
     ``holds`` is True if the file has records of convolutions.
     """
@@ -112,7 +112,7 @@ def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
-    """Return the solvers that MIOpen on the target machine takes from a find-db (its solver database).
+    """Read a find-db (MIOpen's solver database) as MIOpen on the target machine reads it. Return the usable solvers.
 
     If no fact about the target is known, any valid file name is accepted.  A byte order mark is read as part of the
     first key, because MIOpen does so.
@@ -156,7 +156,7 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
 
 
 def _rank(row: Row | Offer) -> float:
-    """Return a solver's time, by which solvers are sorted.
+    """Return the number by which solvers are sorted, which is the time.
 
     Without a time the result is infinite, so that the solver comes last.
     """

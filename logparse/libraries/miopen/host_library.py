@@ -55,7 +55,7 @@ _SIGNATURES = {
 
 
 class ConvSolution(ctypes.Structure):
-    """``miopenConvSolution_t``, MIOpen's C struct for a solver that immediate mode offers.
+    """MIOpen's C struct ``miopenConvSolution_t``. It describes a solver that MIOpen offers without a search.
 
     ``time`` is in ms.  The time comes from the find-db, or MIOpen has made it up.
     """
@@ -116,7 +116,7 @@ class Library:
 
 
 class Convolution:
-    """A convolution that was described to MIOpen's API, with the solvers that MIOpen offers for it.
+    """A convolution in MIOpen's own objects (descriptors), with the solvers that MIOpen offers for it.
 
     The descriptors are freed when the process ends.
     """
@@ -152,7 +152,7 @@ class Convolution:
         self._ask("CompileSolution", solution_id)
 
     def run(self, pointers: Sequence[int], workspace: int, workspace_bytes: int, solution_id: int) -> None:
-        """Launch one execution of a solver.
+        """Run a convolution once with one of MIOpen's solvers.
 
         ``pointers`` are the addresses of the tensors, in the order that ``order`` states.
         """

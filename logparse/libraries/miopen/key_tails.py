@@ -66,7 +66,7 @@ def text_column(texts: Iterable[str]) -> pa.Array:
 
 @lru_cache(maxsize=1 << 14)
 def _problem_of(tail: Tail) -> ConvProblem | None:
-    """Return a convolution whose key in MIOpen's solver database has this end and whose sizes are all 1.
+    """Return a sample convolution for the last part of a key in MIOpen's solver database. All its sizes are 1.
 
     Returns None if MIOpen has no such key or spells the key differently, or if logparse cannot store such a
     convolution.
@@ -87,9 +87,10 @@ def _pieces(problem: ConvProblem) -> Pieces:
 
 
 class Tails:
-    """A table of the ends of keys in MIOpen's solver database: one row per end, one column per field of a convolution.
+    """A table of the last parts of keys in MIOpen's solver database, with the fields of a convolution that they state.
 
-    ``places`` holds the row of each end.  It is -1 if MIOpen has no such key.
+    There is one row per different last part, and one column per field. ``places`` holds the row of each one.  It is -1
+    if MIOpen has no such key.
     """
 
     def __init__(self, tails: Sequence[Tail]) -> None:
@@ -106,7 +107,10 @@ class Tails:
         self.groups = np.array([x.groups for x in self._problems], np.int64)
 
     def column(self, name: str, places: Ints) -> pa.Array:
-        """Return one field of ``ConvProblem`` as an Arrow array.  ``places`` are the rows of the table to take."""
+        """Return one field of ``ConvProblem`` for several rows of this table, as an Arrow array.
+
+        ``places`` are the rows of the table to take.
+        """
         values = [getattr(problem, name) for problem in self._problems]
         if all(isinstance(value, str) for value in values):
             texts = list(dict.fromkeys(values))

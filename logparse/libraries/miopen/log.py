@@ -94,9 +94,9 @@ solver.
 
 @dataclass
 class _Find:
-    """State of one thread in MIOpen's log: its convolutions, and its measurements.
+    """What was read so far about one thread in MIOpen's log: its convolutions and its measurements.
 
-    A time may be waiting for its workspace, which a later line states.
+    A measurement may be incomplete, because its workspace is in a later line than its time.
     """
 
     thread: Thread = field(default_factory=Thread)
@@ -162,7 +162,7 @@ class Reader:
             find.thread.typed(text)
 
     def _find(self, prefix: re.Match[str] | None) -> _Find:
-        """Return the state of the thread that a line's prefix names.  A new thread is added."""
+        """Return what was read so far about the thread that a line's prefix names.  For a new thread it is empty."""
         name = f"{prefix['host']} {prefix['tid']}" if prefix else "None None"
         find = self._finds.get(name)
         if find is None:
@@ -176,7 +176,7 @@ def _masked(text: str) -> str:
 
 
 def _unnamed(find: _Find, function: str, text: str) -> Outcome:
-    """Return a line as a message, because it is unknown which convolution the line is about.
+    """Return a line that does not say which convolution it is about, as a message.
 
     If the reason is that several threads write to the same log, a second message says so.
     """
@@ -187,7 +187,7 @@ def _unnamed(find: _Find, function: str, text: str) -> Outcome:
 def _measurement(
     named: Named, solver: str, origin: str, ms: str = "", workspace: str | None = None, why: str = ""
 ) -> Measurement:
-    """Make the measurement of a solver.  If the log line states no time, ``why`` is the reason."""
+    """Return one solver's measurement from a log line.  If the line states no time, ``why`` is the reason."""
     problem, key = named
     family = known_algorithm(solver)
     time_us = None if why else from_milliseconds(ms)
@@ -239,7 +239,7 @@ def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
 
 
 def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
-    """Read the log line of a call in immediate mode (MIOpen without a search).
+    """Read the log line of a call for which MIOpen chose a solver without timing several (immediate mode).
 
     Returns None if the line is of another kind or names no solver.
     """
@@ -257,7 +257,7 @@ def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
 
 
 def _row(find: _Find, text: str) -> Outcome | None:
-    """Read a ``SetValues`` line, with which MIOpen writes a record into the user's solver database.
+    """Read a log line ``SetValues``, which MIOpen prints when it saves a result in the user's solver database.
 
     Returns None for other lines.
     """

@@ -30,10 +30,10 @@ Named = tuple[ConvProblem, str | None]
 
 @dataclass
 class _Waiting:
-    """Commands of one kind and direction in the log, whose calls have not printed their line yet.
+    """The convolution commands in a MIOpen log that may belong to the next line about a finished call.
 
-    A command is kept with its line number. ``ended`` counts calls that have printed their line although it is unknown
-    to which command the line belongs.
+    All commands are of one kind and direction, and each is kept with its line number. ``ended`` counts the calls whose
+    line has been read although it is unknown to which of these commands the line belongs.
     """
 
     commands: deque[tuple[int, ConvProblem]] = field(default_factory=deque)
@@ -45,7 +45,7 @@ class _Waiting:
             self.ended = max(0, self.ended - 1)
 
     def end(self, problems: int) -> None:
-        """Take note that one call has printed its line.
+        """Note that one call has printed its line.
 
         ``problems`` is the number of different convolutions whose call has not printed its line yet.
         """
@@ -59,9 +59,10 @@ class _Waiting:
 
 
 class Thread:
-    """The convolutions that earlier lines of one thread have named.
+    """Remembers the convolutions that earlier log lines of one thread have named.
 
-    ``shared`` is True if the lines come from several threads and no prefix tells them apart.
+    A later line, for example with a time, does not name its convolution again. ``shared`` is True if the lines come
+    from several threads and no prefix tells them apart.
     """
 
     def __init__(self, typed: str | None = None) -> None:
@@ -73,11 +74,11 @@ class Thread:
         self._waiting: dict[tuple[bool, str], _Waiting] = {}
 
     def line(self) -> None:
-        """Count one more line of the log.  The age of a waiting command is measured in lines."""
+        """Count one more line of the log. Commands that have waited for too many lines are dropped."""
         self._lines += 1
 
     def command(self, text: str) -> None:
-        """Remember a command line that MIOpen logged."""
+        """Read a command line in MIOpen's log, and remember its convolutions until their calls print a line."""
         self._key = None
         logged = _LOGGED.search(text)
         command = None if logged is None else readable_command(f"MIOpen: {text[logged.start() :]}")
@@ -88,7 +89,7 @@ class Thread:
             waiting.commands.append((self._lines, problem))
 
     def typed(self, text: str | None) -> None:
-        """Remember a command line that a person or MIOpenDriver wrote.  It is valid until the next such line."""
+        """Remember a command line that a person or MIOpenDriver wrote, until the next such line."""
         self._key = None
         self._typed = text
 
@@ -105,7 +106,7 @@ class Thread:
         self._started = +self._started
 
     def finding(self, direction: Direction | None) -> Named | None:
-        """Return the convolution that a line inside a search for solvers is about.
+        """Return the convolution that a log line during a search for solvers is about.
 
         Returns None if the convolution is unknown or has another direction.
         """
@@ -117,7 +118,7 @@ class Thread:
         return self._of_key(direction) or self._of_commands(direction, find=True) or self._of_typed(direction)
 
     def chosen(self, direction: Direction) -> Named | None:
-        """Return the convolution for which the last search for solvers has ended, or None if it is unknown."""
+        """Return the convolution for which MIOpen has just finished a search for solvers, or None if it is unknown."""
         by_command = self._of_commands(direction, find=True, end=True)
         by_key = self._of_key(direction)
         if by_key is None or by_command is None:
@@ -128,7 +129,7 @@ class Thread:
         return None
 
     def ran(self, direction: Direction) -> ConvProblem | None:
-        """Return the convolution of the call that printed the current line, or None if it is unknown."""
+        """Return the convolution of the call that printed the current log line, or None if it is unknown."""
         named = self._of_commands(direction, find=False, end=True)
         # If there is a key, the last lines are about a find, because only a find looks a key up.
         if named is None and self._key is None:
@@ -139,7 +140,7 @@ class Thread:
         return None if self._key is None or self.shared else _keyed(self._key, direction)
 
     def _of_commands(self, direction: Direction | None, *, find: bool, end: bool = False) -> Named | None:
-        """Return the convolution of the commands whose calls have not printed their line yet.
+        """Return the convolution of the logged commands whose calls have not printed their line yet.
 
         Returns None if there is no such command, or if the commands are about different convolutions.  If ``end`` is
         True, the present line shows that the call of one such command ran.
@@ -169,7 +170,7 @@ def _keyed(key: str, direction: Direction | None) -> Named | None:
 
 
 def _sizes(problem: ConvProblem) -> list[object]:
-    """Return the fields of a convolution that both a logged command and a key state.
+    """Return those fields of a convolution by which a logged command is compared with a key.
 
     Types are left out, because a command states few types.
     """

@@ -55,7 +55,7 @@ def recognise(head: Head) -> bool:
 
 
 def facts_of_file(name: str) -> list[Fact]:
-    """Return what the name of a perf-db (MIOpen's database of tuned parameters) states.
+    """Return the facts in the file name of a perf-db (MIOpen's database of tuned parameters).
 
     The name states the GPU, and sometimes the build of MIOpen.
     """
@@ -92,9 +92,9 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if the override chooses a MIOpen solver whose tuned parameters can be written.
+    """Return True if MIOpen's file of tuned parameters (perf-db) can hold the kernel chosen for a convolution.
 
-    The parameters of its fallback solver are enough.
+    The kernel, or at least its fallback, must be a MIOpen solver with known tuned parameters.
     """
     miopen = isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
     return miopen and any(x.parameters is not None for x in _with_fallback(override))
@@ -151,7 +151,7 @@ def _with_fallback(override: Override) -> Sequence[Override]:
 
 
 def own_key(override: Override, target: Mapping[str, str]) -> str | None:
-    """Return the key of an override's convolution in MIOpen's database of tuned parameters (perf-db).
+    """Return the key under which a perf-db (MIOpen's file of tuned parameters) must list the override's convolution.
 
     If a find-db states the convolution's key, the perf-db key is made from it, because MIOpen itself wrote it.
     Otherwise the perf-db key is made from the convolution.

@@ -48,7 +48,7 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
 
 
 def _field(column: str, forward: bool) -> str:
-    """Return the field of ``ConvProblem`` that a number in a key of MIOpen's tuned parameters means.
+    """Return which field of ``ConvProblem`` is meant by a size in a key of MIOpen's tuned parameters.
 
     For example ``in_channels`` is ``c`` in the forward direction.  A key begins with the sizes of its first tensor.  In
     the directions B and W this is dy, so ``in_channels`` is ``k`` there.
@@ -125,7 +125,7 @@ def _no_parameters(item: Item, target: Facts) -> str | None:
 
 
 def _crash(item: Item, target: Facts) -> str | None:
-    """Return a message if the tuned parameters in an entry may make MIOpen divide by 0.
+    """Return a message if MIOpen may crash (divide by 0) because of the tuned parameters in a database entry.
 
     MIOpen reads each parameter into an int in the same way as ``strtol``, and stops at the first one without a number.
     If that text is not empty, the parameter becomes 0.
@@ -151,10 +151,10 @@ def _line_end(item: Item, target: Facts) -> str | None:
 
 
 def _split_k(item: Item, target: Facts) -> str | None:
-    """Return a message if MIOpen on the target machine gives a split-K reduction too little workspace.
+    """Return a message if tuned parameters make MIOpen run a split-K reduction with too little workspace.
 
-    Tuned parameters may ask for such a reduction.  Source: ROCm/rocm-libraries pull requests 1426 and 9427 (the
-    backport to ROCm 7.0.2).
+    Only some versions of MIOpen do so. Source: ROCm/rocm-libraries pull requests 1426 and 9427 (the backport to ROCm
+    7.0.2).
     """
     parts = re.search(r"\+(\d{1,6})\s*$", item.values[0]) if item.solver and SPLIT_K.match(item.solver) else None
     version = [int(x) for x in re.findall(r"\d{1,6}", target.get("miopen_version", ""))[:3]]
@@ -216,7 +216,7 @@ def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
 
 
 def tuned(item: Item, problem: ConvProblem) -> Measurement | Reject:
-    """Turn an entry of MIOpen's database of tuned parameters into a measurement without a time.
+    """Return an entry of MIOpen's database of tuned parameters as a measurement without a time.
 
     The entry states that a solver is tuned, but not how fast it is.  An entry that MIOpen does not use has the status
     ``skipped``.  An entry without a solver is a Reject.

@@ -52,9 +52,9 @@ _MOST_BYTES = 10**18
 
 
 class Reader:
-    """Reads MIOpen's performance log.
+    """Reads MIOpen's performance log (times of solvers).
 
-    The reader remembers the last MIOpenDriver command, because records name no convolution.
+    A record does not name its convolution. So the reader remembers the last MIOpenDriver command, which names it.
     """
 
     awake = False  # Every line of this format has a marker, so the reader needs no other lines.
@@ -102,9 +102,10 @@ class Reader:
 
 
 def _time(config: Mapping[str, Any]) -> dict[str, float]:
-    """Return the four times of a solver's configuration by name, in ms.  A time is 0 if MIOpen timed no execution.
+    """Return the four times in ms that MIOpen's log states for a solver with certain parameters, by name.
 
-    Raises ValueError, KeyError or TypeError if a time is missing, negative, too large or not a number.
+    A time is 0 if MIOpen timed no execution. Raises ValueError, KeyError or TypeError if a time is missing, negative,
+    too large or not a number.
     """
     names = ("time_ms", "time_std_ms", "time_min_ms", "time_max_ms")
     found = {name: float(config[name]) for name in names}

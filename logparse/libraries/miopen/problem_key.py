@@ -68,7 +68,7 @@ PLAIN_LAYOUTS = ("NCHW", "NCDHW")
 
 
 def split_types(text: str) -> list[str]:
-    """Return the three data types that a key of MIOpen's solver database states as one text.
+    """Split the text of the data types in a key of MIOpen's solver database into three types.
 
     The types belong to the first tensor, the weights and the second tensor.  ``INT8INT8FP32`` has three of them.
     ``FP16`` means that all three are equal.
@@ -79,9 +79,9 @@ def split_types(text: str) -> list[str]:
 
 @lru_cache(maxsize=65536)
 def read_tail(tail: str) -> dict[str, Any]:
-    """Read the end of a key of MIOpen's solver database, for example ``0-NCHW-FP16-W_g32``.
+    """Read the last part of a key of MIOpen's solver database, for example ``0-NCHW-FP16-W_g32``.
 
-    The end states all fields except the sizes.  The result has fields for the input, the weights and the output,
+    This part states all fields except the sizes.  The result has fields for the input, the weights and the output,
     although the order of the tensors in the key depends on the direction.  Raises ValueError if the text is not the end
     of a key.
     """
@@ -102,10 +102,10 @@ def read_tail(tail: str) -> dict[str, Any]:
 
 @lru_cache
 def _columns(spatial: int, x_first: bool, short_pad: bool) -> Sequence[tuple[str, Sequence[str]]]:
-    """Return the names of the sizes with which a key of MIOpen's solver database begins, in groups and in order.
+    """Return the names of the sizes with which a key of MIOpen's solver database begins, in the order of the key.
 
-    Each group has the character (``-`` or ``x``) that joins its numbers.  If ``short_pad`` is True, the pads lack the
-    depth.
+    The names are in groups. Each group has the character (``-`` or ``x``) that joins its numbers.  If ``short_pad`` is
+    True, the pads lack the depth.
     """
     axes = "dhw"[3 - spatial :]
     ends = (("c", *axes), ("k", *(f"out_{x}" for x in axes)))
@@ -137,7 +137,7 @@ def problem_from_key(key: str) -> ConvProblem:
 
 
 def key_of(problem: ConvProblem) -> str | None:
-    """Return the key under which MIOpen's solver database (find-db) holds a convolution.
+    """Return the key of a convolution in MIOpen's solver database (find-db).
 
     Returns None if a field that the key needs is unknown.  A transposed convolution gets the key of the convolution
     that MIOpen turns it into: F and B are swapped, and x and y are swapped.  ``pad_d`` may be unknown, so that shipped

@@ -26,7 +26,7 @@ from logparse.target import Facts
 
 @dataclass(frozen=True)
 class Item:
-    """One entry of a database record (a solver and its values), split at its first ``:`` and at commas.
+    """One solver with its values in a record of a MIOpen database, split at its first ``:`` and at commas.
 
     * ``solver``: the solver's name.  It is empty if the entry has no ``:``.
     * ``first``: the line number of an earlier record with the same key, otherwise None.  MIOpen uses the earlier
@@ -100,7 +100,10 @@ def read_record(
     items: Callable[[str, str, ConvProblem], Iterable[Item]],
     measured: Callable[[Item, ConvProblem], Measurement | Reject],
 ) -> Outcome:
-    """Read one line of a MIOpen database: a measurement for each solver, and a ``Reject`` for each unreadable text."""
+    """Read one line (record) of a MIOpen database. Return a measurement for each solver in it.
+
+    A text that cannot be read gives a ``Reject``.
+    """
     line = text.removesuffix("\r")
     if not line.strip():
         return Outcome("blank")
@@ -139,7 +142,7 @@ def _solver_direction(item: Item, target: Facts) -> str | None:
 
 
 def unknown_solver(item: Item, target: Facts) -> str | None:
-    """Return a message if no known version of MIOpen has a solver of this name.  A newer MIOpen may have it."""
+    """Return a message if MIOpen has no solver of this name, in any known version.  A newer MIOpen may have it."""
     if not item.solver or known_algorithm(item.solver) is not None:
         return None
     return f"logparse does not know the solver {item.solver}; a MIOpen that does not know it either ignores the item"
@@ -149,7 +152,7 @@ _HAS = "compare the solver's name with a MIOpen log of level 6 from the target, 
 
 
 def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts]]) -> list[Rule[Item, Facts]]:
-    """Return the rules for the entries of a MIOpen database.  ``own`` are the rules of this database alone.
+    """Return all rules for the entries of a MIOpen database.  ``own`` are the rules of this database alone.
 
     The rules about reading come first, then ``own``, then the rules about solvers.
     """
@@ -171,9 +174,9 @@ def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts
 
 
 def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
-    """Yield an error note for each line without a key, because MIOpen skips such a line.
+    """Yield an error note for each line of a MIOpen database that has no key.
 
-    ``keyless`` are the line numbers.
+    MIOpen skips such lines. ``keyless`` are the line numbers.
     """
     for number in keyless:
         yield Note(
@@ -189,15 +192,18 @@ def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
 
 
 def lines(rows: Iterable[Row | Offer]) -> list[str]:
-    """Write rows as lines of a MIOpen database: one line for each key, with its solvers in the order of the rows."""
+    """Return the lines of a MIOpen database that contain these rows.
+
+    There is one line for each key, with its solvers in the order of the rows.
+    """
     records = in_groups(rows, lambda row: row.key)
     return [f"{key}={';'.join(row.text for row in held)}" for key, held in records.items()]
 
 
 def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Remove entries (solvers) from a MIOpen database.  ``keep`` decides for each entry whether it stays.
+    """Remove entries from a MIOpen database: those for which ``keep`` returns False.
 
-    If no entry of a record stays, the whole line is dropped.
+    An entry is one solver in a record. If no entry of a record stays, the whole line is dropped.
     """
     records, out = {row.line for row in rows}, list[bytes]()
     for number, line in enumerate(data.split(b"\n"), start=1):

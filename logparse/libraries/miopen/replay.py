@@ -71,9 +71,10 @@ class Miopen(DeviceBackend):
         super().release()
 
     def _offered(self, conv: ConvProblem) -> tuple[Convolution, dict[str, Offer]]:
-        """Return MIOpen's description of a convolution, and the solvers that it offers, by name.
+        """Return MIOpen's object for a convolution, and the solvers that MIOpen offers for it, by name.
 
-        The solvers are in the library's order.  Solvers that only the other process found (``exhaustive``) come last.
+        The solvers are in the library's order.  With ``exhaustive``, a second process finds more solvers. They come
+        last.
         """
         if conv.text not in self._described:
             convolution = Convolution(self._library, self._handle, conv)

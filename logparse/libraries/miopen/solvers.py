@@ -75,7 +75,7 @@ The sum is then split into N parts, which needs workspace of its own.
 
 
 def overflows(solver: str, problem: ConvProblem) -> str | None:
-    """Return a message if a solver needs more than 32 bits to index a tensor of the convolution, otherwise None.
+    """Return a message if a solver may give wrong results, because a tensor is too large for its 32-bit indices.
 
     Before the checks of July 2026 MIOpen ran such a solver and returned wrong results, which Find does not notice.
     Since then the solver does not apply, or MIOpen takes another instance of it.  Source: ROCm/rocm-libraries pull
@@ -109,9 +109,10 @@ Source: ``src/solver/conv/conv_ck_grouped_conv_fwd.cpp``.
 
 @lru_cache(maxsize=4096)
 def direction_of_solver(solver: str) -> Direction | None:
-    """Return the direction that a solver's name shows: F (forward), B (input gradient) or W (weight gradient).
+    """Return the direction of a convolution for which a solver is made: F (forward), B (input gradient) or W (weights).
 
-    Returns None if the solver is for several directions (Winograd, ConvAsm1x1U …).
+    The solver's name shows the direction. Returns None if the solver is for several directions (Winograd, ConvAsm1x1U
+    …).
     """
     if _BOTH_WAYS.match(solver):
         return None
@@ -181,9 +182,9 @@ _JUDGED = {*SOLVERS.values(), "ConvHipConv", "ConvHipDirectFwd11x11", "ConvHipBw
 
 
 def is_registered(solver: str) -> bool:
-    """Return True if a convolution solver of exactly this name is known.
+    """Return True if MIOpen has a convolution solver of exactly this name.
 
-    Then its direction and algorithm are known too.  ``ConvHipConv`` has no number here, because its place in the
-    registry differs between the public versions.
+    Then its direction and algorithm are known too.  ``ConvHipConv`` has no number here, because its number differs
+    between the public versions.
     """
     return solver in _JUDGED

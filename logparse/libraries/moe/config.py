@@ -93,9 +93,9 @@ def is_name(text: str) -> bool:
 
 
 def _names(text: str) -> list[str]:
-    """Return the names of fused-MoE tables that a text contains, each once.
+    """Return the names of fused-MoE tables in a text, each once.
 
-    The blank in SGLang's names is removed.
+    SGLang's names contain a blank, which is removed.
     """
     return list(dict.fromkeys(NAME.findall(_SPACED.sub(r"\1,\2", text))))
 

@@ -97,7 +97,7 @@ class _Context:
 
     @property
     def scaled(self) -> int | None:
-        """Number of elements along K that have the same scale, for a table of block-scaled products.
+        """Number of elements along K that share one scale factor, for a table of block-scaled products.
 
         For any other table there is no such number (None).
         """
@@ -267,7 +267,7 @@ def _facts(table: str) -> dict[str, str]:
 
 
 def _of_device(table: str, target: Facts) -> list[Note]:
-    """Return an error note if the table's name states another GPU than the target machine has.
+    """Return an error note if a table is, according to its name, for another GPU than the target machine has.
 
     If the target machine's GPU is not known, there is no note.
     """
@@ -289,7 +289,7 @@ def _of_device(table: str, target: Facts) -> list[Note]:
 
 
 def _plain(device: str) -> str:
-    """Return a GPU's name in the form in which file names of tables contain it.
+    """Return a GPU's name as the file names of fused-MoE tables contain it.
 
     vLLM uses the same name for all H200 variants.
     """
@@ -323,7 +323,7 @@ def _notes(table: str, version: str, target: Facts) -> Iterator[Note]:
 
 
 def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
-    """Yield notes about wide gaps between the table's numbers of tokens, and about entries that were only copied.
+    """Yield notes about a table whose entries for different numbers of tokens have wide gaps or are only copies.
 
     A server takes the nearest entry, even if it is far, and never the default.  For example, a table had only entries
     for 8 tokens and fewer.  This table made a prefill of 2,048 tokens 2.35 % slower (vllm-project/vllm#52192).
@@ -361,16 +361,16 @@ def _entry(table: str, line: int, key: str, value: object) -> Tile:
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return the name of the table in which a server looks for the settings of a fused-MoE call.
+    """Return the name of the file in which a server looks for the settings of a fused-MoE call.
 
-    ``problem`` describes the call, and its name is the table's name.  Returns None for any other kind of call.
+    ``problem`` describes the call, and its name is the file's name.  Returns None for any other kind of call.
     """
     named = isinstance(problem, OperatorProblem) and moe_config.is_name(problem.name)
     return problem.name if named and isinstance(problem, OperatorProblem) else None
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Return which fused-MoE tables the servers of a job looked for, and whether they found them.
+    """Return which tables of fused-MoE kernels the servers looked for when they started, and whether they found them.
 
     ``messages`` are pairs of function and text from the job's logs (see ``moe.config``).  The result maps the text of a
     fused-MoE call to a report.
@@ -421,9 +421,9 @@ def _tokens(row: Offer) -> int:
 
 
 def _cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Return the table without the entries that ``keep`` does not accept.
+    """Return a table without those entries for which ``keep`` is false.
 
-    Other members, such as the Triton version, stay.
+    Other members of the file, such as the Triton version, stay.
     """
     text, lines, depth, ends = data.decode(), (row.line for row in rows), 0, list[int]()
     for token in _TOKEN.finditer(text):

@@ -56,7 +56,7 @@ class Torch(DeviceBackend):
 def _operator(o: OperatorOperands) -> Call:
     """Return a function that calls an operator exactly as the trace recorded it.
 
-    The results of other ways to compute it are compared with the result of this function.
+    Other ways to compute the operator must give the same result as this function.
     """
 
     def call(i: int) -> object:

@@ -26,7 +26,7 @@ _NO_REASON = regex(r".*kernel not used because.*|.*(?:been )?runtime disabled.*"
 
 
 def attention_ways(device: TorchDevice, attention: Attention) -> list[Way]:
-    """Return the ways in which PyTorch can compute an attention, the default first.
+    """Return the different ways in which PyTorch can compute an attention, for timing. The default comes first.
 
     Each backend (flash, math …) is one way.  If a backend does not support the inputs, it refuses them only when it is
     called.

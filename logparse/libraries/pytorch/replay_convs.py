@@ -23,7 +23,7 @@ _SEARCHED = "benchmark"
 
 
 def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[Way]:
-    """Return the ways in which PyTorch can compute a convolution, the default first.
+    """Return the different ways in which PyTorch can compute a convolution, for timing. The default comes first.
 
     Raises UnsupportedError if PyTorch cannot run this convolution.
     """

@@ -28,7 +28,7 @@ _ROCM_BLAS = {"cublas": "rocblas", "cublaslt": "hipblaslt", "ck": "ck"}
 
 
 def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[Way]:
-    """Return the ways in which PyTorch can compute a matrix product, the default first.
+    """Return the different ways in which PyTorch can compute a matrix product, for timing. The default comes first.
 
     Raises UnsupportedError if PyTorch has no ordinary call for the product.
     """
@@ -58,10 +58,10 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
 
 
 def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) -> list[Way]:
-    """Return the ways to compute a product that fuse bias and activation into it, or use another form of GELU.
+    """Return further ways to compute a product with bias and activation, for example in one kernel.
 
-    The other forms of GELU give another result than the default.  They are timed only if the user asks for them,
-    because a program may contain them.
+    Some of them use another form of GELU, which gives another result than the default.  These are timed only if the
+    user asks for them, because a program may contain them.
     """
     ways = []
     if problem.activation in ("relu", "gelu"):

@@ -14,9 +14,7 @@ from logparse.model import DEFAULT, Solution
 
 @dataclass(frozen=True)
 class Way:
-    """One way in which PyTorch can compute a matrix product, convolution or other operation.
-
-    Ways differ for example in the memory layout.
+    """One way in which PyTorch can compute an operation. For example, a convolution can be computed in NHWC or NCHW.
 
     * ``make`` takes the operands and returns the function to time, which runs within the context ``around``.
     * ``thread`` is the name of a separate thread for the calls.  In each thread PyTorch keeps cuDNN's plan of a
@@ -33,15 +31,18 @@ class Way:
 
 
 def named(*words: str) -> Solution:
-    """Return the name of a way to compute something in PyTorch: ``torch:word,word``, or the default without words."""
+    """Return the name of one of PyTorch's ways to compute something: ``torch:word,word``.
+
+    Without words the result is the name of PyTorch's default.
+    """
     return Solution("torch", ",".join(words)) if words else DEFAULT
 
 
 @contextlib.contextmanager
 def without_mkldnn(device: TorchDevice) -> Iterator[None]:
-    """Context in which oneDNN is switched off.
+    """Context in which PyTorch does not use oneDNN.
 
-    On a CPU this is another way to compute the same result.
+    On a CPU this is another way to compute the same result, so that both ways can be timed.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns about its own switch for Intel GPUs

@@ -142,9 +142,10 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
 
 
 def _type(name: str | None) -> str | None:
-    """Return logparse's name of a data type, for example ``f32_r`` for ``s``.
+    """Return logparse's name of a data type that a rocBLAS log or command states, for example ``f32_r`` for ``s``.
 
-    rocblas-bench also accepts a letter, and rocBLAS 5.2 misspells ``i32_r`` in its logs.
+    Two spellings differ from logparse's: rocblas-bench also accepts a letter, and rocBLAS 5.2 misspells ``i32_r`` in
+    its logs.
     """
     return _SPELLED.get(name or "", name)
 
@@ -185,10 +186,10 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
 
 
 def _other_rows(function: str, problem: GemmProblem) -> str:
-    """Tell whether a call finds other rows of an override file than a call of ``rocblas_gemm_ex``.
+    """Tell whether rocBLAS finds other rows of an override file for this call than for a call of ``rocblas_gemm_ex``.
 
-    An override file is a user's list of kernels to use.  Returns ``PLAIN`` or ``BATCH_OF_ONE`` if it does, or an empty
-    text if it finds the same rows.
+    An override file is a user's list of kernels to use.  The result is ``PLAIN`` or ``BATCH_OF_ONE`` if it does, or an
+    empty text if rocBLAS finds the same rows.
     """
     match = FUNCTION.match(function)
     if match is None or problem.batch_count != 1:
@@ -210,7 +211,7 @@ def read_bench(text: str) -> Outcome:
 
 
 def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
-    """Add to the call the kernel that the comment at the end of its line names.
+    """Return a call with the kernel that the comment at the end of its log line names.
 
     If the command itself names a kernel, the call keeps that one.
     """
@@ -223,7 +224,7 @@ def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
 
 
 def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
-    """Parse the flags of a rocblas-bench line.  They get the names that rocBLAS's profile log uses.
+    """Return the flags of a rocblas-bench command as a dictionary.  The names are those in rocBLAS's profile log.
 
     The second result is True if a person typed the line.  Raises ValueError if the line is damaged.
     """
@@ -244,9 +245,9 @@ def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
 
 
 def read_profile(text: str) -> Outcome:
-    """Read one record of rocBLAS's profile log: a call and how often it ran (``call_count``).
+    """Read one record of rocBLAS's profile log: a call and how often the job made it (``call_count``).
 
-    A record without ``call_count`` is a line of a list of products to tune, so its count stays unknown.
+    A record without ``call_count`` comes from a list of products to tune, so its count stays unknown.
     """
     if not _RECORD.match(text):
         return Outcome("reject", [Reject("the rocBLAS profile record is damaged", 0, len(text.encode()))])
@@ -336,7 +337,7 @@ def solution_of(index: int) -> Solution:
 
 
 def row(text: str) -> Problem | None:
-    """Return the matrix product of a row that rocblas-gemm-tune printed, or None if the text is no such row."""
+    """Return the matrix product of a result line of rocblas-gemm-tune, or None if the text is no such line."""
     measured = _measured(text)
     return None if measured is None else measured.problem
 
@@ -383,9 +384,9 @@ FORMATS = (BENCH, PROFILE, TUNE)
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the row of a rocBLAS override file for a matrix product, as far as it identifies the product.
+    """Return the part of a row of a rocBLAS override file (list of kernels to use) that identifies the matrix product.
 
-    The row is a text with commas, without the number of the kernel.  Returns None if a value that Tensile compares is
+    It is a text with commas, without the number of the kernel.  Returns None if a value that Tensile compares is
     unknown.
     """
     return None if not isinstance(problem, GemmProblem) or _unknown(problem) else _key(problem)
@@ -410,10 +411,10 @@ def _key(gemm: GemmProblem) -> str:
 
 
 def plain_key(gemm: GemmProblem) -> str | None:
-    """Return the row of an override file (a list of kernels to use) for a product, without the number of a kernel.
+    """Return the row of an override file by which ``rocblas_sgemm`` and similar functions find a kernel for a product.
 
-    It is the row that ``rocblas_sgemm`` and similar functions find.  Its strides are 0.  Returns None if there is no
-    such function for the types.
+    An override file is a list of kernels to use. The result lacks the number of the kernel, and its strides are 0.
+    Returns None if there is no such function for the types.
     """
     if gemm.batch_count != 1 or {gemm.b_type, gemm.d_type, gemm.compute_type} != {gemm.a_type}:
         return None
@@ -424,7 +425,7 @@ def plain_key(gemm: GemmProblem) -> str | None:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if rocBLAS's override file can hold the override (the user's choice of a kernel for a product).
+    """Return True if rocBLAS's override file can tell the library to use this kernel for this product.
 
     The product must be a GEMM without epilogue, and the kernel one of rocBLAS's Tensile kernels.
     """

@@ -63,7 +63,7 @@ class RocBlas(DeviceBackend):
         return [DEFAULT, *(listed if self._place.exhaustive else listed[: limit - 1])]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
-        """Prepare a call that runs this kernel.
+        """Return a call of one of rocBLAS's kernels that is ready to run.
 
         When the call runs, rocBLAS itself checks whether the kernel fits the product.
         """
@@ -117,7 +117,7 @@ def _arguments(handle: ctypes.c_void_p, gemm: GemmProblem, memory: Mapping[str, 
 
 
 def _gemm(problem: Problem) -> GemmProblem:
-    """Return ``problem`` if it is a matrix product that rocBLAS can run.  Raises UnsupportedError otherwise."""
+    """Return the problem as a matrix product, if rocBLAS can run it.  Otherwise raise UnsupportedError."""
     gemm = supported_gemm(problem, _TYPES, _COMPUTE, (None, "none"))
     if epilogue(gemm) != "DEFAULT":
         raise UnsupportedError(f"epilogue {gemm.epilogue}")

@@ -60,9 +60,10 @@ class OverrideRow:
 
     @cached_property
     def key(self) -> str:
-        """The values that Tensile compares with a call, in the same form as the result of the function ``key``.
+        """The text by which rocBLAS finds this row for a call, in the same form as the result of the function ``key``.
 
-        The text is empty if Tensile (rocBLAS's kernel library) does not read the row.
+        It consists of the values that Tensile (rocBLAS's kernel library) compares. The text is empty if Tensile does
+        not read the row.
         """
         if not self.whole or any(rule(self, None) for rule in (_bad_number, _bad_index, _bad_type)):
             return ""
@@ -113,7 +114,7 @@ class OverrideRow:
 
     @property
     def whole(self) -> bool:
-        """True if the line has 15 or 18 values.  Tensile skips any other line."""
+        """True if the line has the right number of values: 15 or 18.  Tensile skips any other line."""
         return len(self.cells) in _COUNTS
 
 
@@ -275,7 +276,7 @@ def _is_row(line: str) -> bool:
 def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
     """Yield the rows of a rocBLAS override file (a user's list of kernels to use).
 
-    A row is a line with a comma that is no heading.
+    A line is a row if it has a comma and is no heading.
     """
     for number, line in enumerate(text.split("\n"), start=1):
         if "," in line and _HEADING not in line:
@@ -304,10 +305,10 @@ def key(problem: Problem, target: Facts) -> str | None:
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Find the matrix products of a job that need other rows of an override file, because of the called function.
+    """Find the matrix products of a job that are called through another function than ``rocblas_gemm_ex``.
 
-    Functions other than ``rocblas_gemm_ex`` pass other strides for a single product.  The result maps the product's
-    text to a report with the key of the row that such a call needs.
+    They need other rows of an override file, because such functions pass other strides for a single product.  The
+    result maps the product's text to a report with the key of the row that such a call needs.
     """
     out = {}
     for function, call in messages:
@@ -345,9 +346,10 @@ def _text(
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[OverrideRow, _Context]]:
-    """Read an override file as rocBLAS's kernel library Tensile reads it, and return its rows with remarks.
+    """Read a rocBLAS override file in the way of its kernel library Tensile. Return its rows with remarks.
 
-    The file states no library build.  So it stays unknown whether its kernel numbers are valid on the target.
+    The file does not say for which library build it is.  So it stays unknown whether its kernel numbers are valid on
+    the target machine.
     """
     text, bom = text_of(data)
     found = tuple(entries("\ufeff" * bom + text, reads_native(target)))
@@ -377,9 +379,9 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _records(file: Source) -> Iterator[tuple[int, Record]]:
-    """Yield the rows in the output of rocblas-gemm-tune with their line numbers.
+    """Yield the rows in the output of rocblas-gemm-tune, each with its line number.
 
-    The program prints rows among other lines.
+    Other lines between the rows are left out.
     """
     reader = rocblas.TUNE.begin()
     for number, line in enumerate(file.lines(), start=1):

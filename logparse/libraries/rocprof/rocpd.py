@@ -128,9 +128,9 @@ def _count(database: sqlite3.Connection, table: str) -> int:
 
 
 class _Part:
-    """The tables of one process in a rocprofv3 database, as views that have the same columns for every release.
+    """The tables of one process in a rocprofv3 database, in a form that is the same for every release of the profiler.
 
-    A column that is missing is null, and a table that is missing is empty.
+    They are views. A column that a release lacks is null, and a table that it lacks is empty.
     """
 
     def __init__(self, database: sqlite3.Connection, tables: dict[str, str]) -> None:

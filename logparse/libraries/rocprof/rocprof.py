@@ -73,7 +73,7 @@ def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
 
 
 class _Table:
-    """Reads one CSV file of rocprofv3, and collects total times per kernel, ranges and facts.
+    """Reads one CSV file of rocprofv3. Collects the total time of each kernel, the marked ranges, and facts.
 
     Totals are enough, because millions of rows contain few different kernels.
     """

@@ -67,7 +67,7 @@ _ONE_TYPE = regex(r"I8|F8N?|B8N?|[SDCZHB]")
 
 
 class _Reader:
-    """Reads the lines that Tensile prints about kernel launches.
+    """Reads the lines that Tensile (the kernel library of rocBLAS and hipBLASLt) prints about kernel launches.
 
     A product that is split along K takes two kernels.  Then the reader keeps the product until the second kernel
     follows, which adds up the slices.
@@ -100,13 +100,13 @@ class _Reader:
         return Outcome("message") if call is None else Outcome("call", [call])
 
     def close(self) -> Iterable[Record]:
-        """Yield a message if the output ends within the arguments of a launch."""
+        """Yield a message if the log ends in the middle of a kernel launch's arguments."""
         if self._name and not self._complete:
             yield Message(category=CATEGORY, text=f"Kernel {self._name} (its arguments are cut off)")
         self._name = ""
 
     def _call(self) -> Call | None:
-        """Return the matrix product as soon as its last argument was read.  Return None before that."""
+        """Return the matrix product of a kernel launch once its last argument was read.  Return None before that."""
         arguments = self._arguments
         adds_up = _ADDS_UP in self._name
         if not arguments.keys() >= (_OUTPUTS if adds_up else _PRODUCT):
@@ -122,7 +122,7 @@ class _Reader:
 
 
 def _of_name(name: str) -> dict[str, Any]:
-    """Return the transposes and data types that a kernel's name states, as fields of a GEMM."""
+    """Return what the name of a kernel shows about its GEMM: the data types, and whether A and B are transposed."""
     found = _NAME.match(name)
     if found is None:
         return {}

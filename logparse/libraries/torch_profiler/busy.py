@@ -103,7 +103,7 @@ class Gaps:
 
 
 def before(kernels: Timeline) -> Bools:
-    """Tell for each kernel whether it was launched before the trace began.
+    """Return for each kernel True if it was launched before the trace began.
 
     The trace does not contain the launch of such a kernel.  Such a kernel runs before the first kernel whose launch is
     in the trace.
@@ -179,10 +179,10 @@ def _gaps(
 
 
 def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, str]) -> Iterator[Collective]:
-    """Yield a record for each kernel of a collective (all-reduce and so on), in the order in which they began.
+    """Yield a record for each communication kernel (such as an all-reduce), in the order in which the kernels began.
 
     The record states how long the kernel ran, and for how long of this time no other kernel ran on the device.
-    ``groups`` maps a kernel's index to the ranks of its collective.
+    ``groups`` maps a kernel's index to the ranks that take part.
     """
     talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
     for device in np.unique(kernels.device[talks]).tolist():
@@ -203,7 +203,7 @@ def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, st
 
 
 def _ran(kernels: Timeline, mine: Bools) -> float:
-    """Return for how long at least one of the selected kernels was running, in µs.
+    """Return the time in µs in which at least one of the selected kernels was running.
 
     ``mine`` is True for the selected kernels.
     """

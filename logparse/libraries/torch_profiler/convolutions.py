@@ -17,9 +17,10 @@ _TYPES = {x.cpp: x.conv for x in TORCH_TYPES}
 
 @dataclass(frozen=True)
 class Places:
-    """The position of each input among the arguments of an operator for forward convolutions.
+    """Says which argument of a forward convolution's operator is which input.
 
-    ``groups`` is -1 if there are as many groups as channels, and -2 if there is one group.
+    Each number is a position among the arguments. ``groups`` is -1 if there are as many groups as channels, and -2 if
+    there is one group.
     """
 
     stride: int
@@ -66,7 +67,7 @@ def _layout(tensor: tuple[list[int], list[int]]) -> str:
 def _convolution(
     x: Inputs, at: Places, input_: int, weight: int, grad_output: int | None
 ) -> tuple[dict[str, Any], bool]:
-    """Return the fields of the convolution that the library computes, and True if the operator is transposed.
+    """Return a convolution as the library computes it, and True if the operator is a transposed convolution.
 
     The fields describe the forward convolution.  A transposed convolution is computed as the input gradient of an
     ordinary convolution.  The output of this ordinary convolution is the input of the transposed one.
@@ -109,10 +110,10 @@ def _convolution(
 
 
 def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, packed: bool) -> dict[str, Any]:
-    """Return the memory layout in which the library gets the tensors of a convolution, the same for all of them.
+    """Return the memory layout (such as NHWC) in which PyTorch passes the tensors of a convolution to the library.
 
-    PyTorch chooses the layout by the strides of input and weights, and copies tensors of another layout
-    (``ConvUtils.h``):
+    All tensors have the same layout. PyTorch chooses it by the strides of input and weights, and copies tensors of
+    another layout (``ConvUtils.h``):
 
     * For cuDNN it chooses NHWC if input or weights are NHWC and neither is double
       (``cudnn_conv_suggest_memory_format``).
@@ -133,10 +134,11 @@ def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, pa
 
 
 def forward(at: Places, backend: Backend | None = None) -> Reader:
-    """Make a function that reads the inputs of a forward convolution operator.  ``at`` states where each input is.
+    """Return a function that reads a forward convolution from the inputs of a traced operator.
 
-    If ``backend`` is given, the operator is a library's own (for example ``aten::cudnn_convolution``).  Then its inputs
-    already have the library's layout, unless the operator is fused (with a bias and an activation).
+    ``at`` says which input is where. If ``backend`` is given, the operator is a library's own (for example
+    ``aten::cudnn_convolution``).  Then its inputs already have the library's layout, unless the operator is fused (with
+    a bias and an activation).
     """
 
     def read(x: Inputs) -> Operation:
@@ -148,7 +150,7 @@ def forward(at: Places, backend: Backend | None = None) -> Reader:
 
 
 def forward_transposed(at: Places, backend: Backend) -> Reader:
-    """Make a function that reads the inputs of a library's operator for transposed convolutions.
+    """Return a function that reads a transposed convolution from the inputs of a library's own operator.
 
     The inputs do not include the output.  Its size is computed from ``output_padding``, the input before ``stride``.
     """
@@ -172,7 +174,7 @@ def forward_transposed(at: Places, backend: Backend) -> Reader:
 
 
 def backward(shift: int) -> Reader:
-    """Make a function that reads the inputs of ``aten::convolution_backward``.
+    """Return a function that reads a convolution from the inputs of the operator ``aten::convolution_backward``.
 
     The inputs are (grad_output, input, weight, [bias_sizes,] stride, padding, dilation, transposed, …).  ``shift`` is 1
     if the operator has ``bias_sizes``, otherwise 0.

@@ -11,9 +11,9 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 class Coverage:
-    """The union of several time intervals.
+    """The time that is covered by at least one of several intervals.
 
-    The union is stored as a curve that says, for each moment, how much time was covered until then.
+    It is stored as a curve that says, for each moment, how much time was covered until then.
     """
 
     def __init__(self, start: Floats, end: Floats) -> None:
@@ -31,14 +31,14 @@ class Coverage:
         return float(self._covered[-1]) if len(self._covered) else 0.0
 
     def until(self, at: Floats) -> Floats:
-        """Return for each moment how much of the time before it is covered by the intervals, in µs."""
+        """Return how much of the time before each moment is covered by the intervals, in µs."""
         if not len(self._at):
             return np.zeros(len(at))
         found: Floats = np.interp(at, self._at, self._covered)
         return found
 
     def within(self, begin: Floats, end: Floats) -> Floats:
-        """Return for each span from ``begin`` to ``end`` how much of its time is covered by the intervals, in µs."""
+        """Return how much of each span from ``begin`` to ``end`` is covered by the intervals, in µs."""
         return self.until(end) - self.until(begin)
 
     def gaps(self, begin: float, end: float) -> tuple[Floats, Floats]:

@@ -79,14 +79,14 @@ def is_tanh(kernel: str) -> bool:
 
 @dataclass(frozen=True)
 class ElementWise:
-    """An elementwise operator: a word for it, such as ``relu``, and the number of elements that it writes."""
+    """An elementwise operator in a trace: a word for it, such as ``relu``, and the number of elements it writes."""
 
     word: str
     elements: int
 
 
 def step(name: str, args: Mapping[str, Any]) -> ElementWise | None:
-    """Describe one of the operators in ``STEPS`` by a short word and the number of elements that it writes.
+    """Return which elementwise operator of ``STEPS`` an event is, as a short word, and how many elements it writes.
 
     ``args`` are the arguments of its trace event.  Returns None if its inputs are not recorded or cannot be read.
     """
@@ -105,7 +105,7 @@ def step(name: str, args: Mapping[str, Any]) -> ElementWise | None:
 
 
 def _sizes(dims: object) -> bool:
-    """Tell whether a value from a trace is a list of the sizes of a tensor.
+    """Return True if a value from a trace is a list of the sizes of a tensor.
 
     The tensor's number of elements must fit 64 bits.
     """
@@ -114,12 +114,12 @@ def _sizes(dims: object) -> bool:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernels of a trace, as columns with one element per kernel.
+    """The kernels of a trace, as columns (arrays) with one element per kernel.
 
-    * ``start``, ``us``: its start and duration, in µs.
-    * ``problem``: the index of the matrix product or convolution that it computes, or -1.
-    * ``step``: the index of the elementwise operator that it computes, or -1.
-    * ``tanh``: True if it computes GELU by its tanh approximation.
+    * ``start``, ``us``: the kernel's start and duration, in µs.
+    * ``problem``: the index of the matrix product or convolution that the kernel computes, or -1.
+    * ``step``: the index of the elementwise operator that the kernel computes, or -1.
+    * ``tanh``: True if the kernel computes GELU by its tanh approximation.
     """
 
     start: npt.NDArray[np.float64]
@@ -132,9 +132,10 @@ class Kernels:
 
 
 def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[ElementWise]) -> list[Fact]:
-    """Find the elementwise operators that ran right after each matrix product, although its kernel could do their work.
+    """Find the elementwise operators that follow a matrix product directly, and whose work its kernel could do too.
 
-    Returns one fact for each product and each sequence of operators after it, in the order in which they first ran.
+    For example, a kernel may add a bias to its result. Returns one fact for each product and each sequence of operators
+    after it, in the order in which they first ran.
     """
     if not steps or not len(kernels.us):
         return []
@@ -182,7 +183,7 @@ def gelu_gradients(kernels: Kernels, steps: Sequence[ElementWise]) -> list[Fact]
     elements, copies = np.array([*(x.elements for x in steps), 0], dtype=np.int64)[at], _copies(steps)[at]
 
     def beside(i: int, direction: int) -> list[int]:
-        """Return the elementwise kernels of the same size that run before or after a kernel, the nearest first.
+        """Return the elementwise kernels of the same size before or after a kernel, the nearest first.
 
         ``direction`` is -1 for before and 1 for after.
         """
@@ -215,9 +216,9 @@ def _copies(steps: Sequence[ElementWise]) -> npt.NDArray[np.bool_]:
 
 
 def _written(problem: Problem) -> int:
-    """Return the number of elements that a matrix product writes.
+    """Return the number of elements in the output of a matrix product.
 
-    Returns -1 for anything but a single matrix product, and if the number is unknown.
+    Returns -1 if the number is unknown, and for a convolution or a grouped GEMM.
     """
     if not isinstance(problem, GemmProblem) or problem.members:
         return -1

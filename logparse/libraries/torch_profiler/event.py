@@ -81,9 +81,9 @@ class Event(Struct, gc=False):
 
 
 def can_be(ts: float | None, dur: float | None) -> bool:
-    """Tell whether an event has possible times, so that it can be used.  A missing time is accepted.
+    """Return True if the times of a trace event are possible, so that the event can be used.
 
-    The limits are in ``logparse.model``.
+    A missing time is accepted. The limits are in ``logparse.model``.
     """
     return (dur is None or 0 <= dur <= MOST_US) and (ts is None or -LIMIT < ts < LIMIT)
 
@@ -95,7 +95,7 @@ _RAW = frozenset(x.name for x in msgspec.structs.fields(Arguments) if x.type is 
 
 
 def decode(text: bytes) -> list[Event]:
-    """Decode a JSON list of events.  Raises ValueError or RecursionError if it is not strict JSON of such events."""
+    """Parse a JSON list of trace events.  Raises ValueError or RecursionError if the text is not strict JSON."""
     try:
         return _EVENTS.decode(text)
     except msgspec.MsgspecError as error:  # before msgspec 0.20 this is no ValueError

@@ -80,10 +80,10 @@ class Batch:
         return [*map(event_of, values)] if all(isinstance(value, dict) for value in values) else None
 
     def one_by_one(self) -> Iterator[tuple[Event | None, int, str]]:
-        """Parse the events of the block one by one, so that a damaged event does not spoil the others.
+        """Parse the events of a block one by one, so that one damaged event does not make the whole block unreadable.
 
-        Yields each event with its number in the block and a reason.  A damaged event is replaced by None, with the
-        reason why it could not be parsed.
+        Yields for each event its number in the block, the event, and a reason.  For a damaged event the event is None,
+        and the reason says why it could not be parsed.
         """
         i = 0
         while i < len(self.bodies):
@@ -92,9 +92,9 @@ class Batch:
             i += taken
 
     def joined(self, i: int, count: int) -> bytes:
-        """Return some neighbouring pieces of the block as one text: ``count`` pieces, beginning with piece ``i``.
+        """Return the text of ``count`` neighbouring pieces of the block, beginning with piece ``i``.
 
-        The text between them is included.
+        An event may be cut into several pieces. The text between the pieces is included.
         """
         if not self._places:
             return _KINETO_CUT.join(self.bodies[i : i + count])
@@ -170,7 +170,7 @@ class TraceEvents:
         return False
 
     def _close(self, tail: bytes) -> None:
-        """Read the text that follows the list of events."""
+        """Read the text that follows the list of events in a trace file."""
         parts = [tail]
         size = len(tail)
         while data := self._stream.read(self._block):
@@ -211,7 +211,8 @@ class TraceEvents:
     def _any(self) -> Iterator[Batch]:
         """Yield the blocks of a trace file whose line breaks and blanks may be anywhere.
 
-        The last pieces of a block are kept for the next block, so that ``parse`` can join pieces across blocks.
+        An event may begin in one block and end in the next one. So the last pieces of a block are kept for the next
+        block.
         """
         while True:
             cuts = list(_ANY_CUT.finditer(self._buffer, max(0, len(self._buffer) - _TAIL)))
@@ -248,18 +249,18 @@ class TraceEvents:
 
 
 def _damaged(reason: str, offset: int, length: int) -> Outcome:
-    """Make a reject for a part of the file where an event should be but cannot be read.
+    """Return a reject (an error that is counted) for a place in a trace where an event cannot be read.
 
-    The reject states the place of the part and the reason.
+    The reject states the place and the reason.
     """
     return Outcome("reject", [Reject(reason, 0, length)], at=offset)
 
 
 def _one_event(buffer: bytes, start: int) -> tuple[bytes | None, int]:
-    """Find the end of the event that begins at ``start``.  Returns its text and the offset behind its closing brace.
+    """Find the end of the trace event that begins at ``start``.
 
-    The text is replaced by None if the end of the event is missing.  The end is found by counting braces outside of
-    strings, so damaged events are returned too.
+    Returns the event's text and the offset behind its closing brace. The text is None if the end of the event is
+    missing. The end is found by counting braces outside of strings, so damaged events are returned too.
     """
     depth = 1
     for token in _TOKEN.finditer(buffer, start):
@@ -276,7 +277,7 @@ _TOKEN = regex(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def parse(batch: Batch, i: int) -> tuple[dict[str, Any] | None, int, str]:
-    """Parse one event.  If the event was cut into several pieces, join them.
+    """Parse one event of a trace. A text that was cut into several pieces is joined first.
 
     ``i`` is the number of its first piece.  Returns the event, the number of pieces that it takes, and an empty reason.
     No error is raised: an event that cannot be read gives None, one piece, and the reason.

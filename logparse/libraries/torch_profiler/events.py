@@ -59,7 +59,10 @@ The categories differ between versions of PyTorch.  ``gpu_user_annotation`` is t
 
 
 def read_events(source: Source) -> Iterator[Outcome]:
-    """Read a trace of torch.profiler.  Each event is counted once, and the records follow."""
+    """Read a trace of torch.profiler.
+
+    First one result counts each event, then the calls, kernels and facts of the trace follow.
+    """
     columns = Columns()
     reader = _Reader(columns)
     with source.open() as stream:
@@ -142,7 +145,7 @@ class _Reader:
         return Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
 
     def _all(self, events: Sequence[Event], marked: bool) -> None:
-        """Read the events of a block, first all events of one kind, then all of the next.
+        """Read the events of a block in groups: first all events of one kind, then all events of the next.
 
         This saves function calls, which take most of the time that an event needs.
         """
@@ -194,9 +197,9 @@ class _Reader:
         columns.steps_end = max(columns.steps_end or 0.0, start + us)
 
     def take_units(self, header: Mapping[str, Any]) -> Iterator[Fact]:
-        """Yield facts about the kinds of steps in the trace, if the trace's header names them.
+        """Yield facts about the kinds of steps in the trace (for example all steps with the same batch size).
 
-        A kind is for example all steps with the same batch size.
+        Only traces that ``logparse capture`` made name them in their header.
         ``logparse/capture/in_job/logparse_in_job/observer.py`` writes that header.
         """
         kinds = header.get(UNIT_KINDS)
@@ -230,7 +233,7 @@ class _Reader:
         return [count] if served else [count, Fact("profiler_steps_us", f"{wall:.3f}")]
 
     def beside(self, source: Source) -> Read:
-        """Read another trace file, in which the graphs may have been captured that this trace replays.
+        """Read another trace file, because it may show the capture of a CUDA graph that this trace replays.
 
         Returns the columns and the header of the other trace.  Its columns share the lists of names and operator kinds
         with this trace.
@@ -301,7 +304,7 @@ class _Reader:
         _extend(rows, columns.call_name, columns.call_thread, columns.call_id, *told)
 
     def _kind(self, name: str, args: Arguments) -> int:
-        """Return the index of an operator's name together with its inputs.
+        """Return a number that identifies an operator's name together with its inputs.
 
         The inputs are parsed only once for all operators with equal inputs.
         """
@@ -377,7 +380,7 @@ class _Reader:
 
 
 def _extend(rows: Sequence[tuple[Any, ...]], *columns: array[Any]) -> None:
-    """Append rows to columns: the first value of each row to the first column, and so on."""
+    """Append table rows to lists of column values: the first value of each row to the first column, and so on."""
     for column, values in zip(columns, zip(*rows, strict=True), strict=False):
         column.extend(values)
 
@@ -388,9 +391,10 @@ def _marks(name: str) -> bool:
 
 
 def _group_of(args: Arguments) -> str:
-    """Return the ranks that take part in a collective, as text.  If they are unknown, return the name of their group.
+    """Return which ranks take part in a communication kernel, as text.
 
-    The trace states the ranks as a text or as a list of numbers.
+    The trace states the ranks as a text or as a list of numbers. If they are unknown, the result is the name of their
+    group.
     """
     ranks, name = args.group_ranks, args.group_name
     if isinstance(ranks, list) and ranks and all(type(x) is int for x in ranks):
@@ -424,7 +428,7 @@ def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
 
 
 def _identity(columns: Columns) -> list[Record]:
-    """Return the fact that identifies the trace: a hash of the times of its kernels.
+    """Return a fact that identifies the trace: a hash of the times of its kernels.
 
     The hash stays the same if the file is compressed or its JSON is laid out in another way.
     """
@@ -437,9 +441,9 @@ def _identity(columns: Columns) -> list[Record]:
 
 
 def _of_capture(columns: Columns) -> Fact:
-    """Return the fact that counts the kernels in a trace of the capture of a graph.
+    """Return a fact with the number of kernels in a trace of the capture of a CUDA graph.
 
-    These kernels are left out, because they are not the job's work.
+    These kernels did not run as part of the job's work, so they are left out elsewhere.
     """
     left_out = {"kernels": len(columns.kernel_id), "us": round(math.fsum(columns.kernel_us), 3)}
     return Fact("graph_capture", json.dumps(left_out))

@@ -78,7 +78,7 @@ class HostTime:
         )  # the operators of a loader lie within the loader's mark
 
     def why(self, gaps: Gaps) -> npt.NDArray[np.int64]:
-        """Return for each idle time of the GPU the reason, for example ``data loading``.
+        """Return the reason for each idle time of the GPU, for example ``data loading``.
 
         The reasons are indices into ``WHYS``.
         """
@@ -99,7 +99,7 @@ class HostTime:
         return found
 
     def above(self, begin: float, end: float) -> dict[str, str]:
-        """Tell what the host did while the GPU was idle from ``begin`` to ``end``.
+        """Tell what the CPU was doing while the GPU was idle from ``begin`` to ``end``.
 
         Returns the names of the outermost operator, the longest runtime call and the innermost annotation.  Each of
         them is returned only if it covers at least half of the time.

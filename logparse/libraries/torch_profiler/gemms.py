@@ -56,9 +56,10 @@ def _matrix(tensor: tuple[list[int], list[int]]) -> _Matrix:
 
 
 def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
-    """Return the matrix that BLAS gets, and whether BLAS reads it as transposed because it is row-major.
+    """Return a matrix as PyTorch passes it to BLAS, and whether BLAS reads it as transposed because it is row-major.
 
-    The second result is the matrix.  It is a copy without gaps if BLAS cannot read the strides of the given matrix.
+    The first result is whether it is transposed, the second one the matrix. The matrix is a copy without gaps if BLAS
+    cannot read the strides of the given matrix.
     """
     if x.dense:
         return x.contiguous, x
@@ -70,7 +71,7 @@ def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
 
 
 def _multiply(left: _Matrix, right: _Matrix, out: _Matrix | None, a_type: str) -> GemmProblem:
-    """Return the BLAS call with which PyTorch computes left · right.
+    """Return the matrix product that a BLAS library gets when PyTorch computes left · right.
 
     Without ``out`` PyTorch allocates the result, which is row-major without gaps.
     """
@@ -89,7 +90,7 @@ def _multiply(left: _Matrix, right: _Matrix, out: _Matrix | None, a_type: str) -
 
 
 def _gemm(a_t: bool, b_t: bool, m: int, n: int, k: int, ld: tuple[int, int, int], a_type: str) -> GemmProblem:
-    """Make a matrix product from the values that every operator for matrix products has.
+    """Return a matrix product with the values that are common to all of PyTorch's operators for matrix products.
 
     If a size is 1, the leading dimensions are set by PyTorch's rules for this case.
     """
@@ -219,7 +220,7 @@ _Batched: TypeAlias = tuple[list[int], list[int]]
 
 
 def _prepared_batch(x: _Batched, swapped: bool, m: int, n: int) -> tuple[bool, int, int]:
-    """Return how BLAS reads a batch of matrices: whether as transposed, with which leading dimension and batch stride.
+    """Return how PyTorch passes a batch of matrices to BLAS: transposed or not, leading dimension and batch stride.
 
     The batch stride is in elements.
     """

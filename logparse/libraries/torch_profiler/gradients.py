@@ -66,7 +66,7 @@ _EITHER = regex(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECAS
 
 
 class Split(NamedTuple):
-    """The place in a list of kernels where the first gradient of a convolution ends and the second begins.
+    """Divides the kernels of a convolution's backward pass into those of the first and of the second gradient.
 
     ``second`` is the index of the first kernel of the second gradient.  The second gradient is the weight gradient, or
     the input gradient if ``weights_first`` is True.
@@ -77,10 +77,10 @@ class Split(NamedTuple):
 
 
 def split(kernels: Sequence[str]) -> Split | None:
-    """Find which kernels of a convolution's backward pass compute the input gradient and which the weight gradient.
+    """Find which kernels of a convolution's backward pass compute the input gradient, and which the weight gradient.
 
-    ``kernels`` are their names in order of time.  Returns the place where the second gradient begins, or None if one of
-    the gradients has no main kernel of its own.
+    ``kernels`` are their names in order of time.  Returns the index of the first kernel of the second gradient, or None
+    if one of the gradients has no main kernel of its own.
     """
     roles = "".join(map(_role, kernels))
     if _WEIGHTS_FIRST.fullmatch(roles):
@@ -123,7 +123,10 @@ def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
 
 
 def _between(roles: str, before: str) -> int:
-    """Return how many of the helper kernels between the two gradients belong to the first one (the input gradient)."""
+    """Kernels that only prepare or convert data may run between two gradients. Return how many belong to the first.
+
+    The first gradient is the input gradient.
+    """
     rest = roles.partition("i")[0]
     clear = rest.rfind("o") + 1
     return clear + int("t" in before and "t" in rest[clear:])

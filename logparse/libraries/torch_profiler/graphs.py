@@ -79,7 +79,7 @@ _MOST_LACKING = 1.01
 
 @dataclass(frozen=True)
 class Capture:
-    """A captured graph, as the list of its kernels.
+    """A captured CUDA graph, described by the list of its kernels.
 
     * ``names``: the index of each kernel's name.  Empty if the launches do not name the kernels.
     * ``kinds``: the kind of operator that launched each kernel.
@@ -92,7 +92,10 @@ class Capture:
     operators: tuple[int, ...]
 
     def has(self, names: tuple[int, ...]) -> bool:
-        """Tell whether a captured graph's kernels have these names.  A few kernels at the end may be missing."""
+        """Return True if the kernels of a captured CUDA graph have these names.
+
+        A few kernels at the end may be missing.
+        """
         return self.names[: len(names)] == names and len(self.names) <= len(names) * _MOST_LACKING
 
 
@@ -105,10 +108,11 @@ def join(
     header: Mapping[str, Any],
     beside: ReadBeside,
 ) -> list[Fact]:
-    """Find the operator of each kernel that a graph replay launched.
+    """Find the operator of each kernel that a replay of a CUDA graph launched.
 
-    The operators are added to ``columns``, and ``found`` gets the index of each kernel's operator.  Returns facts about
-    how much of the replays' time could be explained.
+    A trace does not contain the operators of a replay, but it may contain them for the capture of the graph. They are
+    added to ``columns``, and ``found`` gets the index of each kernel's operator.  Returns facts about how much of the
+    replays' time could be explained.
 
     * ``graph_of`` holds for each kernel the launch of its graph, or -1 if no graph launched it.
     * ``marks`` says which graph each launch replayed, if the header notes it.
@@ -137,7 +141,7 @@ def join(
 
 
 def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: Ints) -> None:
-    """Add one replay of a captured graph to the columns, as if each captured operator had run once more."""
+    """Add one replay of a captured CUDA graph to the columns of a trace, as if its operators had run once more."""
     first = len(columns.op_kind)
     numbers: dict[int, int] = {}
     for kernel, kind, operator in zip(kernels, capture.kinds, capture.operators, strict=False):
@@ -149,9 +153,9 @@ def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: I
 
 
 class _Captures:
-    """The captured graphs that a replay may have come from.  This trace is searched first, then other traces.
+    """The captured CUDA graphs among which the graph of a replay is searched.
 
-    Other traces are read only until a matching graph is found.
+    The graphs of this trace come first. Other traces are read only until a matching graph is found.
     """
 
     def __init__(self, source: Source, own: Read, beside: ReadBeside) -> None:
@@ -162,7 +166,7 @@ class _Captures:
         self._agreed: dict[tuple[Capture, tuple[int, ...]], bool] = {}
 
     def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
-        """Return the captured graph of a replay whose kernels have these names.
+        """Return which captured CUDA graph a replay ran, according to the names of the replay's kernels.
 
         If the trace's header notes which graph it was (``mark``), only this graph can be the result.  Returns None if
         there is no match, or if several graphs fit and differ.
@@ -177,7 +181,7 @@ class _Captures:
         return _only(self._found[names])
 
     def _read(self) -> bool:
-        """Read the captured graphs of the next trace.  Returns False if no trace is left."""
+        """Read the next trace file and the CUDA graphs in it.  Returns False if no file is left."""
         trace = next(self._sources, None)
         if trace is None:
             return False
@@ -201,7 +205,7 @@ class _Captures:
 
 
 def _agree(capture: Capture, names: tuple[int, ...], columns: Columns) -> bool:
-    """Tell whether a captured graph can be the graph of a replay, whose kernels have these ``names``.
+    """Tell whether a captured CUDA graph can be the one that a replay ran. ``names`` are the replay's kernels.
 
     The result is False in two cases:
 
@@ -223,7 +227,7 @@ def _only(captures: Collection[Capture]) -> Capture | None:
 
 
 def _with_captures(source: Source, own: Read, beside: ReadBeside) -> Iterator[Read]:
-    """Yield the trace itself, and the traces of the same rank in its folder, if they captured graphs."""
+    """Yield a trace, and then all traces of the same rank in its folder that show the capture of CUDA graphs."""
     if own[0].captures:
         yield own
     rank = _rank(source)
@@ -252,7 +256,7 @@ def _has_captures(source: Source) -> bool:
 
 
 def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
-    """Tell whether a trace shows only the capture of a graph, and not the job's work.
+    """Return True if a trace shows only how a CUDA graph was captured, and not the job's work.
 
     The header may state it.  Otherwise two conditions must be met:
 
@@ -273,7 +277,7 @@ def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
 
 
 def captured(columns: Columns) -> list[tuple[float, float]]:
-    """Return the times in which graphs were captured, each as its beginning and end in µs."""
+    """Return the times during which CUDA graphs were captured, each as its beginning and end in µs."""
     if not columns.captures:
         return []
     at: dict[bool, list[float]] = {True: [], False: []}
@@ -287,7 +291,7 @@ def captured(columns: Columns) -> list[tuple[float, float]]:
 
 
 def captures_of(columns: Columns) -> Iterator[Capture]:
-    """Find the graphs that were captured in a trace, and yield their kernels and operators."""
+    """Find the CUDA graphs that were captured in a trace, and yield the kernels and operators of each one."""
     kinds = dict(zip(columns.op_id, columns.op_kind, strict=True))
     ran = {*columns.kernel_correlation}
     launches: dict[Thread, list[tuple[float, int, int, int]]] = defaultdict(list)

@@ -36,7 +36,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of an operator.  Each input has its sizes, strides, C++ type and value.
+    """The recorded inputs of an operator in a trace: the size, strides, C++ type and value of each input.
 
     A value is a text.  For a tensor it is empty.  ``backend`` is the library that computes convolutions on the trace's
     device, or None if the trace does not name it.

@@ -51,10 +51,10 @@ def operators_by_time(
 
 
 def _marked(columns: Columns, call_of: Mapping[int, int], graphs: set[int], marks: object) -> dict[int, str]:
-    """Return which captured graph each replay ran, by the correlation number of the replay's launch.
+    """Return which captured CUDA graph was run at each launch of a graph.
 
-    The header of the trace lists the graphs in the order of their launches.  The result is empty if the list is longer
-    or shorter than the number of launches.
+    A launch is identified by its correlation number. The header of the trace lists the graphs in the order of their
+    launches.  The result is empty if the list is longer or shorter than the number of launches.
     """
     if not isinstance(marks, list) or len(marks) != len(graphs):
         return {}

@@ -55,7 +55,7 @@ _SCALARS: Mapping[str, str] = {x.scalar: x.operand for x in TORCH_TYPES} | {
 
 
 def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
-    """Describe an operator by its name and its inputs, from the arguments of its trace event.
+    """Return an operator with its name and its inputs, from the arguments of its trace event.
 
     Returns None if its inputs are not recorded or cannot be read.
     """
@@ -75,7 +75,7 @@ def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
 
 
 def _collective(args: Mapping[str, Any]) -> OperatorProblem | None:
-    """Describe a collective (all-reduce and so on) as an operator: its message, its name and the number of its ranks.
+    """Return a communication call (such as all-reduce) as an operator: its message, its name and its number of ranks.
 
     The number of ranks is empty if it is not recorded.  The size of the message is the larger of two amounts of data:
     the data that a rank gives, and the data that it gets.  nccl-tests defines it in the same way

@@ -45,10 +45,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class Names:
-    """The names in a trace, and the kinds of its operators.  Each name and each kind is kept once and has an index.
+    """The different names and kinds of operators in a trace, each kept once and identified by its index.
 
     A kind consists of the operator's name, the matrix product or convolution that it computes, and True if its inputs
-    could not be read.  A trace shares one such list with the other traces that are read for it.
+    could not be read.  All traces that are read together have one such list.
     """
 
     def __init__(self) -> None:
@@ -77,9 +77,10 @@ class Names:
         step: ElementWise | None = None,
         operator: OperatorProblem | None = None,
     ) -> int:
-        """Return the index of a kind of operators: all operators with the same name that compute the same.
+        """Return the index that identifies an operator by its name and its work.
 
-        A new kind is added.
+        Operators that agree in both share one index. Their work is, for example, the matrix product that they compute.
+        An operator that is not yet in the list is added.
         """
         key = (name, operation, unread, step, operator)
         index = self._kinds.setdefault(key, len(self.kinds))
@@ -93,10 +94,10 @@ class Names:
 
 
 class Columns:
-    """All data of a trace that is kept.
+    """Everything that is kept of a trace in memory, as columns of numbers.
 
-    Each different name is kept once.  Operators, kernels, copies and runtime calls are kept as columns of numbers.
-    Times are in µs.
+    There are columns for operators, kernels, copies and runtime calls.  Names are kept in a list, each different name
+    once.  Times are in µs.
     """
 
     def __init__(self, known: Names | None = None) -> None:
@@ -184,7 +185,7 @@ class Columns:
         return {self.threads[thread][0] for thread in set(self.op_thread)}
 
     def forget_kernels(self) -> int:
-        """Drop all kernels and copies that were added so far.  Return how many there were."""
+        """Drop all kernels and copies that were added so far.  Return how many were dropped."""
         count = len(self.kernel_id) + sum(self.copies.values())
         for name, column in vars(self).items():
             if name.startswith(("kernel_", "copy_")) and isinstance(column, array):
@@ -213,7 +214,7 @@ class Columns:
 
 
 def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats:
-    """Reduce the times of kernels that overlap, so that no time is counted twice for an operator.
+    """Reduce the times of kernels that overlap, so that an operator's kernels do not take longer than the operator.
 
     The times of an operator's kernels (µs) then add up to the time in which at least one of them ran.  Their ratios
     stay the same.
@@ -242,9 +243,10 @@ def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats
 
 @dataclass
 class _Search:
-    """All searches for a solver that a library made for one convolution or matrix product, added up.
+    """The searches for a solver that a library made for one convolution or matrix product, added up.
 
-    The object counts calls and kernels, and adds up the time of all kernels and of the naive kernels, in µs.
+    A library searches by running several solvers. The object counts calls and kernels, and adds up the time of all
+    kernels and of the naive kernels, in µs.
     """
 
     calls: int = 0
@@ -253,7 +255,7 @@ class _Search:
     naive_us: float = 0.0
 
     def add(self, kernels: int, us: float, naive_us: float) -> None:
-        """Add one call in which the library searched for a solver."""
+        """Add one call during which the library searched for a solver."""
         self.calls, self.kernels = self.calls + 1, self.kernels + kernels
         self.us, self.naive_us = self.us + us, self.naive_us + naive_us
 
@@ -266,7 +268,10 @@ These are the kernels of two solvers that are tried, and of the solver that was 
 
 
 class _Launches:
-    """When the runtime calls began and ended that launched the kernels and copies of a trace, in µs."""
+    """The times at which the kernels and copies of a trace were launched by the host.
+
+    For each launch they are the beginning and end of the runtime call, in µs.
+    """
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -280,7 +285,7 @@ class _Launches:
         self._begin, self._end = start, start + np.where(np.isfinite(us), us, 0.0)
 
     def of(self, correlation: Ints, graphs_begin: bool = False) -> Floats:
-        """Return for each kernel or copy the time at which its launch was complete, in µs.  NaN if it is unknown.
+        """Return the time at which the launch of each kernel or copy was complete, in µs.  NaN if it is unknown.
 
         This is the end of the runtime call with the same ``correlation`` number.  If ``graphs_begin`` is True, the
         beginning of the call is used for calls that launch a graph.
@@ -308,7 +313,7 @@ class _Launches:
 
 
 class Records:
-    """Makes the records of a trace from the trace's columns.
+    """Makes calls, measurements and kernels from the columns of a trace.
 
     ``by_time`` is needed for kernels that have no operator id or that a graph replayed.  It holds for each kernel the
     operator that was found by the time of its launch, or -1.
@@ -372,7 +377,7 @@ class Records:
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
 
     def identities(self) -> tuple[Ints, list[KernelIdentity]]:
-        """Return the operator, the matrix product or convolution, and the name of each kernel.
+        """Return for each kernel its operator, its matrix product or convolution, and its name, in a compact form.
 
         Kernels that agree in all three share one entry.  The result is the index of each kernel's entry, in the order
         of the file, and the list of entries.
@@ -409,7 +414,7 @@ class Records:
         return found, int(np.count_nonzero((last - first > 1) & (mine >= 0)))
 
     def _walk(self) -> None:
-        """Record every matrix product and convolution that launched kernels, even if its inputs could not be read."""
+        """Add every matrix product and convolution that launched kernels, even if its inputs could not be read."""
         asked = np.array([op is not None or unread for _, op, unread in self._columns.kinds], dtype=bool)
         if not len(asked) or not len(self._op):
             return
@@ -503,7 +508,10 @@ class Records:
         )
 
     def _early_copies_us(self) -> float:
-        """Return the time of copies and fills beside the kernels that were launched before the trace, in µs."""
+        """Return the time in µs of copies and fills that began while kernels from before the trace still ran.
+
+        Such kernels were launched before the trace began.
+        """
         kernels = self._timeline
         early = before(kernels)
         if not early.any():
@@ -513,7 +521,10 @@ class Records:
         return float(us[start < ended].sum())
 
     def _tails(self) -> list[Fact]:
-        """Return facts about elementwise operators after matrix products, and about written-out gradients of GELU."""
+        """Return facts about the elementwise operators that follow matrix products, such as a ReLU.
+
+        Also returns facts about gradients of GELU that the program computes by single operators.
+        """
         steps = self._columns.steps
         index = np.full(len(self._columns.kinds) + 1, -1, dtype=np.int64)
         index[list(steps)] = np.arange(len(steps))
@@ -573,7 +584,7 @@ class Records:
             )
 
     def _units(self, names: Sequence[str]) -> Ints:
-        """Return for each kernel the kind of step in which it began, as an index of ``names``.
+        """Return in which kind of step each kernel began, as an index of ``names``.
 
         The index is -1 if the step is unknown.
         """

@@ -32,11 +32,11 @@ _MORE = 2
 
 
 def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[int, frozenset[int]]:
-    """Find the kernels that ran only because the library searched for a solver.
+    """Find the kernels that ran only because the library tried several solvers (a search).
 
     ``calls`` are the names of the kernels of all calls of one operator with the same inputs, in order of time.  The
-    result has an entry for each call in which the library searched: the positions of the search's kernels.
-    ``backward`` is True if a call computes two gradients.
+    result has an entry for each call in which the library searched: the positions of the search's kernels. ``backward``
+    is True if a call computes two gradients.
     """
     if len(calls) == 1:
         own = _alone(calls[0], backward)
@@ -57,7 +57,7 @@ def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[
 
 
 def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
-    """Find the kernels of a usual call in a call that searched for a solver first.
+    """Find the kernels that a usual call launches, among the kernels of a call that searched for a solver first.
 
     Returns the positions of the kernels, searched from the end of the call.  Returns an empty set if the call does not
     contain all of them in the usual order.  Other kernels may lie between them.
@@ -72,7 +72,7 @@ def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
 
 
 def _alone(call: Sequence[str], backward: bool) -> frozenset[int] | None:
-    """Return which kernels of an operator's only call did the actual work, after a search for a solver.
+    """Return which kernels did the actual work, in a call that searched for a solver and is the operator's only call.
 
     The result is their positions in the call, or None if the call did not search.  Without other calls to compare, only
     a naive kernel beside others shows a search.  If the call computes two gradients, one of them may use a naive kernel

@@ -32,7 +32,9 @@ _TYPES = {x.cpp: x.blas for x in TORCH_TYPES}
 
 @dataclass(frozen=True)
 class Product:
-    """The position of each input among the arguments of an operator.  None if the operator has no such input.
+    """Describes the inputs of an operator of a serving engine that computes a matrix product: which argument is which.
+
+    Each number is the position of an argument.  None means that the operator has no such argument.
 
     * ``bias``: the positions at which the bias may be, because versions differ.  An input there is the bias if it is a
       tensor.
@@ -78,7 +80,7 @@ def product(at: Product) -> Reader:
 
 
 def _plain(x: Inputs, at: Product) -> Operation:
-    """Return the matrix product of an inference engine's operator, as if PyTorch's ``linear`` had computed it.
+    """Return the matrix product that an inference engine's operator computes, in the notation of PyTorch's ``linear``.
 
     The result has the sizes of X and W, and one type for all matrices.
     """
@@ -110,9 +112,9 @@ def _out_type(x: Inputs, at: Product) -> str | None:
 
 
 def _scale(x: Inputs, at: int | None, rows: int, k: int) -> str | None:
-    """Return the scale mode of a matrix of ``rows`` by ``k`` values, from the sizes of its scale factors.
+    """Tell how a matrix of ``rows`` by ``k`` values is scaled, from the sizes of the tensor of scale factors.
 
-    Example: ``row`` if each row has a factor of its own.
+    Example: the result is ``row`` if each row has a factor of its own.
     """
     dims = x.dims[at] if at is not None and at < len(x.dims) else None
     if not isinstance(dims, list) or not all(isinstance(size, int) and size > 0 for size in dims):

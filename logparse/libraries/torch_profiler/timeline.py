@@ -135,7 +135,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class KernelIdentity(NamedTuple):
-    """The name of a kernel, its operator, and what it computes.  Parts that are unknown are empty.
+    """The name of a kernel, the operator that launched it, and what it computes.  Unknown parts are empty.
 
     ``problem`` is the text of the matrix product or convolution.  For other kernels it is the text of the operator with
     its inputs.
@@ -185,9 +185,10 @@ def timeline(
 
 
 def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """Return the kernels, copies and fills of the device, and the groups of ranks that take part in collectives.
+    """Return everything that ran on the GPUs (kernels, copies and fills), as columns in the order of the file.
 
-    The kernels, copies and fills are in the order of the file.
+    The second result names the groups of ranks that exchange data. The column ``ranks`` holds the index of the group of
+    each communication kernel, and -1 for other kernels.
     """
     start, us = np.array(columns.kernel_start), np.array(columns.kernel_us)
     talks = np.array([COMMUNICATION.search(name) is not None for name in columns.names], dtype=bool)
@@ -214,7 +215,10 @@ def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]],
 
 
 def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
-    """Return the runtime calls.  Launches and copies are kept only if the work that they launched is in the trace."""
+    """Return the calls of the GPU runtime, as columns.
+
+    A call that launched work which is not in the trace is left out.
+    """
     start, us = np.array(columns.call_start), np.array(columns.call_us)
     name, correlation = np.array(columns.call_name, dtype=np.int64), np.array(columns.call_correlation)
     known = {i: call_kind(columns.names[i]) for i in set(columns.call_name)}
@@ -229,7 +233,7 @@ def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
 
 
 def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int, Floats]]:
-    """Return two things about the host's threads: the operators of the backward pass, and when each thread was active.
+    """Return the operators of the backward pass on the host's threads, and the times at which each thread was active.
 
     An operator of the backward pass is given as its start, end and thread.  A thread's activity is a list of the times
     at which its events began.
@@ -253,7 +257,7 @@ def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int
 
 
 def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
-    """Tell for each event whether it has a beginning and a duration."""
+    """Return for each event True if it has a beginning and a duration."""
     with np.errstate(invalid="ignore"):
         known: npt.NDArray[np.bool_] = np.isfinite(start) & np.isfinite(us) & (us >= 0)
     return known
@@ -262,7 +266,7 @@ def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
 def _marks(
     columns: Columns,
 ) -> tuple[dict[str, tuple[float, float]], list[tuple[float, float, int, int]], int | None]:
-    """Find the events that mark steps and batches.
+    """Find the events in a trace that show the steps of the job and the batches of data.
 
     Returns three things: the time of each step by its number, the loaded batches, and the thread that marks the steps.
     A batch is listed only if a thread waited for it or loaded it itself.
@@ -318,7 +322,7 @@ def _main(
 def handoffs(
     main: int, activity: Sequence[float], backward: Sequence[tuple[float, float, int]]
 ) -> list[tuple[float, int, int]]:
-    """Find the moments at which the main thread hands over to the thread of the backward pass, or goes on after it.
+    """Find the moments at which work passes from the main thread to the thread of the backward pass, or back.
 
     Each moment is a triple (time, ``one``, ``other``): thread ``other`` continues after thread ``one``.
 
@@ -339,7 +343,7 @@ def handoffs(
 
 
 def call_kind(name: str) -> int:
-    """Return the kind of a runtime call from its name, as an index of ``CALL_KINDS``."""
+    """Return the kind of a GPU runtime call, such as a launch or a copy, as an index of ``CALL_KINDS``."""
     short = _SHORT.match(name)
     name = short[1] if short else ""
     return CALL_KINDS.index(_KINDS.get(name) or ("copy" if name.startswith("Memcpy") else "launch"))
@@ -349,7 +353,7 @@ def call_kind(name: str) -> int:
 
 
 def _listed(rows: Sequence[tuple[Any, ...]] | Mapping[str, npt.NDArray[Any]], type: pa.DataType) -> pa.Array:
-    """Make an Arrow column with a single value, the list of all ``rows``.
+    """Make an Arrow column that has only one element: the list of all ``rows``.
 
     ``rows`` are tuples, or columns by name.
     """
@@ -370,7 +374,7 @@ def _numbers(values: Sequence[Any] | npt.NDArray[Any], type: pa.DataType) -> pa.
 
 
 def _texts(values: Sequence[str | None]) -> pa.Array:
-    """Return texts as an Arrow array.
+    """Convert texts to an Arrow array.
 
     Half a surrogate pair, which no table can hold, is written as its JSON escape.
     """

@@ -171,7 +171,7 @@ def _problem(cells: Mapping[str, str]) -> GemmProblem:
 
 
 def device_cap(facts: Facts) -> int | None:
-    """Return the number that TransformerEngine's cache has for a GPU architecture, for example 904 for gfx942.
+    """Return the number by which TransformerEngine's cache names a GPU architecture, for example 904 for gfx942.
 
     The number is HIP's major version · 100 + minor version.  The last digit of the architecture is not part of it.
     Returns None if the architecture is unknown.
@@ -217,9 +217,9 @@ def _name(data_type: str | None) -> str | None:
 
 
 def is_ours(header: Header) -> bool:
-    """Return True if a file's header begins like the header of TransformerEngine's cache.
+    """Return True if a file begins like TransformerEngine's cache, even if no known build has exactly its header.
 
-    The rest of the header may be unknown.  Lint then reports why no build reads the file.
+    Lint then reports why no build reads the file.
     """
     return header.text.startswith("dev_cap,m,n,k,trans_a,trans_b,type_a")
 
@@ -243,7 +243,7 @@ def row_of(columns: Sequence[str], number: int, line: str) -> CacheRow | None:
 
 
 class _Table:
-    """Reads TransformerEngine's cache file.  Each row becomes a measurement without a time.
+    """Reads TransformerEngine's cache file.  Each row becomes a choice of a kernel, without a time.
 
     The reader also collects the GPUs that the rows name.
     """
@@ -313,10 +313,9 @@ FORMATS = (FORMAT, LOG)
 
 
 def accepts(override: Override) -> bool:
-    """Return True if the cache file can hold the override (the user's choice of a kernel for a product).
+    """Return True if TransformerEngine's cache file can tell the target machine to use this kernel for this product.
 
-    The override must name a hipBLASLt kernel by its number, and the target must state the header of its
-    TransformerEngine build.
+    It must be a hipBLASLt kernel with a number, and the target must state the header of its TransformerEngine build.
     """
     return override.solution.library == "hipblaslt" and COLUMNS in override.target
 

@@ -197,9 +197,11 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _without_aux(key: str) -> Sequence[str]:
-    """Return a second key under which a row may be found: the key without the type of the auxiliary matrix.
+    """Return the key of a row without the type of the auxiliary matrix, because some builds do not compare this type.
 
-    Builds with fewer than 22 columns do not compare this type.  The result is empty if the key has no such type.
+    A build whose cache has fewer than 22 columns finds a row by this shorter key. (The auxiliary matrix is an extra
+    output that a forward pass keeps for the backward pass.) The result is a list with one key, or an empty list if the
+    key has no such type.
     """
     cells = key.split(",")
     place = cache.KEY.index("aux_type")

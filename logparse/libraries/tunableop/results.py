@@ -100,18 +100,18 @@ class ResultsRow:
 
 
 def fields(text: str) -> list[str]:
-    """Split a line into its first four values and the rest, in the same way as PyTorch (``std::getline``).
+    """Split a line of a results file into its first four values and the rest.
 
-    An empty last value is dropped.
+    PyTorch splits it in the same way (``std::getline``), so an empty last value is dropped.
     """
     parts = text.split(",", 4)
     return parts[:-1] if len(parts) > 1 and not parts[-1] else parts
 
 
 def pieces(line: str) -> Iterator[tuple[int, str]]:
-    """Split a line that holds two rows because a line end is missing.
+    """Split a line of a results file that holds two rows because a line end is missing.
 
-    Yields each piece with its position in the line (characters).
+    Yields each row with its position in the line (characters).
     """
     found = [m.start() for m in signature.OP.finditer(line)]
     starts = [0, *(x for x in found if line[:x].count(",") >= 2 and line[x - 1] != ",")]
@@ -121,7 +121,7 @@ def pieces(line: str) -> Iterator[tuple[int, str]]:
 
 @dataclass
 class ResultsFile:
-    """Content of a TunableOp results file, split in the same way as by PyTorch.
+    """The content of a TunableOp results file. Its lines are split in the same way as by PyTorch.
 
     * ``validators`` maps each validator (a version or device that must match) to its last value.
     * ``rows`` holds all rows, in the order of the file.
@@ -181,8 +181,8 @@ def row(text: str, line: int, glued: bool = False) -> ResultsRow | None:
 def recognise(head: Head) -> bool:
     """Return True if a file is a TunableOp results file.
 
-    Such a file begins with a validator (a line with a version) or a row, or it is empty and has a file name that
-    TunableOp uses.
+    Such a file begins with a validator (a line with a version) or a row. An empty file is one if it has a file name
+    that TunableOp uses.
     """
     text = head.data.decode("utf-8", "replace").removeprefix(BOM).lstrip("\r\n")
     return bool(_BEGIN.match(text) if text else _EMPTY_NAME.match(head.name))
@@ -332,7 +332,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
 
 def key_of(override: Override, target: Mapping[str, str]) -> str:
-    """Return the text by which the target's PyTorch looks up the override's matrix product.
+    """Return the text by which PyTorch on the target machine looks up the matrix product in a results file.
 
     Raises EmissionError if this text is unknown.  The error names the unknown fields.
     """

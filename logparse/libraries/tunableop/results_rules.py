@@ -37,7 +37,7 @@ _RETUNE = "tune again on the target, or let `logparse recommend --target` write 
 
 @dataclass(frozen=True)
 class Context:
-    """Facts about the PyTorch that reads a results file, for the lint rules."""
+    """What the checks of a results file need to know about the PyTorch that will read the file."""
 
     facts: Facts
 
@@ -172,7 +172,7 @@ _RULES: tuple[Rule[ResultsRow, Context], ...] = (
 
 
 def split(data: bytes) -> ResultsFile:
-    """Split a TunableOp results file into lines and values in the same way as PyTorch.
+    """Split the content of a TunableOp results file into lines and values, in the same way as PyTorch.
 
     Lines end only at LF.  Values are separated by every comma.
     """
@@ -184,7 +184,7 @@ def split(data: bytes) -> ResultsFile:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Context]]:
-    """Read a TunableOp results file as PyTorch reads it, and return its rows with remarks.
+    """Read a TunableOp results file in the way in which PyTorch reads it. Return its rows with remarks.
 
     If ``target`` states no PyTorch version, the rules assume the PyTorch that wrote the file.
     """
@@ -257,7 +257,7 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
 
 
 def not_in_this_build(key: str, facts: Facts) -> str | None:
-    """Explain why this PyTorch never looks up a TunableOp key of this form, or return None if it may.
+    """Explain why a certain PyTorch never looks up a key of this form in a results file, or return None if it may.
 
     For example, PyTorch before 2.7 writes no leading dimensions into a key.
     """

@@ -131,7 +131,7 @@ class Dialect:
 
 
 def problem(op_sig: str, param_sig: str) -> GemmProblem:
-    """Parse a TunableOp key and return its matrix product.  Raises SignatureError if the text is not a key.
+    """Return the matrix product that a TunableOp key describes.  Raises SignatureError if the text is not a key.
 
     ``op_sig`` is the part before the comma, and ``param_sig`` is the part after it.
     """
@@ -220,9 +220,9 @@ _YAML_PAIR = regex(r"(\w+): (\([^)]*\)|[^,}]*?)\s*(?=[,}])")
 
 
 def with_blas_params(known: GemmProblem, field: str) -> GemmProblem:
-    """Add to a matrix product the fields that PyTorch writes after its key: ``BLAS_PARAMS: - { function: matmul, … }``.
+    """Complete a matrix product by the text that PyTorch logs after its key.
 
-    Some values mean nothing and are not used:
+    The text has the form ``BLAS_PARAMS: - { function: matmul, … }``. Some values in it mean nothing and are not used:
 
     * The strides of calls without a batch are always 0.
     * The bias type of calls without a bias repeats the compute type.
@@ -264,7 +264,7 @@ def torch_version(facts: Mapping[str, str]) -> tuple[int, int] | None:
 
 
 def refuse_untunable(facts: Mapping[str, str]) -> None:
-    """Raise EmissionError if TunableOp on the target can choose only PyTorch's default.
+    """Raise EmissionError if TunableOp on the target machine can choose no other kernel than PyTorch's default.
 
     See :func:`untunable` for the reason.
     """
@@ -273,7 +273,7 @@ def refuse_untunable(facts: Mapping[str, str]) -> None:
 
 
 def untunable(facts: Mapping[str, str]) -> str | None:
-    """Explain why TunableOp on the target can choose only PyTorch's default.  Return None if it can choose more.
+    """Explain why TunableOp on the target machine can choose only PyTorch's default.  None if it can choose more.
 
     CUDA builds before PyTorch 2.14 offer only ``Default``.
     """
@@ -287,9 +287,9 @@ def untunable(facts: Mapping[str, str]) -> str | None:
 
 
 def dialect(facts: Mapping[str, str]) -> Dialect | None:
-    """Return how the target's PyTorch writes TunableOp keys, or None if this is unknown.
+    """Return how PyTorch on the target machine writes the keys of matrix products, or None if this is unknown.
 
-    A file from the target shows whether keys hold leading dimensions (fact ``tunableop_keys``).  If this contradicts
+    A file from that machine shows whether keys hold leading dimensions (fact ``tunableop_keys``).  If this contradicts
     PyTorch's version, the file decides, because ROCm's own builds contain features of later versions.
     """
     torch = torch_version(facts)

@@ -49,7 +49,7 @@ def solution(name: str) -> Solution:
 
 
 def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
-    """Return the name that the target's TunableOp has for a kernel.
+    """Return the name by which TunableOp on the target machine knows a kernel.
 
     Raises ValueError if the target's PyTorch has no such name.
     """
@@ -96,7 +96,7 @@ def why_no_candidate(given: Solution, problem: Problem) -> str | None:
 
 
 def hipblaslt_index(given: Solution, rocblas_version: str) -> int | None:
-    """Return hipBLASLt's number of a kernel that rocBLAS calls by a number of its own.
+    """Return hipBLASLt's own number of a hipBLASLt kernel that rocBLAS lists under another number.
 
     Returns None if the kernel is not from hipBLASLt, or if this is unknown.  In rocBLAS 5 (ROCm 7) a positive number r
     means hipBLASLt's kernel r - 1.  rocBLAS 4 gives positive numbers to its own Tensile kernels too, so its numbers are

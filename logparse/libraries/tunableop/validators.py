@@ -43,7 +43,7 @@ A validator states a version or a device.
 
 
 def facts(validators: Mapping[str, str], libraries: Collection[str] | None = None) -> list[Fact]:
-    """Return the facts that the validators (versions and device) of a results file state.
+    """Return the facts about a machine that the first lines (validators) of a results file state.
 
     Each validator gives the fact ``validator:KEY``.  Most also give a fact under the name that other formats use, for
     example ``pytorch_version`` for ``PT_VERSION``.
@@ -67,16 +67,19 @@ def facts(validators: Mapping[str, str], libraries: Collection[str] | None = Non
 
 
 def of_target(target: Mapping[str, str]) -> dict[str, str]:
-    """Return the validators (versions and device) of the target's PyTorch, which are its facts ``validator:*``."""
+    """Return what PyTorch on the target machine writes into the first lines of a results file: versions and device.
+
+    The values of these validators are the target's facts ``validator:*``.
+    """
     return {name[len(PREFIX) :]: value for name, value in target.items() if name.startswith(PREFIX)}
 
 
 def refusal(given: Mapping[str, str], target: Mapping[str, str]) -> str | None:
-    """Explain why PyTorch on the target rejects a results file with the validators ``given``, or return None.
+    """Explain why PyTorch on the target machine rejects a results file, because of the file's first lines.
 
-    A validator is a version or device that must match.  Returns None if PyTorch accepts the file, or if no known fact
-    contradicts the file.  If all validators of the target are known, all of them must be equal, which is PyTorch's own
-    rule. Otherwise each known fact is compared with the validator that states it.
+    These lines (validators, ``given``) state versions and the device. Returns None if PyTorch accepts the file, or if
+    no known fact contradicts the file.  If all validators of the target are known, all of them must be equal, which is
+    PyTorch's own rule. Otherwise each known fact is compared with the validator that states it.
     """
     running = of_target(target)
     if complete(target):
@@ -96,7 +99,10 @@ def _missing(name: str) -> str:
 
 
 def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each fact of the target that contradicts a validator of the file."""
+    """Yield a sentence for each fact of the target machine that contradicts the first lines of a results file.
+
+    These lines (validators) state versions and the device.
+    """
     device = target.get("backend") or _BACKENDS.get(target.get("arch", "")[:3])
     if device == "CUDA" and set(given) & set(ORDER[1:]):
         yield f"validator {min(set(given) & set(ORDER[1:]))} is not used by a PyTorch for CUDA"
@@ -115,17 +121,17 @@ _BACKENDS: Mapping[str, str] = {"gfx": "HIP", "sm_": "CUDA"}
 
 
 def complete(target: Mapping[str, str]) -> bool:
-    """Return True if all validators (versions and device) of the target's PyTorch are known."""
+    """Return True if everything is known that PyTorch compares before it reads a results file: versions and device."""
     known = of_target(target)
     return "PT_VERSION" in known and not _lacking(known, target)
 
 
 def lines(target: Mapping[str, str]) -> list[str]:
-    """Return the validator lines for a results file that the target's PyTorch will accept.
+    """Return the lines at the top of a results file by which PyTorch checks whether the file fits the machine.
 
-    Raises EmissionError in these cases:
+    These validators state versions and the device.  Raises EmissionError in these cases:
 
-    * Some validators of the target may be unknown.  PyTorch would then reject the file.
+    * Some validators of the target machine may be unknown.  PyTorch would then reject the file.
     * A value has a comma or a line end, which no file can hold.
     """
     known = of_target(target)

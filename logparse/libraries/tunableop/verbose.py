@@ -70,7 +70,10 @@ class _Block:
 
 
 class _Reader:
-    """Reads TunableOp's verbose log.  It keeps the tunings whose end has not been read yet, by the product's key."""
+    """Reads TunableOp's verbose log (TunableOp is PyTorch's GEMM tuner).
+
+    It remembers the tunings whose end has not been read yet, by the text that identifies the matrix product.
+    """
 
     def __init__(self) -> None:
         self._open: dict[str, _Block] = {}
@@ -138,7 +141,7 @@ class _Reader:
         return _counted([_measured(block, match["sol"], status, None, time_us, **more)])
 
     def screened(self, match: re.Match[str]) -> Outcome:
-        """Read a line about a kernel that PyTorch gave up before it measured a time."""
+        """Read a log line about a kernel that PyTorch rejected in a tuning before it measured the kernel's time."""
         block, (status, why) = self._block(match), _SCREENED[match["why"]]
         records = self._without_time(block)
         return _counted([*records, _measured(block, match["sol"], status, why)])
@@ -155,9 +158,10 @@ class _Reader:
         return Outcome("message")
 
     def winner(self, match: re.Match[str]) -> Outcome:
-        """Read the line ``op(params) -> solution,ms``: the fastest kernel of a product, or a row loaded from a file.
+        """Read a log line with the fastest kernel of a matrix product: ``op(params) -> solution,ms``.
 
-        If an earlier line of the log states this kernel's time, the line gives no second measurement.
+        PyTorch prints such a line after a tuning, and for each row that it loads from a file. If an earlier line of the
+        log states this kernel's time, the line gives no second measurement.
         """
         problem, key = _problem(match)
         if match["sol"] in self._done.get(key, ()):
@@ -194,7 +198,7 @@ class _Reader:
         return Outcome("fact", validators.facts({match["key"]: match["running"]}))
 
     def reported(self, match: re.Match[str]) -> Outcome:
-        """Read a line in which PyTorch reports that it did not use a results file or one of its rows."""
+        """Read a log line in which PyTorch says that it ignored a results file or one of the file's rows."""
         self._loading = False
         return Outcome("message", [Message(category=CATEGORY, text=match[0].strip())])
 
@@ -211,7 +215,7 @@ class _Reader:
         block: _Block,
         why: str = "PyTorch timed this kernel, but the kernel was not faster than the best kernel so far",
     ) -> list[Measurement]:
-        """Return the kernels of this tuning that PyTorch began to time but for which it printed no time."""
+        """Return the kernels that PyTorch began to time in this tuning, but for which the log has no time."""
         out = []
         for (_, name), blocks in self._pending.items():
             if block in blocks:
@@ -220,7 +224,7 @@ class _Reader:
         return out
 
     def _cut(self, block: _Block, how: str) -> Iterable[Record]:
-        """Return the results of a tuning whose end is missing in the log.
+        """Return what is known of a tuning that the log begins but does not end.
 
         The kernel that was being timed may have crashed the process.
         """
@@ -257,7 +261,10 @@ def _us(text: str | None) -> float | None:
 
 
 def _problem(match: re.Match[str]) -> tuple[GemmProblem, str]:
-    """Return the product that a line names, and the product's key.  Raises SignatureError if the text is not a key."""
+    """Return the matrix product that a log line names, and the text by which the line names it.
+
+    Raises SignatureError if this text cannot be read.
+    """
     return signature.problem(match["op"], match["params"]), f"{match['op']},{match['params']}"
 
 

@@ -76,9 +76,9 @@ def _is_ours(columns: Sequence[str]) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read each row of a user's table as a measurement, a call, or a reject (a counted error).
+    """Read a user's table: each row is a measurement, a call, or a reject (a row that cannot be read).
 
-    Columns that are ignored become a fact.
+    The names of the ignored columns become a fact.
     """
     with source.open() as stream:
         parquet = stream.read(4) == b"PAR1"
@@ -198,9 +198,9 @@ _GEMM_TYPES, _CONV_TYPES = get_type_hints(GemmProblem), get_type_hints(ConvProbl
 
 
 def _fields(row: Mapping[str, str], names: Iterable[str], types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return some cells of a row, each converted to the type of the field with this name.
+    """Return the cells of a row that describe a matrix product or convolution, each converted to its field's type.
 
-    The fields describe a matrix product or convolution.
+    The cells are given by the names of the fields.
     """
     return {name: _field(name, row[name], types[name]) for name in names if row.get(name)}
 

@@ -51,12 +51,12 @@ def compiled_graphs() -> int:
 
 
 def trace_instead(wrapper: Any, original: Any) -> None:
-    """Tell Dynamo to compile the original function where compiled code calls the wrapper."""
+    """Tell Dynamo to compile the original function wherever compiled code would call the wrapper."""
     wrapper._torchdynamo_inline = original
 
 
 def is_part_of_graph(module: Any) -> bool:
-    """Return True if this call of a module comes from code that ``torch.compile`` has made.
+    """Return True if a call of a module comes from code that ``torch.compile`` has made, and not from the user's code.
 
     Some backends run pieces of the compiled code as modules. These are not modules of the user.
     """

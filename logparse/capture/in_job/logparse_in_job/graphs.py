@@ -20,7 +20,7 @@ _MOST, _MOST_S, _REPLAYS = 16, 8.0, 20_000
 
 
 class Graphs:
-    """The CUDA graphs of this process.
+    """The CUDA graphs that the job captures and replays in this process.
 
     * ``capturing`` is the number of graphs that are being captured now.
     * ``replays`` lists the graphs that were replayed since the profiler was started.
@@ -70,7 +70,7 @@ class Graphs:
         self.capturing += 1
 
     def capture_ended(self, graph: Any, path: Optional[str]) -> None:
-        """Stop the profiler after a graph was captured, and write the trace to ``path``.
+        """Stop the profiler after a CUDA graph was captured, and write the trace to ``path``.
 
         After a failed capture ``path`` has no value (None), and no trace is written.
         """
@@ -85,7 +85,7 @@ class Graphs:
             self._seconds += time.monotonic() - self._began_s
 
     def give_up(self) -> None:
-        """Stop tracing the capture that is under way. Its trace is not written."""
+        """Stop tracing the capture of a CUDA graph that is going on now. Its trace is not written."""
         profile, self._profile = self._profile, None
         if profile is not None:
             self._captures += 1

@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional
 
 
 class _Thread(threading.local):
-    """State of logparse's code in one thread.
+    """Tells for each thread whether one of logparse's own functions is running in it.
 
     ``within`` is True while a function of logparse runs in this thread. A signal handler or finalizer of the job may
     see True, because it may interrupt such a function.

@@ -68,7 +68,7 @@ def around(
     begin: Callable[..., Any],
     end: Callable[[Any, bool], None],
 ) -> Callable[..., Any]:
-    """Wrap a function so that ``begin`` is called before it and ``end`` after it.
+    """Return a function that calls the given function, with ``begin`` before it and ``end`` after it.
 
     ``begin(args, kwargs)`` returns any object. ``end`` gets that object, and True if the function raised no exception.
     If ``unobserved()`` returns True, only the function itself is called.
@@ -95,7 +95,7 @@ def around(
 
 
 def following_method(kind: type, name: str) -> Callable[..., Any]:
-    """Make a method ``name`` for the class ``kind`` that only calls the inherited method of the same name.
+    """Give the class ``kind`` a method ``name`` of its own, which only calls the inherited method of the same name.
 
     With it, the method of this class can be wrapped without changing the base class.
     """
@@ -118,7 +118,7 @@ def _with_code(function: Any, codes: List[CodeType]) -> Callable[..., Any]:
 
 
 def _drop_frames(error: BaseException, codes: Sequence[CodeType]) -> None:
-    """Remove the first entries of the exception's traceback, as long as their code is in ``codes``."""
+    """Shorten an exception's traceback: drop its first entries as long as their code is in ``codes``."""
     entry = error.__traceback__
     while entry is not None and entry.tb_frame.f_code in codes:
         entry = entry.tb_next

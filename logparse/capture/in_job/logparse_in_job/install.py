@@ -142,11 +142,11 @@ def _around(found: Observer, function: Any, begin: Callable[..., Any], end: Call
 
 
 def _wrap_saving(found: Observer) -> None:
-    """Arrange that changes on trial are taken back before the job saves, loads or copies its models, or forks.
+    """Arrange that a tested change is taken back before the job saves, loads or copies its models, or forks.
 
-    A trial switches changes, such as TF32, on and off to measure their effect. The functions that save, load or copy
-    are wrapped, such as ``torch.save`` and ``state_dict``. ``copy`` and ``pickle`` read a module with
-    ``__reduce_ex__``, so this is wrapped too.
+    Changes such as TF32 are switched on and off to measure their effect. A saved model must not contain them. The
+    functions that save, load or copy are wrapped, such as ``torch.save`` and ``state_dict``. ``copy`` and ``pickle``
+    read a module with ``__reduce_ex__``, so this is wrapped too.
     """
 
     def begins(args: Any, kwargs: Any) -> None:
@@ -211,7 +211,7 @@ def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
 
 
 def _at_end(found: Observer) -> None:
-    """Stop counting and tracing when the interpreter exits, even after an error in logparse's code.
+    """Stop the profiler when the interpreter exits, even after an error in logparse's code.
 
     A profiler that is still on at this time would crash the process.
     """

@@ -49,7 +49,7 @@ class Calls(Protocol):
         """
 
     def ended(self, module: Any, result: Any) -> Any:
-        """Take note that a call of a model has ended, and return the call's result unchanged."""
+        """Note that a call of a model has ended. Returns the call's result unchanged."""
 
     def failed(self, module: Any) -> None: ...
 
@@ -90,7 +90,7 @@ def _is_known(statement: ast.stmt) -> bool:
 
 
 def _around(body: List[ast.stmt]) -> List[ast.stmt]:
-    """Put the wrapper's statements before and after PyTorch's statements.
+    """Insert PyTorch's statements into the wrapper: the wrapper's own statements come before and after them.
 
     The wrapper's statements get the line and column of PyTorch's first statement, so that tracebacks show PyTorch's own
     line.
@@ -115,7 +115,7 @@ def _copy(node: Any) -> Any:
 
 
 class _Observed(ast.NodeTransformer):
-    """Replaces ``return X`` by ``return calls.ended(self, X)`` in the source of a function."""
+    """Changes the source of a function so that ``return X`` becomes ``return calls.ended(self, X)``."""
 
     def visit_Return(self, node: ast.Return) -> ast.Return:
         call = ast.parse(f"{_CALLS!r}.ended(self, 0)", mode="eval").body

@@ -59,7 +59,7 @@ this call alone.
 
 
 class _Leaving:
-    """Object that stops the profiler when the thread that started it ends.
+    """An object whose deletion tells logparse that a thread of the job ends, so that the profiler is stopped there.
 
     PyTorch's profiler must end in the thread where it began. Each such thread holds an object of this class, which
     Python deletes with the thread.
@@ -121,10 +121,10 @@ class Observer:
     # ---------------------------------------------------------------------------------------------- calls of modules
 
     def begin(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
-        """Take note that the job calls a model. Return True if logparse counts or times this call.
+        """Note that the job calls a model. Return True if logparse counts or times this call.
 
-        If it does, ``ended`` or ``failed`` is called afterwards. The wrapper calls this only for the outermost module,
-        not for the modules that the model calls. A call is neither counted nor timed in these cases:
+        If it does, ``ended`` or ``failed`` is called afterwards. The wrapper calls this method only for the outermost
+        module, not for the modules that the model calls. A call is neither counted nor timed in these cases:
 
         * ``torch.compile`` (Dynamo) is compiling.
         * A Python profiler is on, which would count our functions.
@@ -152,7 +152,7 @@ class Observer:
                 dynamo.set_callback(prior)
 
     def ended(self, module: Any, result: Any, whole: bool = True) -> Any:
-        """Take note that a call of the job's model has ended, and return the call's result unchanged.
+        """Note that a call of the job's model has ended. Return the call's result unchanged.
 
         Unlike most functions here, this one is not protected from errors. Even if a function of ours ends with an
         error, the job's next call is recognised as a new outermost call.
@@ -171,7 +171,7 @@ class Observer:
         return result
 
     def failed(self, module: Any) -> None:
-        """Take note that a call of the job's model has ended with an exception."""
+        """Note that a call of the job's model has ended with an exception."""
         if self.trial is not None:
             self.give_up_trial()
         self.ended(module, None, whole=False)
@@ -223,10 +223,10 @@ class Observer:
         self._period("optimizer", optimizer)
 
     def _period(self, sort: str, leader: Any) -> None:
-        """End a step that lasts from one event to the next, for example from one optimizer step to the next.
+        """Note that a step of the job has ended, because an event occurred that ends steps, such as an optimizer step.
 
-        ``leader`` is the optimizer or model of the event. If a job has several of them, only one of them ends its steps
-        (see ``Leader``).
+        Such a step lasts from one event to the next. ``leader`` is the optimizer or model of the event. If a job has
+        several of them, only one of them ends its steps (see ``Leader``).
         """
         here, end = self.here, self._now()
         leaders = here.leaders[sort]
@@ -244,7 +244,7 @@ class Observer:
         self._unit(sort, start, True, None, end, made)
 
     def _watch(self, sort: str, leader: Any, leaders: Leader) -> None:
-        """Make ``leaders`` forget an optimizer or a model once the job has deleted it."""
+        """Arrange that an optimizer or a model is removed from ``leaders`` when the job deletes it."""
         key = (sort, id(leader))
 
         def dropped(_: Any) -> None:
@@ -256,7 +256,7 @@ class Observer:
     # --------------------------------------------------------------------------------------------- calls of functions
 
     def begin_function(self, sort: str, args: Any, kwargs: Any) -> Optional[_Token]:
-        """Take note that the job calls the user's function (``--unit``) or a function that serves a request."""
+        """Note that the job calls the user's function (``--unit``) or a function that serves a request."""
         here = self.here
         if here.open or not ordinary.is_plain():
             return None
@@ -290,7 +290,7 @@ class Observer:
     def _unit(
         self, sort: str, start: Any, whole: bool, window: Optional[OpenWindow], end: Any = None, made: int = 1
     ) -> None:
-        """Count and time a step that has just ended, and start or stop the profiler if it is time to.
+        """Count and time a step that has just ended. Start or stop the profiler if now is the time for that.
 
         A step that ended with an exception is counted but not timed. Usually this calls few functions, because each one
         costs 1 to 2 µs: since the last step the job has filled the processor's caches with its own data.
@@ -334,7 +334,7 @@ class Observer:
             self.write()
 
     def _count(self, calls: Calls) -> None:
-        """Count a model call without gradients, after all tracing is over.
+        """Count a call of the model without gradients, such as a request, after the last trace.
 
         The call is neither traced nor timed, so nothing needs to be done when it ends.
         """
@@ -360,7 +360,7 @@ class Observer:
         return clock.now() if self.tracing.leaves_times_alone else None
 
     def _name_of_period(self, sort: str) -> Tuple[str, Calls]:
-        """Return the name of the step that ends, and the model calls in it.
+        """Return a name for the step that has just ended, and the model calls in it.
 
         The name consists of the input sizes of the first call and the number of calls, for example ``float32[16, 3,
         224, 224] x2``.
@@ -387,7 +387,7 @@ class Observer:
         self.tracing.unit_ended(sort, name)
 
     def _take_turn(self, series: Series) -> None:
-        """Let the other job run some steps and wait for it, if this job has done its own number of steps.
+        """Let the job with which this one is compared run, if this job has done its number of steps. Then wait for it.
 
         Two jobs that are compared take turns on the GPU in this way (see ``turns.py``). The times of the steps are
         reported before the wait. After it, the next step begins with an idle GPU.
@@ -400,8 +400,8 @@ class Observer:
     def _try(self, sort: str, series: Series) -> None:
         """Switch the change that is being tested on or off, if enough steps were timed since the last switch.
 
-        The next step begins with an idle GPU. If the step ended within a backward pass, the change is switched before
-        the next call of the model (see ``trial.py``).
+        The GPU is idle when the next step begins. If the step ended within a backward pass, the change is switched
+        before the next call of the model (see ``trial.py``).
         """
         if not self.trial.unit_ended(sort, series) or ordinary.is_capturing():
             return
@@ -415,7 +415,7 @@ class Observer:
         self._times_are_disturbed()
 
     def _times_until_now(self, series: Series) -> Dict[str, List[float]]:
-        """Return the times of all steps until now (µs), by the steps' names, and start a new list.
+        """Return the times of all steps since the last call of this method (µs), by the steps' names.
 
         This waits until the GPU is idle.
         """
@@ -431,7 +431,7 @@ class Observer:
         self.trial.failed(sys.exc_info()[1])
 
     def _times_are_disturbed(self) -> None:
-        """Do not time the present step, because something other than the job has slowed it."""
+        """Leave the present step out of the times, because something other than the job has slowed it."""
         self.here.last_ends.clear()
         self.host.disturbed = True
 
@@ -522,7 +522,7 @@ class Observer:
 
 
 def _is_nested_step() -> bool:
-    """Return True if the optimizer step that ends now was called by another optimizer step.
+    """Return True if one optimizer's step has called another one, and the inner one ends now.
 
     Only the outer step is counted. This happens if ``step`` of a subclass calls ``super().step()``, or if an optimizer
     wraps another. PyTorch calls the hooks in a function that wraps every ``step``. So in a nested step that function is

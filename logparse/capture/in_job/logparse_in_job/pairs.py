@@ -81,7 +81,7 @@ Times = Mapping[str, Sequence[float]]
 
 
 class Block(NamedTuple):
-    """Instruction how to run the next steps of the job (such as training steps): with or without the change.
+    """Tells the job to do its next steps (such as training steps) with or without the change that is measured.
 
     * ``on`` is True if the change is switched on in these steps.
     * ``control`` is True if these steps only measure what the switching itself costs.
@@ -106,7 +106,7 @@ class Pair(NamedTuple):
 
 
 def pair_of(before: Times, after: Times) -> Optional[Pair]:
-    """Compare the times of steps without a change (``before``) and with it (``after``).
+    """Compare the times of some steps without a change (``before``) and some steps with it (``after``).
 
     Only steps with the same input sizes are compared: all steps with the same sizes are a kind. Returns None if no kind
     occurs on both sides. The result is an average over the kinds. The weight of a kind is its number of steps on the
@@ -122,7 +122,7 @@ def pair_of(before: Times, after: Times) -> Optional[Pair]:
 
 
 class Comparison:
-    """Measures what a change, such as TF32, gains in a running job, while the change is switched on and off.
+    """Measures how much time a change, such as TF32, saves in a running job. The change is switched on and off.
 
     * ``next`` says which steps to measure next. ``add`` takes their times.
     * ``done`` is True if nothing more needs to be measured.
@@ -147,7 +147,7 @@ class Comparison:
 
     @property
     def next(self) -> Block:
-        """The number of steps to measure next, and whether the change is on in them."""
+        """The steps to measure next: how many they are, and whether the change is on in them."""
         if self._is_first:
             return Block(True, False, _MORE if self._first else _FIRST)
         quad, place = divmod(self._blocks, 4)
@@ -188,7 +188,7 @@ class Comparison:
 
 
 def _timed_steps(unit_us: float, expected: int) -> int:
-    """Return how many steps are timed before the change is switched again."""
+    """Return how many steps are timed before the change is switched on or off again."""
     if 0 < expected < _SHORTEST_JOB:
         return 1
     if 0 < expected < _SHORT_JOB:
@@ -197,10 +197,10 @@ def _timed_steps(unit_us: float, expected: int) -> int:
 
 
 def widened(found: Interval, control: Sequence[float]) -> Interval:
-    """Widen a confidence interval by the effect that switching a change on and off has in itself.
+    """Widen the confidence interval of a change's effect, because switching alone may have an effect, too.
 
-    ``control`` holds measurements of that effect, which does not come from the change. The median m of the control
-    values is added to each side of the interval as √(side² + m²).
+    ``control`` holds measurements of the effect of switching without a change. The median m of the control values is
+    added to each side of the interval as √(side² + m²).
     """
     off = sorted(control)[len(control) // 2] if control else 0.0
     low = found.value - math.hypot(found.value - found.low, off)

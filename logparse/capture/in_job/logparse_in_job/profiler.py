@@ -152,9 +152,10 @@ def _ours() -> Iterator[None]:
 
 
 def when_job_profiles(begins: Callable[[], None]) -> None:
-    """Arrange that ``begins`` is called before the job prepares or starts a profiler of its own.
+    """Arrange that the function ``begins`` is called before the job uses a profiler of its own.
 
-    This includes other tools of ``torch.autograd.profiler``, and execution traces.
+    Other tools of ``torch.autograd.profiler``, and execution traces, are also profilers in this sense. The call comes
+    before the job prepares or starts one.
     """
 
     def begin(args: Any, kwargs: Any) -> None:
@@ -193,7 +194,7 @@ def _watch_execution_traces(begins: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Context in which the profiler's library writes nothing to the job's standard error."""
+    """Context in which the profiler's own messages do not appear on the job's standard error."""
     level = _kineto_level()
     before = level.value
     level.value = _SILENT
@@ -206,7 +207,7 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_line_of_other_thread() -> Iterator[None]:
-    """Context that drops one warning which the profiler's library (Kineto) would write to standard error.
+    """Context that hides a harmless warning of the profiler's library (Kineto) on standard error.
 
     Kineto writes it when it is first used in another thread than the one that loaded it. The log level does not
     suppress it. Other text that is written to standard error meanwhile is passed on.

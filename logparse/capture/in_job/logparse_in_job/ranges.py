@@ -28,9 +28,9 @@ def open_ranges() -> Set[int]:
 
 
 def cut_off(before: Set[int]) -> None:
-    """Separate the open ``record_function`` ranges from the profiler, so that they may end after it has stopped.
+    """Make the profiler ignore the ``record_function`` ranges that are open now, which may end after it has stopped.
 
-    Ranges whose ids are in ``before`` are left alone. Each separated range gets a new record that the profiler does not
+    Ranges whose ids are in ``before`` are left alone. Each other range gets a new record that the profiler does not
     know. The range still ends when the job ends it, so the job notices no difference.
     """
     for each in _ranges():

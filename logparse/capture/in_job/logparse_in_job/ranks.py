@@ -22,7 +22,7 @@ class LateError(Exception):
 
 
 class Alone:
-    """The ranks of a job that has only one process, so messages need not be sent."""
+    """Stands in for ``Ranks`` in a job that has only one process, so that no messages are sent."""
 
     rank, count = 0, 1
     hindrance = ""
@@ -33,10 +33,10 @@ class Alone:
         return [said]
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Return ``ready``, because a single process can begin to try changes at once.
+        """Return ``ready``: a job of a single process need not wait for other ranks before it tries changes.
 
-        In a job of several ranks, ``units`` is the number of steps so far, and rank 0 announces the beginning ``ahead``
-        steps in advance.
+        The other arguments matter only in a job of several ranks. There ``units`` is the number of steps so far, and
+        rank 0 announces the beginning ``ahead`` steps in advance.
         """
         return ready
 
@@ -63,9 +63,9 @@ class Ranks(Alone):
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
         """Send the message ``said`` to all ranks, and return the messages of all ranks, beginning with rank 0.
 
-        Raises LateError in every rank if one message is missing after ``_LATE_S`` seconds. The first rank that has all
-        messages, or has waited for so long, decides for all ranks. So it cannot happen that some ranks go on and others
-        do not.
+        Raises LateError in every rank if one message is missing after ``_LATE_S`` seconds. All ranks must decide in the
+        same way, so that it cannot happen that some go on and others do not. So the first rank that has all messages,
+        or has waited for so long, decides for all.
         """
         self._number += 1
         self._store.set(f"{_KEY}_{self._number}_{self.rank}", json.dumps(said))
@@ -76,7 +76,7 @@ class Ranks(Alone):
         return [json.loads(self._store.get(key)) for key in keys]
 
     def _decision(self, keys: List[str]) -> str:
-        """Wait for the messages with these keys. Return ``_ALL``, or the number of a rank that is late."""
+        """Wait for the other ranks' messages with these keys. Return ``_ALL``, or the number of a rank that is late."""
         made, by = f"{_KEY}_{self._number}_decision", time.monotonic() + _LATE_S
         while not self._store.check([made]):
             missing = next((rank for rank, key in enumerate(keys) if not self._store.check([key])), None)
@@ -87,9 +87,9 @@ class Ranks(Alone):
         return str(self._store.get(made).decode())
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Return True if the ranks begin to try changes now, after ``units`` steps of the job.
+        """Return True if this rank must begin now, after ``units`` steps of the job, to try changes.
 
-        Rank 0 announces the step at which they begin, early enough that no other rank is already past it.
+        All ranks must begin at the same step. Rank 0 announces it, early enough that no other rank is already past it.
         """
         if not self._begin and self.rank == 0 and ready:
             self._begin = units + ahead

@@ -47,7 +47,9 @@ class Record:
         return time.monotonic() - self._written_s > _EVERY_S
 
     def write(self, sort: Optional[str], series: Optional[Series], tracing: str, windows: int) -> None:
-        """Write the file ``units_PID.json`` again, with the present counts and times. Raises OSError if that fails.
+        """Write the file ``units_PID.json``, which lists this process's steps, with the present counts and times.
+
+        An older version of the file is replaced. Raises OSError if that fails.
 
         * ``sort`` says how the steps were recognised (``optimizer``, ``request`` …), or is ``time`` if fixed periods
           are traced.
@@ -72,9 +74,9 @@ class Record:
 
 
 def write_whole(path: str, found: Dict[str, Any]) -> None:
-    """Write ``found`` as a JSON file, so that another process sees the old file or the whole new file, never a part.
+    """Write ``found`` as a JSON file, so that another process never sees only a part of it.
 
-    Raises OSError if that fails.
+    The other process sees the old file or the whole new file. Raises OSError if writing fails.
     """
     with open(path + ".part", "w", encoding="utf-8") as file:
         file.write(json.dumps(found))  # ``json.dump`` would leave cycles for the job's garbage collector

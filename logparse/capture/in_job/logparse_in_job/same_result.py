@@ -55,7 +55,7 @@ _SEED = 20_54
 
 
 class Call(NamedTuple):
-    """Record of one call of the job's model, with which the call can be repeated.
+    """One call of the job's model, recorded so that the call can be repeated with the same input.
 
     The record holds a copy of the input, made before the job used it, and the modes in which the call ran (gradients,
     inference mode, autocast).
@@ -82,7 +82,7 @@ class Same(NamedTuple):
 
     @property
     def tells(self) -> bool:
-        """True if the comparison is strict enough that a wrong result would be noticed."""
+        """True if this comparison of results is so strict that it would notice a wrong result."""
         return self.allowed <= MOST_ALLOWED
 
     @property
@@ -91,21 +91,22 @@ class Same(NamedTuple):
 
 
 class IncomparableError(Exception):
-    """Raised if results cannot be compared, because even repeats of the unchanged call differ too much.
+    """Raised if a model's results cannot show whether a change is correct.
 
-    The repeats return no numbers, numbers that are not finite, or outputs of other sizes.
+    Examples are a model that returns no numbers or numbers that are not finite, and a model whose results differ too
+    much even if the unchanged call is repeated.
     """
 
 
 class NotRestoredError(Exception):
-    """Raised if the model's result is still different after a change was switched off again.
+    """Raised if switching a change off does not bring back the model's previous result.
 
     The error is raised only in a job whose results repeat bit for bit.
     """
 
 
 def call_of(module: Any, args: Any, kwargs: Any) -> Call:
-    """Copy the input of the call that the job makes now, so that the call can be repeated later."""
+    """Copy the input of the model call that begins now, so that the call can be repeated later."""
     types = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
     autocast = tuple((x, torch.get_autocast_dtype(x)) for x in types if torch.is_autocast_enabled(x))
     inference = torch.is_inference_mode_enabled()
@@ -141,9 +142,9 @@ def _copied(value: Any) -> Any:
 
 
 def alone(part: Callable[[], T]) -> List[T]:
-    """Call ``part`` and return a list with its result. Used in a job with one process.
+    """Call ``part`` and return a list with its result. This is for a job with one process.
 
-    In a job with several ranks, the list has one result for each rank.
+    In a job with several ranks, another function is used, whose list has one result for each rank.
     """
     return [part()]
 
@@ -160,10 +161,10 @@ class Comparison:
         self._call, self._roundoff, self._in_all = call, roundoff, in_all
 
     def compare(self, on: Callable[[], None], off: Callable[[], None]) -> Same:
-        """Return how much the change alters the result of the call, and how much is allowed.
+        """Repeat a call of the model with and without the change, and return how much the result differs.
 
-        ``on`` and ``off`` switch the change. When this function returns or raises an error, the job's state is as it
-        was before.
+        Two numbers are returned: how much the change alters the result, and how much it may. ``on`` and ``off`` switch
+        the change. When this function returns or raises an error, the job's state is as it was before.
 
         * The call is first repeated in the job's own mode.
         * If the results differ too much in training mode, or the comparison is not strict enough there, it is repeated
@@ -200,16 +201,16 @@ class Comparison:
         return Same(max(x.deviation for x in telling), max(x.allowed for x in telling), how)
 
     def _own(self, part: Callable[[], T]) -> T:
-        """Run ``part`` in all ranks (processes of the job), and return only the result of this rank."""
+        """Run ``part`` in all ranks (processes of the job) at once, but return only this rank's result."""
         found: List[T] = []
         self._in_all(lambda: found.append(part()))
         return found[0]
 
     def _without(self) -> Tuple[_Result, List[float], List[float]]:
-        """Call the model three times without the change. Return the first result and two differences from it.
+        """Call the model three times without the change, to learn how much its results vary anyway.
 
-        The first difference is between two equal calls. The second one is with random rounding errors in every layer.
-        Both show how much a correct change may alter the result.
+        Return the first result and two differences from it. The first difference is between two equal calls. The second
+        one is with random rounding errors in every layer. Both show how much a correct change may alter the result.
         """
         plain = self._run()
         repeated = plain.deviations(self._run())
@@ -283,7 +284,7 @@ def _ratio(off: float, of: float) -> float:
 
 
 def _norms(total: Any, parameters: List[Any]) -> List[float]:
-    """Return, for each parameter, the norm of the gradient of ``total`` with respect to the parameter.
+    """Return the norm of each parameter's gradient, where the gradient is of the scalar ``total``.
 
     Returns an empty list if the job uses checkpoints (``use_reentrant=True``) that forbid ``torch.autograd.grad``.
     """
@@ -309,7 +310,7 @@ class _Rounding:
         self._under_way: List[Any] = []  # [module, whether it has called no other one]
 
     def hooks(self) -> Iterator[Any]:
-        """Install the hooks that add the errors. Yield the hooks' handles, so that the caller can remove the hooks."""
+        """Install the hooks that add random rounding errors. Yield handles with which they can be removed."""
         yield torch.nn.modules.module.register_module_forward_pre_hook(self._begins)
         yield torch.nn.modules.module.register_module_forward_hook(self._ends)
 
@@ -349,7 +350,7 @@ class _Rounding:
 
 
 def _inputs(module: Any, weight: Any) -> int:
-    """Return how many products a layer adds up for each of its outputs. ``weight`` is the layer's weight.
+    """Return how many products are added up for each output of a layer. ``weight`` is the layer's weight.
 
     A weight with three dimensions holds several matrices, for example one for each expert, unless it belongs to a
     convolution.
@@ -399,7 +400,10 @@ def _random_sum(output: List[Any]) -> Any:
 
 
 class _Items:
-    """Copy of the items of a list, dict or set, which ``restore`` puts back. For any other object it does nothing."""
+    """Copy of a list's, dict's or set's items, with which ``restore`` undoes later changes of the object.
+
+    For any other object it does nothing.
+    """
 
     def __init__(self, container: Any) -> None:
         self._container = container if type(container) in (list, dict, OrderedDict, set) else None
@@ -420,9 +424,9 @@ class _Items:
 
 @contextlib.contextmanager
 def _as_it_was(module: Any) -> Iterator[None]:
-    """Context that puts back the job's state at its end, after a call of the model was repeated.
+    """Context in which a call of the model is repeated. At its end, everything that the call may alter is put back.
 
-    The state is the random number generators, the buffers, the gradients and the modules' attributes.
+    This is the state of the random number generators, the buffers, the gradients and the modules' attributes.
     """
     python = random.getstate()
     numpy: Any = getattr(sys.modules.get("numpy"), "random", None)

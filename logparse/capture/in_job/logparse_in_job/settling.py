@@ -80,9 +80,9 @@ def settled(times: Sequence[float]) -> bool:
 
 
 def _doubled_ranks(times: Sequence[float]) -> list[int]:
-    """Return twice the rank of each time in the sorted list, where rank 0 is the middle of the list.
+    """Return for each time twice its rank: its position in the sorted list, counted from the middle of the list.
 
-    Equal times share their mean rank. The ranks are doubled so that they are whole numbers and sums are exact.
+    Equal times get the mean of their ranks. The ranks are doubled so that they are whole numbers and sums are exact.
     """
     ordered = sorted(times)
     below = {time: rank for rank, time in enumerate(ordered)}

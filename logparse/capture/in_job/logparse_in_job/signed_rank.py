@@ -18,7 +18,7 @@ class Interval(NamedTuple):
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Interval]:
-    """Return the typical value (the Hodges-Lehmann estimate) of some measurements, and its confidence interval.
+    """Return the typical value of some measurements (the Hodges-Lehmann estimate) and its confidence interval.
 
     The interval comes from Wilcoxon's signed-rank test. Returns None if there are too few values for this confidence.
 
@@ -44,10 +44,10 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Inte
 
 
 def _rank(count: int, confidence: float) -> int:
-    """Return which of the sorted averages are the ends of the confidence interval, counted from each end of the list.
+    """Return which values of a sorted list are the ends of a confidence interval, counted from each end of the list.
 
-    For example, 1 means the smallest and the largest average. The averages are the means of all pairs of ``count``
-    values (see ``interval``, where this number is k). Returns 0 if there are too few values for this confidence.
+    The list holds the averages of all pairs of ``count`` measurements (see ``interval``, where this number is k). For
+    example, 1 means the smallest and the largest average. Returns 0 if there are too few values for this confidence.
     """
     ways = _ways(count)
     most = (1 - confidence) / 2 * 2.0**count

@@ -28,7 +28,7 @@ def sizes(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> str:
 
 
 def _add(found: List[str], values: Iterable[Any], depth: int) -> None:
-    """Append the type and shape of each tensor in ``values`` to ``found``, up to ``_MOST_TENSORS`` tensors."""
+    """Add the types and shapes of the tensors in ``values`` to the list ``found``, up to ``_MOST_TENSORS`` tensors."""
     for value in values:
         if len(found) == _MOST_TENSORS:
             return

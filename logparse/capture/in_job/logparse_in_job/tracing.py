@@ -46,7 +46,7 @@ class OpenWindow:
 
     @property
     def is_mine(self) -> bool:
-        """True if this thread started the profiler. Only the thread that started it can stop it."""
+        """True if this thread started the profiler. Only this thread can then stop it."""
         return self._thread == threading.get_ident()
 
     def begin(self) -> None:
@@ -57,7 +57,7 @@ class OpenWindow:
             self.profile.step(1)
 
     def unit_ended(self, name: str) -> bool:
-        """Take note that a step with this name has ended. Return True if the profiler has recorded the step.
+        """Note that a step with this name has ended. Return True if the profiler has recorded the step.
 
         The first ``warm_up`` steps are not recorded.
         """
@@ -142,7 +142,7 @@ class Tracing:
 
     @property
     def state(self) -> str:
-        """Tell whether the job's times were steady when it was traced: ``settled``, or a reason why not.
+        """Tell whether the times of the job's steps were steady when it was traced: ``settled``, or a reason why not.
 
         The text is empty if no trace was written.
         """
@@ -153,7 +153,7 @@ class Tracing:
         return self._by_time > 0
 
     def second_phase(self) -> None:
-        """Trace some more steps, because the job now does another kind of work, with another optimizer or model."""
+        """Trace some more steps, because the job's work has changed: now it uses another optimizer or model."""
         self._windows.go_on()
 
     # ------------------------------------------------------------------------------------------------------ one call
@@ -185,7 +185,7 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------- between units
 
     def unit_ended(self, sort: str, name: str) -> None:
-        """After a step of the job: start the profiler, let it go on or stop it, whichever it is time for.
+        """After a step of the job has ended, start the profiler, let it go on, or stop it, as the plan for traces says.
 
         ``sort`` says how the step was recognised, for example ``optimizer``. ``name`` is its name (the input sizes).
         """
@@ -231,7 +231,7 @@ class Tracing:
         return OpenWindow(plan, sort, sum(series.count for series in self._series.values()), one_call)
 
     def _finish(self, write: bool) -> None:
-        """Stop the profiler, and write its trace if ``write`` is True.
+        """End the present trace: stop the profiler, and write the trace if ``write`` is True.
 
         ``self.window`` stays set until the profiler has ended. Otherwise another thread would start it again too early,
         and PyTorch would crash.
@@ -255,7 +255,7 @@ class Tracing:
         self._ended()
 
     def give_up(self) -> None:
-        """Stop the profiler if this thread started it. Nothing is written."""
+        """Stop the profiler without writing a trace, if this thread started it."""
         window = self.window
         if window is not None and window.is_mine:
             if window.sort == BY_TIME:

@@ -70,7 +70,7 @@ _LEAST_BEFORE = 3
 
 
 class Tried:
-    """Progress and results of trying one change.
+    """How far the trial of one change has come, and its results.
 
     ``ended`` is empty while the change is being tried. Then it is one word:
 
@@ -152,7 +152,7 @@ class Trial:
     # ------------------------------------------------------------------------------------------- what the job uses
 
     def called(self, module: Any, args: Any, kwargs: Any) -> None:
-        """Take note that the job calls a model, and copy its input if the call is to be repeated later."""
+        """Note that the job calls a model, and copy its input if the call is to be repeated later."""
         if self.over or not any(True for _ in module.parameters()):
             return
         _remember(self._models, module)
@@ -168,14 +168,14 @@ class Trial:
             self._calls[id(module)] = call._replace(grad=False) if is_sharded(inner) else call
 
     def stepped(self, optimizer: Any) -> None:
-        """Take note that an optimizer of the job has made a step."""
+        """Note that an optimizer of the job has made a step."""
         if not self.over and _remember(self._optimizers, optimizer) and self._on:
             self._job.optimizers.append(optimizer)
 
     def failed(self, error: Optional[BaseException]) -> None:
-        """Switch the change off after a call of the model raised an exception, before the job handles the exception.
+        """Switch the change off after a call of the model raised an exception, because the change may be its cause.
 
-        Nothing is done in two cases:
+        This is done before the job handles the exception. Nothing is done in two cases:
 
         * An exception of the same type also occurred without the change, so the change is not the cause.
         * It is the exception by which PyTorch's checkpoints end a call.
@@ -190,10 +190,10 @@ class Trial:
             self._end(f"{now.name} was on when the job raised {_said(error)}")
 
     def saved(self, of: Any = None) -> None:
-        """Switch the change off before the job saves, copies or loads the state of its models.
+        """Switch the change off before the job saves, copies or loads a model's state.
 
-        ``of`` is the model, the optimizer or the object to be saved. None means the whole process (a fork). Nothing is
-        done in two cases:
+        So a saved state is the one that the job would have without logparse. ``of`` is the model, the optimizer or the
+        object to be saved. None means the whole process (a fork). Nothing is done in two cases:
 
         * ``of`` is a module that shares no parameters with the job's models.
         * ``of`` is a tensor's storage, because ``pickle`` saves it as a part of another object.
@@ -213,7 +213,7 @@ class Trial:
                 self._problem = ["refused", f"the job read its state while the action was on: {why}"]
 
     def _concerns(self, module: Any) -> bool:
-        """Return True if the module is part of one of the job's models, or shares a parameter with one."""
+        """Return True if a module is part of one of the job's models, or shares a parameter with one."""
         if any(module is x for model in self._job.models for x in model.modules()):
             return True
         own = {id(x) for model in self._job.models for x in model.parameters()}
@@ -270,7 +270,7 @@ class Trial:
         self._write()
 
     def _disturbed(self) -> List[str]:
-        """Return why the change cannot be measured, if the job itself has changed the same setting meanwhile.
+        """Return why the change can no longer be measured: the job itself has changed the same setting.
 
         The result is ``["refused", reason]``, or an empty list if the job has not changed the setting.
         """
@@ -278,7 +278,7 @@ class Trial:
         return ["refused", why] if why else []
 
     def _go_on(self, said: Sequence[Mapping[str, Any]]) -> None:
-        """Decide what to do next: measure the present change further, or try the next change.
+        """Decide what to do next: measure the present change further, or try the next one.
 
         ``said`` holds the messages of all ranks, beginning with rank 0.
         """
@@ -331,7 +331,7 @@ class Trial:
             )
 
     def _hindrance(self, sort: str) -> str:
-        """Return the reason why nothing can be tried in this process, or an empty text."""
+        """Return the reason why no change can be tried in this process, or an empty text."""
         if sort != self._sort:
             return "the job changed the kind of step (unit of work) that it repeats"
         if threading.current_thread() is not threading.main_thread():
@@ -376,9 +376,9 @@ class Trial:
 
     @contextlib.contextmanager
     def _problems(self) -> Iterator[None]:
-        """Context in which errors are not raised but recorded as the reason why the change cannot be switched on.
+        """Context that catches errors and keeps them as the reason why the change cannot be switched on.
 
-        The other ranks get the reason after the next step.
+        The other ranks of the job get the reason after the next step.
         """
         try:
             yield
@@ -390,7 +390,7 @@ class Trial:
             self._problem = ["refused", f"it could not be switched on: {_said(error)}"]
 
     def _compared(self, switch: Switch) -> Same:
-        """Check for each recorded call that the change does not alter its result. Return the worst comparison.
+        """Check that the change does not alter the result of any recorded call. Return the worst comparison.
 
         The worst one is a comparison that fails, or otherwise the comparison with the largest difference.
         """
@@ -482,7 +482,7 @@ class Trial:
     def _off(self) -> bool:
         """Switch off the change that is being tried. Return True if no change is on any more.
 
-        If that fails, no other change is tried.
+        If switching off fails, no other change is tried.
         """
         if not self._on or self._switch is None:
             return True
@@ -510,8 +510,8 @@ class Trial:
     def at_end(self) -> None:
         """Stop trying changes, because the process ends.
 
-        If an exception ended the program while a change was on, the change is reported as *broken*. (Such an exception
-        is in ``sys.last_value``.)
+        If an exception ended the program while a change was on, the change may be the cause, and is reported as
+        *broken*. (Such an exception is in ``sys.last_value``.)
         """
         error = getattr(sys, "last_value", None)
         now = self._now
@@ -561,7 +561,10 @@ class Trial:
 
 
 def _remember(known: Dict[int, Any], x: Any) -> bool:
-    """Keep a weak reference to the object ``x`` in ``known`` until the job deletes it. Return True if it was new."""
+    """Return True if the object ``x`` is seen for the first time, and remember it in ``known``.
+
+    Only a weak reference is kept, so the job can still delete the object.
+    """
     key = id(x)
     if key in known:
         return False
@@ -570,15 +573,15 @@ def _remember(known: Dict[int, Any], x: Any) -> bool:
 
 
 class _DiffersError(RefusedError):
-    """Raised if a change alters the result of a call of the model."""
+    """Raised if the model's result with the change differs too much from its result without it."""
 
 
 class _FailedError(RefusedError, RuntimeError):
-    """Raised if the job's model raised a RuntimeError in a repeated call, in this rank or in another one."""
+    """Raised if the model raised a RuntimeError when a call was repeated, in this rank or in another one."""
 
 
 def _first(said: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """Return the first non-empty value of the field ``name`` in the messages of the ranks, beginning with rank 0."""
+    """Return the first non-empty value with the name ``name`` in the messages of the ranks, beginning with rank 0."""
     return next((x[name] for x in said if x[name]), "")
 
 
@@ -598,7 +601,7 @@ def _ranks() -> Alone:
 
 
 def _said(error: Optional[BaseException]) -> str:
-    """Return the type of an exception and the first line of its text, for example ``ValueError: bad size``."""
+    """Return the type of an exception and the first line of its message, for example ``ValueError: bad size``."""
     if error is None:
         return "an exception"
     text = str(error).strip().partition("\n")[0][:200]

@@ -40,9 +40,10 @@ def _rank() -> tuple[int, int]:
 def on_one_core(turn: int) -> dict[int, set[int]]:
     """Move this thread, and the threads that run backward passes, to one CPU core.
 
-    Each turn uses another core, and different ranks use cores that are far apart. Returns the previous cores of each
-    backward thread. The backward threads stay on the core until ``on_all_cores`` is called with this result. This
-    thread is only moved and may leave the core again, because threads that it starts would inherit the limit.
+    Two jobs are compared that run in turns. Each turn uses another core, and different ranks use cores that are far
+    apart. Returns the previous cores of each backward thread. The backward threads stay on the core until
+    ``on_all_cores`` is called with this result. This thread is only moved and may leave the core again, because threads
+    that it starts would inherit the limit.
     """
     held: dict[int, set[int]] = {}
     with contextlib.suppress(AttributeError, OSError):  # not on Linux
@@ -74,7 +75,7 @@ def on_all_cores(held: dict[int, set[int]]) -> None:
 
 
 class Turns:
-    """Lets this process wait while the other job has its turn.
+    """Two jobs that are compared run in turns. This object counts the steps of this job's turn, and then lets it wait.
 
     ``left`` is the number of steps that remain in this job's turn.
     """
@@ -85,13 +86,13 @@ class Turns:
         self._held: dict[int, set[int]] = {}
 
     def over(self) -> bool:
-        """Count a step. Return True if it was the last step of this turn."""
+        """Count a step of the job. Return True if it was the last one before the other job's turn."""
         on_all_cores(self._held)
         self.left -= 1
         return not self.free and self.left <= 0
 
     def wait(self, kinds: dict[str, list[float]]) -> None:
-        """Write down how long the steps of this turn took, and wait until this job's next turn begins.
+        """Report how long the steps of this turn took, and wait until this job may continue.
 
         ``kinds`` holds the times (µs) by the steps' names.
         """

@@ -9,7 +9,7 @@ from .units import Leader
 
 
 class Calls:
-    """The calls of the job's models since the last step ended.
+    """Counts the calls of the job's models since the last step ended.
 
     ``count`` is their number. ``shapes`` describes the inputs of the first call, for example ``float32[16, 3, 224,
     224]``.

@@ -64,7 +64,7 @@ class Kind:
 
 
 class Series:
-    """All steps of a job (such as training steps) that were recognised in the same way, for example by an optimizer.
+    """The steps of a job (such as training steps) that were recognised in one way, for example by an optimizer.
 
     The steps are in the order in which they ended.
     """
@@ -87,7 +87,7 @@ class Series:
         return found
 
     def add(self, name: str, made: int = 1) -> Kind:
-        """Count ``made`` steps with this name, and return all steps with this name."""
+        """Add ``made`` to the number of steps with this name. Return all that is known of these steps."""
         kind = self.kinds.get(name) or self.kind(name)
         kind.count += made
         self.count += made
@@ -100,7 +100,7 @@ class Series:
 
     @property
     def usual_us(self) -> Optional[float]:
-        """The median time of a step in microseconds, or None if no step was timed."""
+        """The median time of one step in microseconds, or None if no step was timed."""
         return statistics.median(us for _, us in self.times) if self.times else None
 
     def ready(self) -> str:
@@ -109,9 +109,9 @@ class Series:
         If the times never get steady, tracing begins all the same after ``_MOST_UNITS`` steps or ``_MOST_S`` seconds.
         Then the result is the reason, such as ``not settled after 200 units, 12.5 s``.
 
-        The function ``settled`` decides. Its input is each time divided by the median time of the steps with the same
-        input sizes. That function is not called before there are ``_ENOUGH_UNITS`` steps, or ``_LEAST_SETTLED`` steps
-        and ``_ENOUGH_S`` seconds.
+        The function ``settled`` decides whether the times are steady. Each time is first divided by the median time of
+        the steps with the same input sizes. That function is not called before there are ``_ENOUGH_UNITS`` steps, or
+        ``_LEAST_SETTLED`` steps and ``_ENOUGH_S`` seconds.
         """
         seconds = time.monotonic() - self.since_s
         if self.count < _LEAST_SETTLED or (self.count < _ENOUGH_UNITS and seconds < _ENOUGH_S):
@@ -125,12 +125,12 @@ class Series:
 
     @property
     def all_traced(self) -> bool:
-        """True if the profiler has recorded a step of every common input size."""
+        """True if the profiler has recorded at least one step of every common input size."""
         return all(kind.traced for kind in self.kinds.values() if kind.count >= _RARE * self.count)
 
 
 def unit_of(series: Mapping[str, Series]) -> Optional[str]:
-    """Return the way in which the job's steps are recognised, such as ``optimizer``, or None if no step was seen yet.
+    """Return how the job's steps can best be recognised, such as ``optimizer``, or None if no step was seen yet.
 
     ``series`` holds everything that the job repeats, by the way in which it is recognised.
     """
@@ -149,9 +149,9 @@ def unit_of(series: Mapping[str, Series]) -> Optional[str]:
 
 
 def _least_calls(series: Mapping[str, Series]) -> int:
-    """Return how many model calls with gradients must be seen before each call is taken for a step of the job.
+    """Return after how many calls of the model (with gradients) each call is regarded as a step of the job.
 
-    Usually an optimizer's step ends a step of the job. Calls are taken for steps only if the optimizer steps very
+    Usually an optimizer's step ends a step of the job. Calls are regarded as steps only if the optimizer steps very
     rarely or never.
     """
     steps = series["optimizer"].count if "optimizer" in series else 0
@@ -174,11 +174,11 @@ class Leader:
         self.changes = 0
 
     def comes(self, key: int) -> int:
-        """Take note that an optimizer has made a step (or a model was called).
+        """Note that an optimizer made a step (or a model was called). Return how many steps of the job that ends.
 
-        Returns how many steps of the job end with it:
+        Only one optimizer or model is chosen to show the job's steps:
 
-        * For the chosen optimizer or model the result is 1, for others 0.
+        * For the chosen one the result is 1, for others 0.
         * When another one becomes the chosen one, the result is the number of times that it was used so far.
 
         ``key`` identifies the optimizer or model.
@@ -196,7 +196,7 @@ class Leader:
         return made
 
     def gone(self, key: int) -> None:
-        """Forget an optimizer (or model), because the job has deleted it."""
+        """Forget an optimizer (or model) that the job has deleted."""
         self._since.pop(key, None)
         if key == self._leader:
             self._leader = None

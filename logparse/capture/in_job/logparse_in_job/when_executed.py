@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Finder:
-    """Entry of ``sys.meta_path`` that finds no module itself, but calls a function after a module was imported.
+    """Calls a function as soon as a certain module was imported. It is an entry of ``sys.meta_path``.
 
     ``then`` maps the name of a module to that function, which gets the module. The other finders find the module. For
     one import, the method ``exec_module`` of the module's loader is replaced on the loader object, so the loader keeps

@@ -42,7 +42,7 @@ BY_TIME = "by time"
 
 
 class Window(NamedTuple):
-    """Plan for one trace: how many steps the profiler skips and how many it records.
+    """The plan for one trace: how many steps of the job the profiler skips, and how many it then records.
 
     * ``number`` is the number of the trace. 0 is a provisional trace, which is deleted once there is a better one.
     * ``warm_up`` is the number of steps that are skipped first.
@@ -55,9 +55,10 @@ class Window(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """The rank of this process, and the key-value store through which the job's ranks agree when to start the profiler.
+    """Lets the job's ranks agree when to start the profiler, through a key-value store.
 
-    ``store`` has the methods ``set``, ``get`` and ``check``. A job with only one process has no store (None).
+    The object holds the rank of this process and the store. ``store`` has the methods ``set``, ``get`` and ``check``. A
+    job with only one process has no store (None).
     """
 
     store: Optional[Any] = None
@@ -84,11 +85,11 @@ class Windows:
         return self.done >= MOST
 
     def end(self) -> None:
-        """Do not start the profiler any more."""
+        """Plan no further trace, so that the profiler is not started any more."""
         self.done = MOST
 
     def next(self, series: Series, ranks: Ranks, one_call: bool = False) -> Optional[Window]:
-        """Return what to trace now. Return None if the profiler must not be started now.
+        """Return the plan for the next trace, or None if the profiler must not be started now.
 
         ``series`` holds the steps that the job has done so far. If ``one_call`` is True, a single call is traced.
         """
@@ -103,13 +104,13 @@ class Windows:
         return Window(self.done, 0 if one_call else 1, 1 if one_call else self._units)
 
     def written(self, series: Series) -> None:
-        """Decide when to trace next, after a regular trace was written."""
+        """Plan the next trace, after a regular trace was written."""
         self.begin_at = series.count + 1 + _GAPS[self.done - 1]
 
     def given_up(self, number: int, series: Series) -> None:
-        """Plan to trace again, because trace ``number`` was not completed. After too many failures, stop tracing.
+        """Plan another trace, because trace ``number`` could not be completed. After too many failures, stop tracing.
 
-        A trace is not completed, for example, if the job starts a profiler of its own.
+        A trace cannot be completed, for example, if the job starts a profiler of its own.
         """
         self._given_up += 1
         if self._given_up > _MOST_GIVEN_UP:
@@ -121,7 +122,7 @@ class Windows:
             self.begin_at = series.count + 1 + _GAPS[0]
 
     def go_on(self) -> None:
-        """Trace some more steps, because the job has gone on to a second phase."""
+        """Plan to trace some more steps, because the job has gone on to a second phase."""
         self.done, self.begin_at = min(self.done, MOST - _FEW), 0
 
     def _is_time(self, series: Series, ranks: Ranks) -> bool:

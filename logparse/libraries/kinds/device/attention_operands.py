@@ -100,7 +100,10 @@ def attention_of(device: TorchDevice, problem: OperatorProblem) -> Attention | N
 
 
 def _turned(x: Operand) -> Operand:
-    """Describe a tensor of (batch, tokens, heads, size) as (batch, heads, tokens, size), in the same memory."""
+    """Return the description of a tensor with its dimensions tokens and heads exchanged.
+
+    A tensor of (batch, tokens, heads, size) becomes (batch, heads, tokens, size). The memory stays the same.
+    """
     if len(x.sizes) != 4:
         return x
     sizes, strides = ((y[0], y[2], y[1], y[3]) for y in (x.sizes, x.strides))
@@ -108,7 +111,7 @@ def _turned(x: Operand) -> Operand:
 
 
 def _is_plain(x: Attention, *, from_corner: bool) -> bool:
-    """Tell whether ``scaled_dot_product_attention`` can compute an attention with the same sizes and types.
+    """Return True if ``scaled_dot_product_attention`` can compute an attention operator with these sizes and types.
 
     The causal mask is a special case.  PyTorch's mask starts at the first query and the first key.  If ``from_corner``
     is True, the operator's mask starts at the last query and the last key instead.  The two are equal only if there are

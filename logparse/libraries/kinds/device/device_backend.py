@@ -19,7 +19,7 @@ AnyOperands: TypeAlias = "GemmOperands | ConvOperands | OperatorOperands"
 
 
 class DeviceBackend:
-    """Base class of the backends that run on a real device.
+    """Base class of the backends that run kernels on a real device, such as a GPU.
 
     A subclass adds ``solutions``, ``prepare`` and its library's version.  It overrides ``release`` to drop its plans.
     """

@@ -57,12 +57,12 @@ class Matrix:
     dtype: str
 
     def elements(self, batch: int) -> int:
-        """Return how many elements of memory a batch of such matrices needs."""
+        """Return how many elements of memory a batch of matrices with this shape needs."""
         return self.stride * (batch - 1) + self.ld * self.cols
 
 
 def matrices(problem: GemmProblem) -> dict[str, Matrix]:
-    """Return the matrices ``a``, ``b``, ``d`` and ``c`` of a matrix product, by name.
+    """Return the sizes and types of the matrices ``a``, ``b``, ``d`` and ``c`` of a matrix product, by name.
 
     * An unknown leading dimension is taken as the number of rows.
     * If ``c`` is not known, it has the type and leading dimension of ``d``.
@@ -93,12 +93,12 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
 
 @dataclass(frozen=True)
 class Written:
-    """A tensor that a call writes, with the functions that check it.
+    """A tensor that a kernel writes, with the functions by which its content is checked.
 
     * ``name``: its name.  It is empty for the main result.
     * ``memory``: the tensor itself, in the first copy of the inputs and outputs.
     * ``reference``: a function that returns the right values in higher precision, for a slice of the first dimension.
-    * ``magnitudes``: a function that returns, for the same slice, the sums of the magnitudes of the products.
+    * ``magnitudes``: a function that returns, for the same slice, the sums of the absolute values of the products.
     """
 
     name: str
@@ -109,9 +109,9 @@ class Written:
 
 
 class OperandSets:
-    """The inputs and outputs of a matrix product or convolution, in several copies (sets), and the right result.
+    """The inputs, outputs and right result of a matrix product or convolution, in several copies (sets).
 
-    The sets are used in turn, so that the cache does not hold the data.  A subclass defines ``_result`` and
+    The copies are used in turn, so that the GPU's cache does not hold the data.  A subclass defines ``_result`` and
     ``_inputs``.  It also defines ``_beside`` if a call writes more tensors than its result.
     """
 
@@ -123,14 +123,14 @@ class OperandSets:
         self._references: dict[str, Tensor] = {}
 
     def _inputs(self) -> Sequence[Sequence[Tensor]]:
-        """Return the tensors that get random data.  For each input there is a list with one tensor per set."""
+        """Return the tensors that get random data: for each input a list with one tensor per copy (set)."""
         raise NotImplementedError
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
         """Compute the right result for the first copy of the inputs, in higher precision.
 
-        ``part`` limits it to a slice of the first dimension.  If ``magnitudes`` is True, return the sum of the
-        magnitudes of the products instead of the sum of the products.
+        ``part`` limits it to a slice of the first dimension.  If ``magnitudes`` is True, the absolute values of the
+        products are added up instead of the products. The size of rounding errors depends on this sum.
         """
         raise NotImplementedError
 
@@ -173,10 +173,10 @@ class OperandSets:
         self._changed(0)
 
     def error(self, output: Tensor) -> float:
-        """Return the relative error ‖out − ref‖ / ‖ref‖ of a result from the first copy of the inputs.
+        """Return how wrong a kernel's result is: the relative error ‖out − ref‖ / ‖ref‖.
 
-        The reference ``ref`` has higher precision.  If the call writes several tensors, the largest error is returned.
-        It is NaN if an element is not finite.
+        The result was computed from the first copy of the inputs. The reference ``ref`` has higher precision.  If the
+        call writes several tensors, the largest error is returned. It is NaN if an element is not finite.
         """
         torch, errors = self._device.torch, []
         for written in self._written(output):
@@ -215,7 +215,7 @@ class OperandSets:
         return f"{wrong} elements are wrong for integer inputs, whose sums are exact" if wrong else ""
 
     def _reference(self, part: slice, *, magnitudes: bool = False) -> Tensor:
-        """Return the right result, which ``_result`` computes.
+        """Return the right result, with which a kernel's result is compared. ``_result`` computes it.
 
         The right result of the whole output is kept until the inputs change.
         """
@@ -227,7 +227,7 @@ class OperandSets:
         return self._references[name]
 
     def _excess(self, written: Written, part: slice) -> float:
-        """Return the largest error in a part of an output, divided by the error that rounding can explain.
+        """Return how wrong a part of an output is: its largest error, divided by the error that rounding can explain.
 
         A result above 1 means that an element is wrong.  The result is NaN if an element is not finite.
         """
@@ -240,7 +240,7 @@ class OperandSets:
         return float(((written.memory[part].to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
 
     def _inexact(self, output: Tensor, reference: Callable[[slice], Tensor]) -> int:
-        """Count the wrong elements of a result that was computed from integers.
+        """Return how many elements of a result are wrong, if the inputs were integers.
 
         An element of a matrix product is wrong if it is not equal to the right integer.  An element of a convolution
         may differ by less than 0.5, because the transforms of a convolution may divide.
@@ -254,7 +254,7 @@ class OperandSets:
         return wrong
 
     def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
-        """Make a converted copy of the inputs for each set of inputs, and return the list of copies.
+        """Convert each copy (set) of the inputs, for a kernel that needs another form. Return the list of results.
 
         ``make`` converts one set.  It is called again when the inputs change.
         """
@@ -391,7 +391,7 @@ class GemmOperands(OperandSets):
 
 
 def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
-    """Return the vectors that a matrix product needs besides its matrices: bias, aux and scale factors.
+    """Return the sizes of the vectors that a matrix product needs besides its matrices: bias, aux and scale factors.
 
     The result maps a vector's name to its number of elements and its type.  Raises UnsupportedError for a kind of scale
     factors that is not supported, and for the gradient of a bias of a batch.
@@ -473,9 +473,9 @@ class ConvOperands(OperandSets):
 
 
 def random_normal(device: TorchDevice, memory: Tensor, generator: Any) -> None:
-    """Overwrite a tensor with random normal values.
+    """Fill a tensor with random numbers from a normal distribution.
 
-    8-bit types have no random generator.  Their values are drawn in single precision and converted.
+    PyTorch cannot draw random numbers of 8-bit types.  These values are drawn in single precision and converted.
     """
     if memory.dtype.itemsize >= 2:
         memory.normal_(generator=generator)
@@ -498,7 +498,7 @@ def _parts(output: Tensor) -> list[slice]:
 
 
 def memory_format(device: TorchDevice, layout: str | None, spatial: int) -> Any:
-    """Return torch's memory format for a layout name, for example ``channels_last`` for NHWC in two dimensions.
+    """Return how PyTorch names a memory layout, for example ``channels_last`` for NHWC in two dimensions.
 
     Raises UnsupportedError for an unknown layout.
     """
@@ -581,10 +581,10 @@ def strides(shape: Sequence[int], layout: str | None) -> list[int]:
 
 
 def convolve(device: TorchDevice, problem: ConvProblem, x: Tensor, w: Tensor, dy: Tensor) -> Tensor:
-    """Compute a convolution or one of its gradients with torch's own operators, and return the result.
+    """Compute a convolution or one of its gradients with torch's own operators, which autograd would call, too.
 
-    Autograd would call the same operators.  The direction of ``problem`` decides which one is called: F (forward), B
-    (gradient of the input) or W (gradient of the weights).
+    The direction of ``problem`` decides which operator is called: F (forward), B (gradient of the input) or W (gradient
+    of the weights).
     """
     aten = device.torch.ops.aten
     stride, pad, dilation = geometry(problem)

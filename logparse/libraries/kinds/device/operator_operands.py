@@ -82,9 +82,9 @@ class OperatorOperands:
                 memory.copy_(torch.randint(0, 2, memory.shape, generator=generator, device=memory.device))
 
     def poison(self) -> None:
-        """Do nothing, because an operator's results are not checked.
+        """Do nothing. For matrix products and convolutions this method fills the output with NaN before a check.
 
-        For matrix products and convolutions this fills the output with NaN.
+        The results of other operators are not checked.
         """
 
     def error(self, output: Tensor) -> float:

@@ -48,7 +48,7 @@ Each further try lets the device wait longer, so that the host has more time.
 
 
 class Operands(Protocol):
-    """The inputs and outputs of one call, in several copies (sets) that are used in turn."""
+    """The inputs and outputs of one call of an operator, in several copies (sets) that are used in turn."""
 
     sets: int
     evict: bool
@@ -57,13 +57,13 @@ class Operands(Protocol):
         """Fill the first copy of the output with NaN, so that elements that a kernel does not write are found."""
 
     def error(self, output: Tensor) -> float:
-        """Return the relative error of an output that was computed from the first copy of the inputs.
+        """Return how wrong an output is that was computed from the first copy of the inputs, as a relative error.
 
         The result is NaN if the output is not finite.
         """
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """Check an output, and describe what is wrong with it.  Returns an empty text if it is right.
+        """Check the output of a kernel, and describe what is wrong with it.  Returns an empty text if it is right.
 
         ``run`` is called to compute the output from the first copy of the inputs.
         """
@@ -203,7 +203,7 @@ class TorchDevice:
         raise HostBoundError(f"limited by the host in {_TRIES} tries: {time_us:.1f} µs including the host's time")
 
     def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
-        """Time ``count`` executions with two device events.  Returns the time per execution in µs, and if it is valid.
+        """Time ``count`` executions of a call on the device. Return the time per execution in µs, and if it is valid.
 
         The time is valid if the host launched each execution before the device needed it.  To make this possible, a
         kernel that only waits runs before the first event.  That kernel holds the device until everything is launched.
@@ -237,7 +237,8 @@ def torch_device(name: str) -> TorchDevice:
 class TorchRunnable:
     """A call that is ready to be timed, and whose result can be checked.
 
-    The executions use the copies (sets) of the inputs in turn.  The result of the first set can be checked.
+    The inputs and outputs exist in several copies (sets), which the executions use in turn. The result of the first set
+    can be checked.
     """
 
     def __init__(

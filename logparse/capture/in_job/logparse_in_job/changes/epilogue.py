@@ -8,7 +8,10 @@ import torch
 
 
 class LinearReluFunction(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
-    """Linear layer followed by ReLU in one kernel, with its gradient. The gradient needs only the result of ReLU."""
+    """A linear layer and the ReLU after it, computed by one kernel, as a function with a gradient.
+
+    The gradient needs only the result of ReLU.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -64,10 +67,10 @@ class LinearGelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types h
 
 
 def fuse_epilogues(model: torch.nn.Module, approximate: tuple[str, ...]) -> torch.nn.Module:
-    """Let each linear layer right before a ReLU or GELU in a torch.nn.Sequential compute it in the same kernel.
+    """Combine linear layers with the ReLU or GELU after them: both are then computed in one kernel.
 
-    ``approximate`` names the forms of GELU that are replaced: ``tanh``, ``none`` or both. Warns if nothing was
-    replaced.
+    This is done wherever the two follow each other in a torch.nn.Sequential. ``approximate`` names the forms of GELU
+    that are replaced: ``tanh``, ``none`` or both. Warns if nothing was replaced.
     """
     import copy
 

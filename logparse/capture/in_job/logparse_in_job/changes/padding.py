@@ -11,7 +11,7 @@ import torch
 
 
 def pad_output(model: torch.nn.Module, size: int, padded: int) -> torch.nn.Module:
-    """Make each linear layer with ``size`` outputs larger by rows of zeros, up to ``padded`` rows.
+    """Pad each linear layer that has ``size`` outputs: its weight gets rows of zeros, up to ``padded`` rows.
 
     Embeddings that share its weight grow, too. The layers still return only their own ``size`` outputs. Raises
     ValueError if no layer has ``size`` outputs.

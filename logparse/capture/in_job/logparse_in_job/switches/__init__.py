@@ -112,10 +112,10 @@ TOGETHER = "+"
 
 
 def parts_of(action: str) -> Tuple[str, ...]:
-    """Return the names of the single switches of a change, or of several changes joined by ``+``.
+    """Some changes combine several settings. Return the names of the single settings of a change.
 
-    For example ``channels_last_benchmark`` has the parts ``channels_last`` and ``cudnn_benchmark``. Raises KeyError for
-    an unknown change.
+    For example ``channels_last_benchmark`` has the parts ``channels_last`` and ``cudnn_benchmark``. Several changes may
+    be joined by ``+``. Raises KeyError for an unknown change.
     """
     return tuple(dict.fromkeys(part for name in action.split(TOGETHER) for part in NAMES[name].parts))
 

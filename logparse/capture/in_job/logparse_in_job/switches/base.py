@@ -24,7 +24,7 @@ class RefusedError(Exception):
 
 
 class Switch:
-    """Switches one change of the job on and off, such as TF32. Both happen between two steps of the job.
+    """Switches one change of the job, such as TF32, on and off, between two steps of the job.
 
     * ``roundoff`` is the relative difference in a layer's output that the change is allowed to make in addition to
       rounding. 0 means none.
@@ -46,9 +46,9 @@ class Switch:
         raise NotImplementedError
 
     def hinders(self) -> str:
-        """Return the reason if the change must stay on until the job's next backward pass, which would fail without it.
+        """Return the reason why the change cannot be switched off now, or an empty text.
 
-        Otherwise returns an empty text.
+        The reason is that the job's next backward pass would fail without the change.
         """
         return ""
 
@@ -61,7 +61,7 @@ class Switch:
 
 
 class Several(Switch):
-    """Switches several changes on and off together."""
+    """Combines several changes into one that is switched on and off as a whole."""
 
     def __init__(self, parts: Sequence[Switch]) -> None:
         self._parts = parts
@@ -86,9 +86,9 @@ class Several(Switch):
             self._on.pop()
 
     def hinders(self) -> str:
-        """Return the reason if a change must stay on until the job's next backward pass, which would fail without it.
+        """Return the reason why the change cannot be switched off now, or an empty text.
 
-        Otherwise returns an empty text.
+        The reason is that the job's next backward pass would fail without the change.
         """
         return next((why for x in self._on if (why := x.hinders())), "")
 

@@ -63,7 +63,7 @@ def reshape(tensor: Any, to: Shape) -> None:
 
 
 def forget_accumulator(parameter: Any) -> None:
-    """Make autograd forget the old size of a parameter, so that gradients of its new size are accepted.
+    """Make autograd forget the old size of a parameter, so that it accepts gradients of the new size.
 
     For each parameter autograd keeps a node that accumulates gradients. The node lives as long as a loss of the job,
     and refuses gradients of another size. PyTorch drops the node if the parameter's data get another type. So this
@@ -85,7 +85,7 @@ def _copy(old: Any, to: Shape) -> Any:
 
 
 class _Looks:
-    """State of a module that a change may alter.
+    """A copy of the state of a module before a change, with which the change can be taken back.
 
     The state consists of the module's children, hooks, buffers, and attributes that are numbers or texts.
     """
@@ -98,10 +98,10 @@ class _Looks:
         self.attributes = {name: value for name, value in vars(module).items() if isinstance(value, (int, str))}
 
     def undo(self, after: _Looks) -> None:
-        """Take back a change of the module. ``after`` is the module's state right after the change.
+        """Take back a change of a module. ``after`` is the module's state right after the change.
 
-        Only what the change has altered is put back. A child module that is put back gets the mode (training or
-        evaluation) of the child that had replaced it.
+        Only children, hooks, buffers and attributes that the change has altered are put back. A child module that is
+        put back gets the mode (training or evaluation) of the child that had replaced it.
         """
         module = self.module
         for name, child in after.children.items():
@@ -211,15 +211,15 @@ class ModelSwitch(Switch):
         self._looks, self._changed = [], []
 
     def hinders(self) -> str:
-        """Return a sentence if a backward pass is still to come that needs the parameters in their present size.
+        """Return a sentence if the change cannot be taken back now, or an empty text.
 
-        Otherwise returns an empty text.
+        The reason is a backward pass that is still to come, and that needs the parameters in their present size.
         """
         resized = [x.parameter for x in self._changed if x.before.size != x.after.size]
         return _IN_USE if any(map(_is_in_use, resized)) else ""
 
     def disturbed(self) -> str:
-        """Return a sentence for the user if the job itself has given a parameter another size or layout meanwhile.
+        """Return a sentence for the user if the job has changed a parameter's size or layout since the switch was used.
 
         Otherwise returns an empty text.
         """
@@ -229,7 +229,10 @@ class ModelSwitch(Switch):
 
 
 def _beside(parameter: Any, optimizers: Sequence[Any]) -> Iterator[Any]:
-    """Yield the gradient of a parameter, and the tensors of the same size that optimizers keep for it."""
+    """Yield the tensors that must change together with a parameter.
+
+    They are its gradient, and the tensors of the same size that optimizers keep for it (such as momentum).
+    """
     if parameter.grad is not None:
         yield parameter.grad
     for optimizer in optimizers:
@@ -294,9 +297,10 @@ def _tensors(state: Any) -> Iterator[Any]:
 
 
 def _refuse_held_accumulators(parameters: Sequence[Any]) -> None:
-    """Raise RefusedError if the job holds the autograd nodes that accumulate its parameters' gradients (Megatron does).
+    """Raise RefusedError if the job has attached hooks to autograd's gradient accumulators, as Megatron does.
 
-    Such a node has hooks of the job, which ``forget_accumulator`` would lose.
+    These are the autograd nodes that add up a parameter's gradients. ``forget_accumulator`` replaces them, so the hooks
+    would be lost.
     """
     with torch.inference_mode(False), torch.enable_grad():
         nodes = [x.view_as(x).grad_fn.next_functions[0][0] for x in parameters if x.requires_grad]
@@ -361,16 +365,16 @@ def _padded_output(model: Any) -> str:
 
 
 def _rows(model: Any) -> Sequence[Any]:
-    """Return the parameters to which padding adds rows: the weight and bias of the padded layers."""
+    """Return the weights and biases of the padded layers: the parameters that get more rows."""
     size = odd_output(model)
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear) and x.out_features == size]
     return [x for layer in layers for x in layer.parameters(recurse=False)]
 
 
 def _counted(change: Callable[[Any], Any], *what: str) -> Callable[[Any], str]:
-    """Wrap a change that replaces modules, so that it returns a text for the user with the number of replaced modules.
+    """Wrap a function that replaces modules of a model, so that it returns a text with their number.
 
-    The text is empty if none was replaced.
+    The text is for the user. It is empty if no module was replaced.
     """
 
     def changed(model: Any) -> str:

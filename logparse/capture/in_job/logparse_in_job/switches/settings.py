@@ -34,7 +34,7 @@ class Flag:
 
 
 class BlasLibrary:
-    """The setting of which BLAS library PyTorch prefers. On ROCm its values have CUDA's names, too."""
+    """The PyTorch setting that says which BLAS library is preferred. On ROCm its values also have CUDA's names."""
 
     path = "torch.backends.cuda.preferred_blas_library"
 
@@ -46,7 +46,7 @@ class BlasLibrary:
 
 
 class Flags(Switch):
-    """Gives settings of PyTorch new values. When switched off, gives them their previous values again.
+    """Switches settings of PyTorch to new values, and later back to their previous values.
 
     ``values`` holds each setting with its new value.
     """
@@ -58,7 +58,7 @@ class Flags(Switch):
         self._after: List[Any] = []
 
     def on(self, job: Job) -> None:
-        """Set the new values. Raises RefusedError if the settings already have them."""
+        """Give the settings their new values. Raises RefusedError if the job already uses these values."""
         before = [flag.read() for flag, _ in self._values]
         try:
             for flag, value in self._values:
@@ -72,14 +72,17 @@ class Flags(Switch):
         self._before, self._after = before, after
 
     def off(self) -> None:
-        """Restore the previous values, except of settings that the job has changed meanwhile."""
+        """Restore the previous values. A setting that the job itself has changed since then stays as it is."""
         before, self._before = self._before, []
         for (flag, _), value, own in zip(self._values, before, self._after):
             if flag.read() == own:
                 flag.write(value)
 
     def disturbed(self) -> str:
-        """Return a sentence about the first setting that the job has changed meanwhile, or an empty text."""
+        """Return a sentence about the first setting that the job itself has changed since the switch was used.
+
+        Returns an empty text if the job has changed none of the settings.
+        """
         if not self._before:
             return ""
         changed = [flag.path for (flag, _), own in zip(self._values, self._after) if flag.read() != own]
@@ -100,7 +103,7 @@ ATTENTION = {
 
 
 class Attention(Switch):
-    """Makes PyTorch try one attention backend first. The other backends follow in their present order."""
+    """Makes PyTorch prefer one attention backend. The other backends come after it, in the same order as before."""
 
     def __init__(self, backend: str) -> None:
         self._backend = backend
@@ -134,23 +137,23 @@ class Attention(Switch):
 
 
 class OneFlashKernel(Switch):
-    """Turns off the fused attention kernel on a CPU.
+    """Forbids PyTorch to use the fused attention kernel on a CPU.
 
-    On a CPU this takes the place of ``Attention``, because a CPU has only one fused kernel and no order of backends.
+    On a GPU, ``Attention`` is used instead. A CPU has only one fused kernel and no order of backends.
     """
 
     def __init__(self) -> None:
         self._before: Any = None
 
     def on(self, job: Job) -> None:
-        """Turn the fused kernel off. Raises RefusedError if it is already off."""
+        """Forbid the fused kernel. Raises RefusedError if it is already forbidden."""
         if not torch.backends.cuda.flash_sdp_enabled():
             raise RefusedError("the job already runs with this setting")
         self._before = True
         torch.backends.cuda.enable_flash_sdp(False)
 
     def off(self) -> None:
-        """Turn the fused kernel on again."""
+        """Allow the fused kernel again."""
         before, self._before = self._before, None
         if before:
             torch.backends.cuda.enable_flash_sdp(True)
@@ -168,7 +171,7 @@ def _enabled(backend: str) -> bool:
 
 
 def _order() -> Tuple[List[int], List[bool]]:
-    """Return PyTorch's attention backends in their order of preference (as numbers), and which backends are allowed.
+    """Return PyTorch's attention backends in their order of preference (as numbers), and which of them are allowed.
 
     The second list has a bool for each backend in ``ATTENTION``. Raises RefusedError if PyTorch is older than 2.6,
     because it has no such order.
@@ -226,13 +229,13 @@ class TunableRows(Switch):
 
 
 class Refused(Switch):
-    """Switch of a change that is not possible in this process. ``why`` is the reason."""
+    """Stands in for the switch of a change that is impossible in this process. ``why`` is the reason."""
 
     def __init__(self, why: str) -> None:
         self._why = why
 
     def on(self, job: Job) -> None:
-        """Raise RefusedError with the reason."""
+        """Raise RefusedError with the reason why the change is impossible here."""
         raise RefusedError(self._why)
 
     def off(self) -> None:
