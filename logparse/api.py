@@ -269,7 +269,7 @@ class Result:
 
     @property
     def lines(self) -> list[str]:
-        """The sentences of the answer, without its tables."""
+        """The sentences of the command's answer, without its tables."""
         return [*(x for x in self._blocks if isinstance(x, str)), *self._answer.errors]
 
     @cached_property

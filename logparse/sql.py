@@ -32,7 +32,7 @@ def query(
     max_rows: int = 1_000_000,
     waits: Callable[[float], None] = lambda seconds: None,
 ) -> pa.Table:
-    """Run one SELECT over the views of a store and return its result.
+    """Run one SELECT of the user over the views of a store, and return its result.
 
     ``waits`` is called every second with the seconds that are left until the query is stopped.
 

@@ -70,7 +70,7 @@ def as_hip_counts(facts: Facts) -> dict[str, str]:
 
 
 def same_value(name: str, one: str, other: str) -> bool:
-    """Return True if two values of the fact ``name`` may mean the same, because one may only give more detail.
+    """Return True if two values of the fact ``name`` may mean the same thing. One value may only have more detail.
 
     ``2.9.1`` and ``2.9.1+rocm7.0`` may mean the same, and so may ``gfx942`` and ``gfx942:sramecc+:xnack-``.
     ``gfx942:xnack-`` and ``gfx942:xnack+`` differ.
@@ -92,9 +92,10 @@ with dots.
 
 
 def _spelled(name: str, text: str) -> str:
-    """Write a version of HIP or hipBLASLt that is a single number with dots: ``major.minor`` or ``major.minor.patch``.
+    """Write the version of HIP or hipBLASLt with dots, if it is given as a single number.
 
-    For example, hipBLASLt's 1201 becomes ``0.12.1``.  Any text that is not a single number is returned unchanged.
+    The form is ``major.minor`` or ``major.minor.patch``. For example, hipBLASLt's 1201 becomes ``0.12.1``.  Any text
+    that is not a single number is returned unchanged.
     """
     if not (text.isascii() and text.isdecimal()) or len(text) > 18:
         return text
@@ -108,10 +109,10 @@ def _spelled(name: str, text: str) -> str:
 
 
 def same_device(one: Facts, other: Facts) -> bool | None:
-    """Tell whether two machines have GPUs of the same model: the same architecture and number of compute units.
+    """Return True if two machines have the same GPU model: equal architectures and equal numbers of compute units.
 
-    The number is compared only if both machines state it. Returns None if an architecture is unknown and the numbers do
-    not differ.
+    The numbers are compared only if both machines state them. Returns None if an architecture is unknown and the
+    numbers do not differ.
     """
     if any(name in one and name in other and one[name] != other[name] for name in ("cu_count",)):
         return False

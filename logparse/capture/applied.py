@@ -64,7 +64,7 @@ class Asked:
 
 
 def asked_of(overrides: Path) -> Asked:
-    """Return the settings and scripts that a job started by ``logparse run --with FOLDER`` should apply.
+    """Return which settings and scripts a job should apply if the user starts it by ``logparse run --with FOLDER``.
 
     The answer is read from ``apply.py`` in the folder and from the names of the subfolders that hold an ``apply.sh``.
     """
@@ -148,9 +148,10 @@ def read_marks(folder: Path) -> Applied:
 
 
 def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
-    """Return lines that tell the user which requested settings and scripts were not applied, with the likely reason.
+    """Return lines that tell the user which settings and scripts were requested but not applied, and why.
 
-    For example, no process of the job imported torch. The list is empty if all were applied.
+    The reason is only the likely one, for example that no process of the job imported torch. The list is empty if all
+    were applied.
     """
     out = []
     names = [name for name in asked.settings or () if name not in found.settings]

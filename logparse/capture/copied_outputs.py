@@ -203,9 +203,9 @@ class CopiedOutputs:
 
 
 def _is_closed(output: int) -> bool:
-    """Tell whether a program started by this process would find its standard output (1) or error (2) closed.
+    """Return True if the caller started logparse with a closed standard output (1) or standard error (2).
 
-    The output is closed if the caller started logparse with this output closed.
+    Then a program that is started by this process would also find that output closed.
     """
     try:
         return not os.get_inheritable(output)

@@ -40,7 +40,7 @@ UNITS = 2
 
 @dataclass(frozen=True)
 class Trace:
-    """Request to record a part of a job with PyTorch's profiler.
+    """What the user wants to record of a job with PyTorch's profiler.
 
     A unit is a step of the job, for example a training step or a request. A window is a period in which the profiler
     runs.

@@ -125,7 +125,10 @@ def reporting(to: Progress | None) -> Iterator[None]:
 
 
 def attempted(function: Callable[[T], R], item: T) -> R | TaskError:
-    """Call the function and return its result. If it raises an exception, return a TaskError, which can be pickled."""
+    """Call the function and return its result. If it raises an exception, return a TaskError instead.
+
+    A TaskError can be pickled, so a worker process can send it back.
+    """
     try:
         return function(item)
     except Exception as error:

@@ -106,7 +106,7 @@ def ingest(
 
 
 def _same(store: Store, path: str, other: str, run: str) -> str:
-    """Return the remark for the user on two files of a run with the same content."""
+    """Return a remark for the user: two files of one run (execution of a job) have the same content."""
     what = "an earlier stream" if other == "-" else short_path(other)
     forget = command_line(store.url, "forget", path)
     return _SAME.format(what, run, forget)

@@ -140,7 +140,7 @@ class InputFile:
 
     @property
     def mark(self) -> bytes:
-        """The byte order mark at the start, if there is one."""
+        """The byte order mark at the start of the file, or no bytes if there is none."""
         return codecs.BOM_UTF8[: self.mark_bytes]
 
     def _unpacked(self, peeked: _Peekable) -> BinaryIO:
@@ -165,7 +165,7 @@ class InputFile:
 
     @property
     def packed(self) -> str | None:
-        """How the content is compressed, such as ``gz``.  None if it is not."""
+        """The kind of compression of the file, such as ``gz``.  None if it is not compressed."""
         if self._fs is None:
             return None
         with self.raw() as raw:
@@ -255,7 +255,7 @@ class InputFile:
         return state.hexdigest()
 
     def content_digest(self) -> str:
-        """Return the hash of the unpacked content, with its byte order mark.  Raises OSError and InputError."""
+        """Return the hash of the unpacked content, including its byte order mark.  Raises OSError and InputError."""
         with Hashing(self.open(), lambda count: None, before=self.mark) as content:
             return content.finish()
 

@@ -250,11 +250,14 @@ class LineReader:
 
     @property
     def full(self) -> bool:
-        """True if the caller should call ``take`` now, so that the counts do not need too much memory."""
+        """True if the counts need so much memory that the caller should call ``take`` now."""
         return self._taking.begun or len(self.read.claimed) > _HELD_CLAIMED
 
     def close(self) -> Iterator[Record]:
-        """End the log. Yield what is known of records of several lines whose last lines are missing."""
+        """End the log. Yield the incomplete records, whose last lines are missing.
+
+        A record may have several lines, for example a table.
+        """
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -398,9 +401,8 @@ class LineReader:
 def _are_numbered(lines: Sequence[bytes]) -> bool:
     """Return True if the numbers before the lines are line numbers, and not counts.
 
-    Programs such as ``cat -n``, ``nl`` and ``less -N`` print line numbers. The character behind the number helps:
-    ``uniq
-    -c`` puts a blank behind its counts, ``cat -n`` and ``nl`` put a tab behind their numbers.
+    Programs such as ``cat -n``, ``nl`` and ``less -N`` print line numbers. The character behind the number helps. After
+    a count, ``uniq -c`` prints a blank. After a line number, ``cat -n`` and ``nl`` print a tab.
     """
     found = [match for match in map(_NUMBER.match, lines) if match is not None]
     numbers = [int(match[1]) for match in found]
@@ -436,7 +438,7 @@ def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at:
 
 
 class _Text:
-    """Part of a log: a block in memory, or a part of a file that is read piece by piece."""
+    """A part of a log whose lines are counted: a block in memory, or a range of a file that is read piece by piece."""
 
     _WINDOW = 1 << 20
     _LINE = 1 << 12
@@ -657,7 +659,10 @@ def _blanks(match: re.Match[bytes]) -> bytes:
 
 
 def whole_commands(data: bytes) -> int:
-    """Return where the last complete line ends. A command that continues on the next line is not complete."""
+    """Return the position after the last complete line of a block.
+
+    A command that continues on the next line is incomplete.
+    """
     end = at = data.rfind(b"\n") + 1
     while at and end - at < _COMMAND_BYTES and data.endswith(_OPEN, 0, at):
         at = data.rfind(b"\n", 0, at - 1) + 1
@@ -667,7 +672,7 @@ def whole_commands(data: bytes) -> int:
 
 
 def has_continuation(file: int) -> bool:
-    """Return True if a file, given by its descriptor, has a line that ends with a backslash."""
+    """Return True if a line of a file ends with a backslash. ``file`` is the file's descriptor."""
     with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as data:
         at = data.find(b"\\")  # finding one byte is many times faster than finding two
         while at >= 0 and data[at + 1 : at + 3].removeprefix(b"\r")[:1] != b"\n":

@@ -73,7 +73,7 @@ class Ingested:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A file to read, and the number of threads for it.
+    """A task for a worker process: a file to read, and the number of threads for it.
 
     ``known`` says which parts of the file were already stored at the start. ``process`` is the process of lines that do
     not state one.

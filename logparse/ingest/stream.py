@@ -65,7 +65,8 @@ class StreamRead:
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
         """Read the lines in bytes ``start`` to ``end`` of a file descriptor.
 
-        Yields again and again the number of bytes done since the last time. Raises OSError if the file cannot be read.
+        Every now and then it yields how many bytes were read since the last time, so that the caller can show the
+        progress. Raises OSError if the file cannot be read.
         """
         for count in self.reader.read_file(file, start, end):
             self.bytes += count
@@ -202,8 +203,8 @@ class Tally:
         return "+".join(sorted(self._formats))
 
     def process(self) -> Process | None:
-        """Return the process number in the prefixes of the lines, or None if no line has one.
+        """Return the process number that the prefixes of the lines state, or None if no line has one.
 
-        If the prefixes name several processes, the result is a value for an unknown process.
+        If the prefixes state several numbers, the result is a value for an unknown process.
         """
         return Process(next(iter(self._pids)) if len(self._pids) == 1 else None, "prefix") if self._pids else None

@@ -97,7 +97,10 @@ class Reader:
         return self.read(task) if isinstance(task, Task) else self._several(task)
 
     def _several(self, tasks: Sequence[Task]) -> Several:
-        """Read a group of small files. Their rows are written into the same Parquet files, and then made visible."""
+        """Read a group of small files. Their rows are stored together in the same Parquet files.
+
+        At the end the rows are made visible.
+        """
         joint = self.store.joint_attempts()
         results = [self.read(task, joint) for task in tasks]
         try:

@@ -47,7 +47,7 @@ def _number_fault(name: str, value: object, least: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
-    """Return the reason why a matrix product or convolution cannot be stored, from its fields that are not numbers.
+    """Check the fields of a matrix product or convolution that are not numbers. Return a reason if it cannot be stored.
 
     Returns None if all of these fields are valid. Results are cached, because files hold few combinations of such
     fields.

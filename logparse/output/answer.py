@@ -274,7 +274,7 @@ def _text_in(out: str) -> Iterator[io.TextIOWrapper]:
 
 
 def _plain(value: Any, shown: bool = False) -> Any:
-    """Convert a value to one that JSON can hold.
+    """Convert a value so that it can be written as JSON.
 
     NaN and infinity become null.  Times become ISO 8601 texts.  If ``shown`` is True, the value goes to a terminal, so
     control characters in texts are made visible.

@@ -132,9 +132,9 @@ def _mode(place: str) -> int:
 
 
 def _flush_folder(folder: str) -> None:
-    """Flush a folder, so that the renaming of files in it survives a power cut.
+    """Write a folder's list of files to the disk, so that renamed files keep their new names after a power cut.
 
-    Some systems cannot flush folders.  The error is then ignored.
+    Some systems cannot do this.  The error is then ignored.
     """
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

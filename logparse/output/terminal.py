@@ -295,7 +295,7 @@ class Bar(_Line):
 
 
 class Wait(_Line):
-    """The progress line of a command that waits for a program. It shows after which time the program is stopped."""
+    """The progress line of a command that waits for a program, with the time after which the program is stopped."""
 
     def __init__(self, verb: str) -> None:
         super().__init__()

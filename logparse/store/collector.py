@@ -130,7 +130,7 @@ class Collector:
             self._attempt.add(name, ready)
 
     def flush(self) -> None:
-        """Write all collected records to files."""
+        """Write all records that were collected so far to Parquet files."""
         pending, self._pending = self._pending, Pending(self._attempt.name)
         self._attempt.write(pending)
 

@@ -94,7 +94,7 @@ def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
 def _read(
     store: Store, table: str, paths: Sequence[str], attempts: Set[str], manifest: Manifest, recorded: Recorded
 ) -> Iterator[pa.Table]:
-    """Yield the rows of each file, in the order of ``paths``. A few files are read at a time.
+    """Read several Parquet files, a few at a time, and yield the rows of each, in the order of ``paths``.
 
     Only rows of ``attempts`` (readings of input files that are still valid) are included.
     """

@@ -90,7 +90,9 @@ class Forgotten(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """List of the data that compactions have merged, read from the store or made by a compaction.
+    """Says which data of the store were merged into large files (by a compaction).
+
+    It is read from the store or made by a compaction.
 
     * ``number`` is the number of the manifest. 0 means that nothing was ever merged.
     * ``commits`` are the merged records of input files, as rows of ``COMMIT_SCHEMA``.
@@ -213,9 +215,9 @@ def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | No
 
 
 def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgotten]) -> None:
-    """Write records of forgotten data again, because their files were deleted.
+    """Write the files again that list what the user had removed from the store, because they were deleted.
 
-    This never hides other data, because a name in the records is never used twice.
+    This never hides other data, because a name in these files is never used twice.
     """
     for one in lost:
         make_folder(filesystem, f"{root}/{FOLDER}")
@@ -224,7 +226,7 @@ def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgott
 
 
 def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None:
-    """Return the names in a record of forgotten data, or None if another process has deleted the record."""
+    """Read a file that lists removed data, and return the names in it. None if another process has deleted the file."""
     try:
         with contextlib.suppress(FileNotFoundError):
             return tuple(unseal_list(read_bytes(filesystem, path)))

@@ -79,7 +79,7 @@ class Recorded:
 
     @cached_property
     def _sources(self) -> dict[str, list[str]]:
-        """For each data file of the store, the paths of the input files whose rows it contains."""
+        """Maps each data file of the store to the paths of the input files whose rows it contains."""
         out: dict[str, list[str]] = {}
         for source, texts in zip(*(self._commits[name].to_pylist() for name in ("path", RECORDED)), strict=True):
             for text in texts or ():
@@ -99,7 +99,10 @@ class Recorded:
 
 
 def loss_and_remedy(sources: Iterable[str]) -> str:
-    """Return a text for a message: the rows that are lost with ``sources`` (input files), and what the user can do."""
+    """Return the end of an error message: which rows of the store are lost, and what the user can do.
+
+    ``sources`` are the input files whose rows are lost.
+    """
     paths: Sequence[str] = sorted({*sources})
     more = f" and {len(paths) - _NAMED:,} more" * (len(paths) > _NAMED)
     them = "it" if len(paths) == 1 else "them"

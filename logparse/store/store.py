@@ -306,12 +306,12 @@ class Store:
         return table if all(wanted) else table.filter(column(wanted, pa.bool_()))
 
     def forget(self, name: str) -> list[str]:
-        """Remove a run, input files, or a merged file from the store. Return the paths of the removed input files.
+        """Remove data from the store: a run (one execution of a job), input files, or a merged file.
 
-        ``name`` is a run, the end of the path of input files, or the path of a merged file, which is then the only
-        result. The rows are invisible at once. Some rows stay on the disk until the next compaction: rows that were
-        merged or are being merged, and rows in files that also hold rows of other input files. Raises StoreError if
-        nothing matches.
+        ``name`` is a run, the end of the path of input files, or the path of a merged file. Returns the paths of the
+        removed input files, or the path of the merged file. The rows are invisible at once. Some rows stay on the disk
+        until the next compaction: rows that were merged or are being merged, and rows in files that also hold rows of
+        other input files. Raises StoreError if nothing matches.
         """
         manifest = self.manifest()
         rows = [commit_from_row(row) for row in self._commit_table(manifest).to_pylist()]
@@ -535,7 +535,7 @@ class Store:
         return sum(self._delete(path) for path in doomed)
 
     def _delete(self, path: str) -> bool:
-        """Delete a file. Return False if another process has already deleted it."""
+        """Delete a file of the store. Return False if another process has already deleted it."""
         try:
             delete_file(self.filesystem, path)
         except FileNotFoundError:

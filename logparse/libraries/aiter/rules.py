@@ -71,7 +71,7 @@ class TunedRow:
 
     @cached_property
     def key(self) -> str:
-        """The text by which aiter finds this row for a call, for comparison with the text of a call (``tables.key``).
+        """The text by which aiter finds this row for a call, in the same form as the text of a call (``tables.key``).
 
         The text is empty if a column or a value is missing.  Columns that only newer versions of aiter have are left
         out if the table lacks them.
@@ -316,7 +316,7 @@ def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]
 
 
 def _typed(texts: Sequence[str]) -> list[Cell]:
-    """Convert the texts of one column to the type that pandas gives the column: int, float, bool or text.
+    """Convert the cells of one column to the type that pandas would give the column: int, float, bool or text.
 
     A missing value becomes None.
     """
@@ -433,9 +433,10 @@ def padded(key: str) -> list[str]:
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Find the matrix products that a server's log says aiter looked up in this table, and whether it found a row.
+    """Find the matrix products that aiter looked up in this table, according to a server's log.
 
-    The result maps the text of each product to a report, which states the key that was looked up.
+    The result maps the text of each product to a report, which states the key that was looked up and whether a row was
+    found.
     """
     operator, facts = stem(name), reading.key_facts
     device = {"gfx": arch(facts) or "", "cu_num": facts.get("cu_count", "")}

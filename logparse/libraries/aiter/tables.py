@@ -121,7 +121,7 @@ class _Table:
             raise ValueError(f"column {error} is missing") from error
 
     def close(self) -> Iterator[Outcome]:
-        """Yield facts about the GPU for which the rows were tuned.
+        """Yield facts about the GPU for which the rows of the table were tuned.
 
         If the rows name several GPUs, the fact lists all of them.  Such a fact is different from the fact of any single
         machine.
@@ -243,7 +243,7 @@ def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
 
 
 def _scales(values: Mapping[str, str], kind: str) -> dict[str, str | None]:
-    """Return how the weights and the inputs are scaled, as the GEMM fields ``scale_a`` and ``scale_b``.
+    """Return how the weights and the inputs of a table row are scaled, as the GEMM fields ``scale_a`` and ``scale_b``.
 
     The operator decides: 8-bit operands, for example, are scaled per row or in blocks of 128.  An unknown scale is
     None.

@@ -144,7 +144,7 @@ class Cudnn(DeviceBackend):
 
 
 def _channels_last(conv: ConvProblem) -> ConvProblem | None:
-    """Return the same convolution with channels_last operands, or None if it already has them."""
+    """Return a convolution with its tensors in channels_last layout, or None if they already are."""
     last = _LAST.get(conv.in_layout or "")
     return None if last is None else replace(conv, in_layout=last, weights_layout=last, out_layout=last)
 

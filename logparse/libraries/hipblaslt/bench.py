@@ -60,7 +60,7 @@ from logparse.quoting import Shell, shell_line
 
 
 class Flag(NamedTuple):
-    """A flag of the hipblaslt-bench command line.
+    """Describes a flag of the hipblaslt-bench command line.
 
     * ``allows`` is a function that returns a true value for a valid value of the flag.
     * ``bare`` is the value that the flag has if no value follows it.  Without ``bare`` the flag needs a value.

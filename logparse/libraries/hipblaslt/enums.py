@@ -111,7 +111,7 @@ def compute_type(text: str | None) -> str | None:
 
 
 class Epilogue(NamedTuple):
-    """The operations after a matrix product that a name in a log line, such as ``RELU_BIAS``, stands for.
+    """The meaning of an epilogue's name in a log line, such as ``RELU_BIAS``: the operations after a matrix product.
 
     The fields have the same names and meanings as in ``GemmProblem``.
     """
@@ -124,9 +124,10 @@ class Epilogue(NamedTuple):
 
 
 def _forward(word: str, *, aux: bool = False) -> dict[str, Epilogue]:
-    """Return the meanings of an activation's epilogue names, such as ``RELU`` and ``RELU_BIAS``, for the forward pass.
+    """Return what the names of an activation's epilogues mean, such as ``RELU`` and ``RELU_BIAS``, in a forward pass.
 
-    If ``aux`` is True, the result includes the variants that keep a matrix for the backward pass.
+    An epilogue is what follows a matrix product. If ``aux`` is True, the result includes the variants that keep a
+    matrix for the backward pass.
     """
     act = word.lower()
     out = {word: Epilogue(act), f"{word}_BIAS": Epilogue(act, True, bias_source="d")}
@@ -156,7 +157,10 @@ EPILOGUES: Mapping[str, Epilogue] = {
 
 
 def epilogue(text: str | None) -> Epilogue | None:
-    """Return the meaning of an epilogue that a log line names, or None if the library printed no known name."""
+    """Return which operations follow a matrix product, from a name in a log line, such as ``RELU_BIAS``.
+
+    Returns None if the library printed no known name.
+    """
     name = (text or "").removeprefix("ROCBLASLT_").removeprefix("EPILOGUE_").replace("_EXT", "")
     return EPILOGUES.get(name)
 

@@ -501,9 +501,9 @@ def _timing(row: TuningRow) -> tuple[str, ...]:
 
 
 def _operations(row: TuningRow) -> tuple[int, int]:
-    """Return how many operations a row's product needs at least (without an epilogue) and at most (costliest epilogue).
+    """Return how many operations the product of a row needs, as two numbers: the least and the most.
 
-    Both numbers are 0 if a size is no number.
+    The least is without an epilogue, the most with the costliest epilogue. Both numbers are 0 if a size is no number.
     """
     m, n, k, batch = (leading(row.taken.get(x, "")) or 0 for x in ("m", "n", "k", "batch_count"))
     return 2 * m * n * k * batch, (2 * k + _EPILOGUE) * m * n * batch

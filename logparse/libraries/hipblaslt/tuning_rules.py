@@ -102,9 +102,10 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Cont
 
 
 def _revision(text: str) -> str | None:
-    """Return the library revision that the file's first line states after ``Git Version: ``, with its blanks.
+    """Return the library revision that the first line of a tuning file states, with its blanks.
 
-    The library compares this text with its own revision.  Returns None if the line has another form.
+    It is the text after ``Git Version: ``. The library compares this text with its own revision.  Returns None if the
+    line has another form.
     """
     _, found, revision = text.partition("\n")[0].partition(tuning_file.FIRST)
     return revision if found else None
@@ -236,11 +237,11 @@ def _copied(row: TuningRow, context: Context) -> str | None:
 
 
 def product_of(problem: Problem | None) -> dict[str, str | None]:
-    """Return those properties of a product that decide which kernels can run it but are missing in a tuning file.
+    """Return the properties of a product that decide which kernels can run it, but that no tuning file states.
 
-    The library finds a row by a key without these properties, so the row's kernel may be unable to run the product.
-    The result has the items ``swizzle``, ``scale`` and ``input`` (the type that operands are converted to).  A value is
-    empty if the product has no such property, and None if this is unknown.
+    The library finds a row without these properties, so the row's kernel may be unable to run the product.  The result
+    has the items ``swizzle``, ``scale`` and ``input`` (the type that operands are converted to).  A value is empty if
+    the product has no such property, and None if this is unknown.
     """
     if not isinstance(problem, GemmProblem):
         return {}
@@ -394,10 +395,9 @@ def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str,
 
 
 def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:
-    """Return the matrix products that a job called through hipBLASLt's C++ object, not through its C functions.
+    """Return the matrix products that a job called through hipBLASLt's C++ object, and not through the C functions.
 
-    ``messages`` are pairs of function and text from the job's logs.  The reader of bench lines makes them for such
-    calls.
+    ``messages`` are pairs of function and text from the job's logs.  Some of them report such calls.
     """
     return [problem_from_text(text) for function, text in messages if function == bench.OBJECT]
 

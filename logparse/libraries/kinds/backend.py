@@ -131,7 +131,7 @@ class Backend(Protocol):
         """
 
     def refresh(self, seed: int) -> None:
-        """Overwrite the inputs of all prepared kernels with the random data of another seed."""
+        """Give all prepared kernels new random inputs, drawn with another seed."""
 
     def release(self) -> None:
         """Free the memory of all calls that were prepared with ``prepare``."""

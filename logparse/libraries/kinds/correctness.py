@@ -123,7 +123,7 @@ def integer_choices(problem: Problem) -> int:
 
 
 def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
-    """Return how a matrix product is computed, as two data types.
+    """Return the two data types with which a matrix product is computed: that of its inputs, and that of its sums.
 
     The inputs are first rounded to the first type, for example TF32. Products are added up in the second type. The
     first text is empty if the inputs are not rounded.

@@ -105,9 +105,9 @@ class Source(Protocol):
         ...
 
     def beside(self) -> Iterator[Source]:
-        """Yield the other files of the file's folder, sorted by name.
+        """Yield the other files in the file's folder, sorted by name. Then yield the files in ``capture_traces``.
 
-        Then yield the files of its subfolder ``capture_traces``.
+        ``capture_traces`` is a subfolder of that folder.
         """
         ...
 

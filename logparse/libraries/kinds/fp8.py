@@ -32,7 +32,7 @@ def fnuz_only(arch: str | None) -> bool:
 
 
 def on_arch(data_type: str | None, arch: str | None) -> str | None:
-    """Return the 8-bit type that a log means on a GPU of this architecture: ``f8_fnuz_r`` for ``f8_r`` on gfx942.
+    """Return which 8-bit type a log really means on a GPU of this architecture: ``f8_fnuz_r`` for ``f8_r`` on gfx942.
 
     Other types, and all types on an unknown architecture, are returned unchanged.
     """

@@ -33,13 +33,19 @@ def of_one_process(name: str) -> Iterator[Outcome]:
 
 
 class KernelTotals:
-    """Totals of kernel times.  Memory grows with the number of distinct names, not with the number of kernels."""
+    """Adds up the times of kernels with the same name, operator and device.
+
+    So memory grows with the number of different kernels, not with the number of launches.
+    """
 
     def __init__(self) -> None:
         self._totals: dict[tuple[str, str, int | None], list[float]] = {}
 
     def add(self, op: str, kernel: str, device: int | None, us: float, calls: int, least: float, most: float) -> None:
-        """Add ``calls`` executions of a kernel that took ``us`` µs in total, each between ``least`` and ``most`` µs."""
+        """Add executions of one kernel to the totals.
+
+        There were ``calls`` executions. They took ``us`` µs in total, each between ``least`` and ``most`` µs.
+        """
         entry = self._totals.get((op, kernel, device))
         if entry is None:
             entry = self._totals[op, kernel, device] = [0, 0.0, least, most]

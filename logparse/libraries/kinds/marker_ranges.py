@@ -11,7 +11,7 @@ Times = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 def innermost(
     starts: Times, ends: Times, threads: npt.NDArray[np.int64], at: Times, at_threads: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Find for each moment the innermost range (operator or marker) that was open on the same thread.
+    """Find the innermost operator or marker (range) that was running at certain moments on certain threads.
 
     Returns for each moment the index of the range, or -1 if none was open.  ``starts``, ``ends`` and ``threads`` have
     one element per range.  ``at`` and ``at_threads`` have one element per moment.

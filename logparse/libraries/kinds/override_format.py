@@ -67,13 +67,13 @@ class OverrideFile:
 
     @property
     def ok(self) -> bool:
-        """True if no note has the severity ``error``."""
+        """True if the file has no error: none of its notes has the severity ``error``."""
         return not any(note.severity == "error" for note in self.noted)
 
 
 @dataclass(frozen=True)
 class Report:
-    """How a library searched an override file (a list of kernels to use) for one call, according to its log.
+    """What a library's log says about the look-up of one call in an override file (a list of kernels to use).
 
     * ``key``: the key for which the library searched.
     * ``found``: True if it found a row, None if the log does not say.
@@ -161,7 +161,7 @@ def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideFormat:
-    """The description of one format of override files.  It is an entry of ``OVERRIDE_FORMATS``.
+    """Describes one format of override files (lists of kernels to use).  It is an entry of ``OVERRIDE_FORMATS``.
 
     For reading (used by lint and by all other commands):
 
@@ -246,7 +246,7 @@ class OverrideFormat:
         return "conv" in self.kinds
 
     def inspect(self, name: str, data: bytes, target: Facts) -> OverrideFile:
-        """Read an override file (a user's list of kernels to use) as its library does, and note all faults."""
+        """Read an override file (a user's list of kernels to use) as its library does, and note all faults in it."""
         reading = self.reader(name, data, target)
         broken = (breach.note for row, _ in reading.alike for breach in row.breaches)
         noted = (*reading.refusals, *broken, *self.remarks(name, data, reading))
@@ -254,7 +254,7 @@ class OverrideFormat:
 
 
 def bytes_of(lines: Iterable[str]) -> bytes:
-    """Return lines of text as the bytes of a file.
+    """Return the content of a file (bytes) from its lines (texts).
 
     Bytes that were not UTF-8 when the text was read become the same bytes again.
     """

@@ -145,7 +145,7 @@ class Row:
 
     @property
     def live(self) -> bool:
-        """True if no known reason keeps the library from using the row."""
+        """True unless it is known that the library does not use the row."""
         return not self.dead and self.verdicts.honoured is not False
 
 

@@ -237,7 +237,7 @@ def _reject(reason: str, text: str, at: int) -> Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class TableFormat(FileFormat):
-    """A format of tables with a header line.
+    """Describes a format of text tables with a header line.
 
     * ``columns``: the columns that a table of this format must have, in any order.
     * ``ours``: a further test of the header, for formats with several sets of columns.

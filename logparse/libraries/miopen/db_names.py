@@ -136,9 +136,9 @@ def odd_name(name: str, match: re.Match[str]) -> str:
 
 
 def wanted(target: Facts, suffix: str, otherwise: str) -> str:
-    """Return the advice for a wrong file name: "name it …", with the file name that MIOpen on the target looks for.
+    """Return the advice for a database file with a wrong name: "name it …", with the right name.
 
-    If that name is unknown, ``otherwise`` is returned.
+    This is the name that MIOpen on the target machine looks for. If it is unknown, ``otherwise`` is returned.
     """
     try:
         return f"name the file {file_name(target, suffix)}"

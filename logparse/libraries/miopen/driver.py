@@ -182,7 +182,7 @@ JSON_COMMAND = '{"command":"MIOpenDriver'
 
 
 def plain_command(text: str) -> str:
-    """Return the command inside the JSON text ``{"command":"MIOpenDriver …"}``.
+    """Return the command in a log line that contains it as JSON: ``{"command":"MIOpenDriver …"}``.
 
     Any other text is returned unchanged.
     """
@@ -198,7 +198,7 @@ def plain_command(text: str) -> str:
 
 @lru_cache(maxsize=8_192)
 def readable_command(text: str) -> Command | None:
-    """Read the MIOpenDriver command in a line.  Returns None if the line contains no command, or a damaged one."""
+    """Read the MIOpenDriver command in a log line.  Returns None if the line has no such command, or a damaged one."""
     try:
         return read_command(text)
     except CommandError:
@@ -336,7 +336,7 @@ _SUPPORTED = ("NCHW", "NHWC", "CHWN", "NCDHW", "NDHWC")
 
 
 def _strides(layout: str, size: Mapping[str, int]) -> dict[str, int]:
-    """Return the stride of each axis of a tensor that has this layout and no gaps."""
+    """Return the strides of a tensor, one for each axis, if the tensor has this memory layout and no gaps."""
     strides, stride = {}, 1
     for axis in reversed(layout):
         strides[axis] = stride

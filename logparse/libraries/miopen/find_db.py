@@ -78,9 +78,9 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def unread(stream: Iterable[bytes]) -> Iterator[Outcome]:
-    """Count the lines of a MIOpen database that logparse does not read, because it holds no convolutions.
+    """Count the lines of a MIOpen database that logparse does not use, because it holds no convolutions.
 
-    So no line is lost from the report: each one is counted as foreign (not used) or as blank.
+    So each line of the file appears in the counts: as foreign (not used) or as blank.
     """
     return (FOREIGN if line.strip() else Outcome("blank") for line in stream)
 
@@ -146,10 +146,10 @@ def _overflows(row: Override) -> str | None:
 
 
 def _can_stand_in(row: Override) -> bool:
-    """Return True if a fallback solver can be written into MIOpen's database, after the chosen solver.
+    """Return True if a second solver can be written into MIOpen's database, in case MIOpen cannot run the chosen one.
 
-    Its time, workspace and algorithm must be known, and the solver must not be known to overflow.  A fallback that
-    cannot be written is left out, so that the chosen solver is still written.
+    The second solver's time, workspace and algorithm must be known, and the solver must not be known to overflow. If it
+    cannot be written, it is left out, so that the chosen solver is still written.
     """
     timed = row.time_us is not None and 0 < row.time_us < math.inf and row.workspace_bytes is not None
     return (

@@ -191,7 +191,10 @@ class Kinds:
         self._place = np.frombuffer(found.indices.buffers()[1], np.int32)[: len(codes)]
 
     def all_for(self, holds: Callable[[str, str, Direction], bool]) -> npt.NDArray[np.bool_]:
-        """Call ``holds(solver, algorithm, direction)`` once for each group, and return its answer for each entry."""
+        """Check each group of equal entries once with ``holds``, and return the answer for every entry.
+
+        ``holds`` gets the solver, the algorithm and the direction.
+        """
         fine: list[bool] = []
         for names, direction in (divmod(code, 3) for code in self._codes):
             solver, algorithm = divmod(names, len(self._index.algorithms))
@@ -200,9 +203,11 @@ class Kinds:
         return out
 
     def lines(self, usual: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Sequence[int]]]:
-        """Yield the solver and the line numbers (from 1) of each group, sorted by the group's first line.
+        """Return in which lines of the database each group of entries occurs, sorted by the group's first line.
 
-        ``usual`` has a bool for each line: True if its record has the usual form.  Other lines are left out.
+        The entries of a group have the same solver, algorithm and direction. The solver and the line numbers (from 1)
+        are yielded. ``usual`` has a bool for each line: True if its record has the usual form.  Other lines are left
+        out.
         """
         items = np.flatnonzero(usual[self._index.line])
         order = items[np.argsort(self._place[items], kind="stable")]

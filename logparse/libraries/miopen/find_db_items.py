@@ -253,9 +253,10 @@ def _throws(item: Item) -> bool:
 
 
 def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
-    """Split an entry of MIOpen's solver database into its solver and its values: milliseconds, workspace and algorithm.
+    """Split an entry of MIOpen's solver database into the solver's name and its values.
 
-    The older form has the algorithm in front and the solver behind it.
+    The values are milliseconds, workspace and algorithm. The older form has the algorithm in front and the solver
+    behind it.
     """
     values = rest.split(",")
     if id not in ALGORITHMS:
@@ -295,7 +296,7 @@ def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurem
 
 
 def no_time(milliseconds: str) -> str:
-    """Return the message that an entry of MIOpen's solver database has no usable time."""
+    """Return the message for an entry of MIOpen's solver database whose time cannot be used."""
     return f"time is {milliseconds} ms"
 
 

@@ -167,7 +167,7 @@ class Convolution:
 
 @cache
 def _loaded() -> Any:
-    """Load MIOpen and declare the argument types of its functions.
+    """Load MIOpen's shared library, and declare the argument types of its functions for ctypes.
 
     Without the declarations ctypes would pass a 64-bit pointer as an int.
     """

@@ -187,7 +187,7 @@ def _unnamed(find: _Find, function: str, text: str) -> Outcome:
 def _measurement(
     named: Named, solver: str, origin: str, ms: str = "", workspace: str | None = None, why: str = ""
 ) -> Measurement:
-    """Return one solver's measurement from a log line.  If the line states no time, ``why`` is the reason."""
+    """Return the time of one solver, read from a log line, as a measurement.  Without a time, ``why`` is the reason."""
     problem, key = named
     family = known_algorithm(solver)
     time_us = None if why else from_milliseconds(ms)

@@ -30,10 +30,10 @@ Named = tuple[ConvProblem, str | None]
 
 @dataclass
 class _Waiting:
-    """The convolution commands in a MIOpen log that may belong to the next line about a finished call.
+    """Commands in a MIOpen log whose calls have not yet printed their result. A later line belongs to one of them.
 
     All commands are of one kind and direction, and each is kept with its line number. ``ended`` counts the calls whose
-    line has been read although it is unknown to which of these commands the line belongs.
+    line has been read although it is unknown to which command the line belongs.
     """
 
     commands: deque[tuple[int, ConvProblem]] = field(default_factory=deque)
@@ -45,9 +45,10 @@ class _Waiting:
             self.ended = max(0, self.ended - 1)
 
     def end(self, problems: int) -> None:
-        """Note that one call has printed its line.
+        """Note that one of the waiting calls has printed its line.
 
-        ``problems`` is the number of different convolutions whose call has not printed its line yet.
+        Its command is dropped if it is certain which one it was. ``problems`` is the number of different convolutions
+        whose call has not printed its line yet.
         """
         self.ended += 1
         if problems == 1:
@@ -170,8 +171,8 @@ def _keyed(key: str, direction: Direction | None) -> Named | None:
 
 
 def _sizes(problem: ConvProblem) -> list[object]:
-    """Return those fields of a convolution by which a logged command is compared with a key.
+    """Return the values of a convolution that both a logged command and a database key state.
 
-    Types are left out, because a command states few types.
+    With them the two can be compared. Types are left out, because a command states few types.
     """
     return [getattr(problem, name) for name in _SIZES]

@@ -225,9 +225,9 @@ def slot(row: Offer) -> str:
 
 
 def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
-    """Explain why rows of one MIOpen database may not be copied into another.  Returns None if they may.
+    """Explain why rows of one MIOpen database may not be copied into another one.  Returns None if they may.
 
-    Files with different names are for different devices or builds.
+    The reason is that the files' names differ, so they are for different devices or builds.
     """
     return None if own.name == emitted.name else f"the file's name is for another device or build than {emitted.name}"
 
@@ -256,5 +256,5 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
 
 
 def write(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
-    """Write the merged MIOpen database.  The new file gets the name that all merged files have."""
+    """Write a MIOpen database into which several ones were merged. It gets the name that all of them have."""
     return [Emission(name, bytes_of(lines(rows)), Shell("export MIOPEN_USER_DB_PATH={folder}"))]

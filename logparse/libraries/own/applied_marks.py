@@ -55,7 +55,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def facts(data: bytes) -> list[Fact]:
-    """Return the facts that a report about applied settings and files contains.
+    """Return facts from the report in which a process lists the settings and files that it applied.
 
     Raises ValueError if ``data`` is not such a report.
     """
@@ -83,7 +83,7 @@ def facts(data: bytes) -> list[Fact]:
 
 
 def _marks(data: bytes) -> Iterator[Mapping[str, Any]]:
-    """Yield the JSON objects of a report about applied settings and files, one per line."""
+    """Yield the JSON objects in a report about applied settings and files. The report has one object per line."""
     for line in data.decode("utf-8").splitlines():
         if line.strip():
             try:

@@ -118,7 +118,7 @@ def _call(text: str, count: Any) -> Record:
 
 
 def _problem(text: str) -> Problem:
-    """Parse a text that describes a matrix product or convolution, for example ``gemm trans=T,N mnk=…``.
+    """Parse the text of a matrix product or convolution in an exported file, for example ``gemm trans=T,N mnk=…``.
 
     Raises ValueError if the result does not give exactly the same text again.  A damaged text may still be readable but
     give fields of a wrong type.

@@ -160,7 +160,7 @@ def _deviation(same: Mapping[str, Any]) -> float:
 
 
 def facts(found: Record) -> list[Fact]:
-    """Return one fact for each change that the process tried."""
+    """Return one fact for each change that a process of the job tried, with the results."""
     return [Fact(TRIAL + x.name, json.dumps(_plain(x, found.sort))) for x in found.seen]
 
 

@@ -154,7 +154,7 @@ def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> C
 
 
 def _padded(device: TorchDevice, o: GemmOperands, *, pad: int, stored: bool = False) -> Call:
-    """Return a function that computes the product with m, n and k rounded up to a multiple of ``pad``.
+    """Return a function that computes a padded product: m, n and k are rounded up to a multiple of ``pad``.
 
     The time includes copying the operands into larger matrices, unless ``stored`` is True.
     """

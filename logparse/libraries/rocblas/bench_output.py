@@ -29,7 +29,7 @@ _PATIENCE = 20
 
 
 class _Reader:
-    """Reads the output of rocblas-bench.  It keeps the columns of the last header."""
+    """Reads the output of rocblas-bench.  It remembers the column names of the last header line."""
 
     def __init__(self) -> None:
         self._columns: tuple[str, ...] = ()

@@ -161,7 +161,7 @@ def _beta(text: str) -> Beta | None:
 
 
 def call_of(given: Mapping[str, str], category: str, text: str, count: int | None, *, by_tool: bool = False) -> Outcome:
-    """Convert a record of rocBLAS's log to a call, or to a message if its function is no GEMM.
+    """Turn a record of rocBLAS's log into a call of a matrix product. If its function is no GEMM, return a message.
 
     If a value is no number, the result is a reject (a counted error).
     """

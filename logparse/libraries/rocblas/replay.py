@@ -101,7 +101,7 @@ def _function(gemm: GemmProblem) -> str:
 
 
 def _arguments(handle: ctypes.c_void_p, gemm: GemmProblem, memory: Mapping[str, int]) -> list[Any]:
-    """Return the arguments for rocBLAS's gemm function, from the handle to the compute type."""
+    """Return the arguments with which rocBLAS's gemm function is called, from the handle to the compute type."""
     batched = (gemm.batch_count or 1) > 1
     operands: dict[str, list[Any]] = {}
     for name, matrix in matrices(gemm).items():

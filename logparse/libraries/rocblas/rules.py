@@ -47,10 +47,10 @@ _REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row
 
 @dataclass(frozen=True)
 class OverrideRow:
-    """One row of a rocBLAS override file.
+    """One row of a rocBLAS override file (a user's list of kernels to use).
 
     ``cells`` are its values, split at the commas in the same way as in Tensile (``std::getline``).  ``native`` is True
-    if the target's rocBLAS accepts its own negative kernel numbers in the file, and None if this is unknown.
+    if the target machine's rocBLAS accepts its own negative kernel numbers in the file, and None if this is unknown.
     """
 
     line: int
@@ -168,7 +168,7 @@ def _own(index: int) -> str:
 
 
 def reads_native(target: Facts) -> bool | None:
-    """Return True if the target's rocBLAS reads its own negative kernel numbers in an override file.
+    """Return True if rocBLAS on the target machine accepts its own kernels (negative numbers) in an override file.
 
     Returns None if its version is unknown.
     """

@@ -67,9 +67,9 @@ def _layout(tensor: tuple[list[int], list[int]]) -> str:
 def _convolution(
     x: Inputs, at: Places, input_: int, weight: int, grad_output: int | None
 ) -> tuple[dict[str, Any], bool]:
-    """Return a convolution as the library computes it, and True if the operator is a transposed convolution.
+    """Return the convolution that the library computes for an operator, and True if the operator is transposed.
 
-    The fields describe the forward convolution.  A transposed convolution is computed as the input gradient of an
+    The result describes the forward convolution.  A transposed convolution is computed as the input gradient of an
     ordinary convolution.  The output of this ordinary convolution is the input of the transposed one.
     """
     dims, weights = x.tensor(input_)[0], x.tensor(weight)[0]

@@ -102,7 +102,7 @@ _TIMED = frozenset({"cpu_op", "kernel", "gpu_memcpy", "gpu_memset", "user_annota
 
 
 class _Reader:
-    """Reads the events of a trace and sorts them into columns."""
+    """Reads the events of a trace, and sorts them into columns for operators, kernels, copies and runtime calls."""
 
     def __init__(self, columns: Columns, backend: Backend | None = None) -> None:
         self.foreign = 0

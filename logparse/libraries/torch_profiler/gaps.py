@@ -121,7 +121,7 @@ class HostTime:
 
 
 def idle_facts(each: Sequence[Gaps], host: HostTime) -> Iterator[Fact]:
-    """Yield facts about why the GPU was idle: the idle time by reason, and the longest idle times.
+    """Yield facts about the times in which the GPU was idle: their sum for each reason, and the longest ones.
 
     ``each`` holds the idle times (gaps) of each device.
     """

@@ -112,7 +112,9 @@ def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
-    """Return the indices of the kernels that compute the second gradient, if no kernel's name shows a direction.
+    """Guess which kernels compute the second gradient of a backward pass, if no kernel's name shows it.
+
+    Returns their indices.
 
     * If the kernels form two groups of equal names, they are the second group.
     * If there are only two kernels, it is the second kernel.
@@ -133,9 +135,9 @@ def _between(roles: str, before: str) -> int:
 
 
 def is_main(name: str) -> bool:
-    """Tell whether a kernel computes a matrix product or convolution itself.
+    """Return True if a kernel computes a matrix product or convolution itself.
 
-    False for a kernel that only prepares or converts data.
+    Returns False if the kernel only prepares or converts data.
     """
     return _role(name) in "BW?"
 

@@ -153,9 +153,9 @@ def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: I
 
 
 class _Captures:
-    """The captured CUDA graphs among which the graph of a replay is searched.
+    """Finds the captured CUDA graph that belongs to a replay, first in this trace, then in others.
 
-    The graphs of this trace come first. Other traces are read only until a matching graph is found.
+    Other traces are read only until a matching graph is found.
     """
 
     def __init__(self, source: Source, own: Read, beside: ReadBeside) -> None:

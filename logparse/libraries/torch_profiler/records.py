@@ -196,7 +196,7 @@ class Columns:
         return count
 
     def thread(self, pid: object, tid: object) -> int:
-        """Return the number of a thread.  A new thread gets the next number."""
+        """Return the number by which the columns name a thread.  A new thread gets the next number."""
         place = (str(pid), str(tid))
         index = self._threads.setdefault(place, len(self.threads))
         if index == len(self.threads):
@@ -204,7 +204,7 @@ class Columns:
         return index
 
     def add_kernel(self, name: int, id: int, start: float, duration_us: float, device: int) -> None:
-        """Add one kernel.  ``id`` and ``device`` are -1 if the trace does not contain them."""
+        """Add one kernel to the columns.  ``id`` and ``device`` are -1 if the trace does not contain them."""
         self.kernel_id.append(id)
         self.kernel_name.append(name)
         self.kernel_device.append(device if 0 <= device < 1 << 15 else -1)
@@ -350,7 +350,7 @@ class Records:
         self._timeline = Timeline(self._start, own_us, self._device, launched, self._name, asked, self._searched)
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Yield the content of the trace: calls, measurements, kernels, messages and facts."""
+        """Yield everything that was found in the trace: calls, measurements, kernels, messages and facts."""
         columns = self._columns
         calls = [
             Call(problem=self._problems[p], category=CATEGORY, count=n, device=None if d < 0 else d)
@@ -544,10 +544,10 @@ class Records:
             yield Fact("searches", json.dumps(listed))
 
     def _kernels(self) -> Iterator[Kernel]:
-        """Yield the total time of the kernels, one record for each group of equal kernels.
+        """Yield the kernels of the trace, with equal kernels added up in one record.
 
-        Kernels are in one group if they have the same kernel name, operator name, matrix product or convolution, device
-        and kind of step.  If the operator is neither a matrix product nor a convolution, its inputs must be equal too.
+        Kernels are added up if they have the same kernel name, operator name, matrix product or convolution, device and
+        kind of step.  If the operator is neither a matrix product nor a convolution, its inputs must be equal too.
         """
         if not len(self._us):
             return

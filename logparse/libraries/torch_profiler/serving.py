@@ -56,7 +56,10 @@ class Product:
 
 
 def product(at: Product) -> Reader:
-    """Make a function that reads the inputs of a matrix product.  ``at`` states where each input is."""
+    """Return a function that reads a matrix product from the inputs of a serving engine's operator.
+
+    ``at`` says which input is where.
+    """
 
     def read(x: Inputs) -> Operation:
         (problem,) = _plain(x, at).problems

@@ -149,7 +149,7 @@ class KernelIdentity(NamedTuple):
 def timeline(
     columns: Columns, places: Ints, identities: Sequence[KernelIdentity], header: Mapping[str, Any]
 ) -> pa.Table:
-    """Turn a trace into a table with one row, which holds all that a simulation of the job's step needs.
+    """Return a table with all that a simulation of the job's step needs from a trace. The table has one row.
 
     ``places`` is the index of each kernel's identity in ``identities``.  Damaged events, and events that lack a needed
     field, are left out.  ``ingest`` counts events by the same rule.
@@ -257,7 +257,7 @@ def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int
 
 
 def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
-    """Return for each event True if it has a beginning and a duration."""
+    """Return for each event whether it has a beginning and a duration."""
     with np.errstate(invalid="ignore"):
         known: npt.NDArray[np.bool_] = np.isfinite(start) & np.isfinite(us) & (us >= 0)
     return known

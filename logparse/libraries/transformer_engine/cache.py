@@ -107,12 +107,12 @@ class CacheRow:
 
     @property
     def workspaces(self) -> tuple[int, int]:
-        """Smallest and largest workspace of the calls for which this row is used, in bytes."""
+        """The smallest and the largest workspace in bytes that a call may have so that this row is used for it."""
         return self.number("ws_min"), self.number("ws_max")
 
     @cached_property
     def wrong(self) -> str:
-        """The values in the row that TransformerEngine cannot read, so that it raises an error.
+        """Those values in the row that make TransformerEngine raise an error, because it cannot read them.
 
         The result is one text with the values and the names of their columns.  The text is empty if there are no such
         values.
@@ -142,7 +142,7 @@ class CacheRow:
 
 
 def _problem(cells: Mapping[str, str]) -> GemmProblem:
-    """Return the matrix product that a row is for.
+    """Return the matrix product that a row of TransformerEngine's cache is for.
 
     C is the same matrix as D, because TransformerEngine passes D as C.  β stays unknown, because a row does not state
     it.

@@ -189,7 +189,7 @@ def recognise(head: Head) -> bool:
 
 
 def lines_of(source: Source) -> Iterator[tuple[int, str]]:
-    """Yield each line of a file with its byte offset, without byte order mark and carriage returns."""
+    """Yield each line of a results file with its byte offset. A byte order mark and carriage returns are removed."""
     for number, line in enumerate(source.lines()):
         text = line.text.removesuffix("\r")
         bom = number == 0 and text.startswith(BOM)
@@ -197,7 +197,7 @@ def lines_of(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a TunableOp results file.
+    """Read a TunableOp results file (the fastest kernels that PyTorch's GEMM tuner found).
 
     A validator line gives a fact, and a row gives a measurement.  A line that cannot be read gives a reject (a counted
     error).  The facts come last.

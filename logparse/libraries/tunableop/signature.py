@@ -256,7 +256,7 @@ def version(text: str) -> tuple[int, int] | None:
 
 
 def torch_version(facts: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return the target's PyTorch version as (major, minor).  Return None if it is unknown.
+    """Return the version of PyTorch on the target machine as (major, minor), or None if it is unknown.
 
     The version comes from the validator ``PT_VERSION`` or from the fact ``pytorch_version``.
     """
@@ -307,7 +307,7 @@ def dialect(facts: Mapping[str, str]) -> Dialect | None:
 
 
 def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
-    """Return the text by which the target's PyTorch looks up a matrix product: ``op_sig,param_sig``.
+    """Return the text by which PyTorch on the target machine looks up a matrix product: ``op_sig,param_sig``.
 
     The names of 8-bit float types depend on the target's GPU architecture.  Returns None in these cases:
 

@@ -20,7 +20,7 @@ _PENDING = 256
 
 
 def now() -> Any:
-    """Return the present moment, to measure a time with ``us_between``.
+    """Return the present moment, as one of the two arguments of ``us_between``.
 
     If a GPU is used, this is an event on the current stream, and the host does not wait for it. Otherwise it is the
     host's time in seconds (float). Returns None while a CUDA graph is captured.

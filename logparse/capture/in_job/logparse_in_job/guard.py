@@ -35,7 +35,7 @@ class Guard:
         self.thread = _Thread()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function wrapped so that it raises no error into the user's job.
+        """Wrap a function of logparse so that it raises no error into the user's job. Return the wrapped function.
 
         * If the function raises an error, the wrapped function returns None, and from then on all wrapped functions do
           nothing.

@@ -28,10 +28,10 @@ class HostTime:
         self._from: Optional[float] = None
 
     def unit_ended(self, kind: Kind, count: int, at: float) -> None:
-        """Record the host's time of the step that ended at ``at``, if it was measured.
+        """Note that a step of the job has ended, and record how long the host (CPU) took to issue its work.
 
-        ``count`` is the number of steps so far. After every fifth step this waits until the GPU is idle, so that the
-        next step can be measured. ``at`` is in seconds.
+        Only every fifth step is measured. ``at`` is the time at which the step ended, in seconds. ``count`` is the
+        number of steps so far. If the next step is to be measured, this waits until the GPU is idle.
         """
         began, self._from = self._from, None
         if began is not None:

@@ -36,7 +36,10 @@ except BaseException:
 
 
 class Calls(Protocol):
-    """Functions that the wrapper of ``torch.nn.Module.__call__`` calls. They raise no error of logparse."""
+    """The functions that logparse's wrapper of ``torch.nn.Module.__call__`` calls before and after a module's call.
+
+    They raise no error of logparse.
+    """
 
     compiles: Callable[[], Any]
     """Function that returns None if ``torch.compile`` compiles nothing at the moment."""

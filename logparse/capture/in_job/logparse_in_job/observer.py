@@ -372,7 +372,7 @@ class Observer:
         return calls.name + (f" (phase {changes + 1})" if changes else ""), calls
 
     def _move(self, sort: str, name: str) -> None:
-        """Start, continue or stop the profiler between two steps, if it is time to.
+        """Between two steps, start the profiler, let it go on, or stop it, as the plan for the traces says.
 
         If the step ended within a backward pass, this is done before the next call of the model. If all tracing is
         over, nothing is done.

@@ -155,7 +155,7 @@ class Comparison:
         return Block(on, quad % 3 == 2, 1 + self._timed)
 
     def add(self, times: Times) -> None:
-        """Take the measured times of the steps that ``next`` asked for."""
+        """Add the measured times of the steps that ``next`` has asked for."""
         if self._is_first:
             self._first += [us for kind in times.values() for us in kind] or [0.0]
             self._is_first = not settled(self._first) and len(self._first) < _MOST_FIRST

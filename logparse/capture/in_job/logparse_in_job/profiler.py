@@ -169,10 +169,10 @@ def when_job_profiles(begins: Callable[[], None]) -> None:
 
 
 def _watch_execution_traces(begins: Callable[[], None]) -> None:
-    """Arrange that ``begins`` is called before the job starts a ``torch.profiler.ExecutionTraceObserver``.
+    """Arrange that the function ``begins`` is called before the job starts an ``ExecutionTraceObserver`` of its own.
 
-    That observer records every range of ``record_function``, so it would also record the ranges with which logparse
-    marks steps.
+    That observer (of ``torch.profiler``) records every range of ``record_function``, so it would also record the ranges
+    with which logparse marks steps.
     """
 
     def begin(args: Any, kwargs: Any) -> None:
@@ -238,7 +238,7 @@ def _without_line_of_other_thread() -> Iterator[None]:
 
 
 def _kineto_level() -> Any:
-    """Return the variable that says which log lines the profiler's library (Kineto) writes.
+    """Return the variable in memory that says which messages the profiler's library (Kineto) writes.
 
     The variable lies in Kineto's own memory, so a new value takes effect at once. If Kineto does not export it, an
     unrelated number is returned.

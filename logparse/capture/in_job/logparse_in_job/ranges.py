@@ -41,7 +41,7 @@ def cut_off(before: Set[int]) -> None:
 
 
 def _ranges() -> List[Any]:
-    """Return all ``record_function`` ranges of this process that have a record.
+    """Return all Python objects of this process that are ``record_function`` ranges and have a record.
 
     Only objects that refer to the class of ranges are searched. A list of all objects would contain tuples that other
     threads are still building. If another object refers to such a tuple, Python cannot finish it and raises SystemError

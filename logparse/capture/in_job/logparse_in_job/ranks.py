@@ -22,7 +22,7 @@ class LateError(Exception):
 
 
 class Alone:
-    """Stands in for ``Ranks`` in a job that has only one process, so that no messages are sent."""
+    """Used in place of ``Ranks`` in a job that has only one process. It sends no messages."""
 
     rank, count = 0, 1
     hindrance = ""

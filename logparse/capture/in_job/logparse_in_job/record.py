@@ -19,7 +19,7 @@ _EVERY_S = 5.0
 
 
 class Record:
-    """Writes the file ``units_PID.json`` of this process, and chooses the names of its traces.
+    """Writes the file ``units_PID.json``, in which a process of the job lists its steps. Also names the trace files.
 
     ``alone`` is True if nothing is traced and the steps are only timed. ``notes`` are the remarks for the user.
     """

@@ -115,10 +115,10 @@ def call_of(module: Any, args: Any, kwargs: Any) -> Call:
 
 
 def _copied(value: Any) -> Any:
-    """Copy a value so that its tensors share no memory with the job's tensors. Modules in it are not copied.
+    """Copy a value, for example a model's input, so that the copy's tensors share no memory with the job's tensors.
 
-    A copied tensor needs a gradient if the original does. ``copy.deepcopy`` refuses tensors that the job has computed,
-    so the tensors are copied first and given to it.
+    Modules in the value are not copied. A copied tensor needs a gradient if the original does. ``copy.deepcopy``
+    refuses tensors that the job has computed, so the tensors are copied first and given to it.
     """
     made: Dict[int, Any] = {}
     left, seen = [value], set()
@@ -400,7 +400,7 @@ def _random_sum(output: List[Any]) -> Any:
 
 
 class _Items:
-    """Copy of a list's, dict's or set's items, with which ``restore`` undoes later changes of the object.
+    """Remembers the items of a list, dict or set, so that ``restore`` can undo later changes.
 
     For any other object it does nothing.
     """

@@ -80,9 +80,10 @@ def settled(times: Sequence[float]) -> bool:
 
 
 def _doubled_ranks(times: Sequence[float]) -> list[int]:
-    """Return for each time twice its rank: its position in the sorted list, counted from the middle of the list.
+    """Return the rank of each time among all times, multiplied by 2.
 
-    Equal times get the mean of their ranks. The ranks are doubled so that they are whole numbers and sums are exact.
+    The rank is the position in the sorted list, counted from its middle. Equal times get the mean of their ranks. The
+    ranks are doubled so that they are whole numbers and sums are exact.
     """
     ordered = sorted(times)
     below = {time: rank for rank, time in enumerate(ordered)}

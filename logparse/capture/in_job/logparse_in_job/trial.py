@@ -376,7 +376,7 @@ class Trial:
 
     @contextlib.contextmanager
     def _problems(self) -> Iterator[None]:
-        """Context that catches errors and keeps them as the reason why the change cannot be switched on.
+        """Context in which an error is not raised, but kept as the reason why the change cannot be switched on.
 
         The other ranks of the job get the reason after the next step.
         """
@@ -533,7 +533,7 @@ class Trial:
         self._write()
 
     def _rank_of_job(self) -> Dict[str, int]:
-        """Return the rank of this process and the number of ranks, as ``{"rank": 0, "ranks": 2}``.
+        """Return the rank of this process and the number of ranks, for example ``{"rank": 0, "ranks": 2}``.
 
         The rank and the number of ranks are still known if the job has already ended its process group.
         """

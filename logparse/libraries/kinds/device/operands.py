@@ -57,7 +57,7 @@ class Matrix:
     dtype: str
 
     def elements(self, batch: int) -> int:
-        """Return how many elements of memory a batch of matrices with this shape needs."""
+        """Return how many elements of memory a batch of such matrices occupies."""
         return self.stride * (batch - 1) + self.ld * self.cols
 
 

@@ -18,10 +18,10 @@ Inputs: TypeAlias = "tuple[Sequence[Any], Mapping[str, Any]]"
 
 
 class OperatorOperands:
-    """The inputs of a PyTorch operator on the device.  ``arguments`` holds one list of inputs per copy of the inputs.
+    """The inputs of a recorded PyTorch operator, allocated on the device in several copies.
 
-    Results are not checked, because the call is PyTorch's own.  Only the values and the memory addresses of the tensors
-    differ from the recorded call.
+    ``arguments`` holds one list of inputs per copy. Results are not checked, because the call is PyTorch's own.  Only
+    the values and the memory addresses of the tensors differ from the recorded call.
     """
 
     def __init__(self, device: TorchDevice, problem: OperatorProblem, conditions: Conditions) -> None:

@@ -57,7 +57,7 @@ class Operands(Protocol):
         """Fill the first copy of the output with NaN, so that elements that a kernel does not write are found."""
 
     def error(self, output: Tensor) -> float:
-        """Return how wrong an output is that was computed from the first copy of the inputs, as a relative error.
+        """Return the relative error of a kernel's output, which was computed from the first copy of the inputs.
 
         The result is NaN if the output is not finite.
         """
@@ -127,7 +127,7 @@ class TorchDevice:
 
     @property
     def stream(self) -> int:
-        """The stream on which everything is launched, as the number that libraries take.  It is 0 on a CPU."""
+        """The GPU stream on which all kernels are launched, as the number that libraries take.  It is 0 on a CPU."""
         return int(self.torch.cuda.current_stream(self.device).cuda_stream) if self.is_gpu else 0
 
     def on_thread(self, name: str | None, task: Callable[[], T]) -> T:
@@ -143,7 +143,7 @@ class TorchDevice:
         return self._threads[name].submit(task).result()
 
     def healthy(self) -> bool:
-        """Tell whether the device still computes a small matrix product correctly."""
+        """Return True if the GPU still computes a small matrix product correctly. A bad kernel may have broken it."""
         try:
             ones = self.torch.ones((16, 16), device=self.device)
             return bool((ones @ ones).sum().item() == 16.0**3)
@@ -203,7 +203,7 @@ class TorchDevice:
         raise HostBoundError(f"limited by the host in {_TRIES} tries: {time_us:.1f} µs including the host's time")
 
     def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
-        """Time ``count`` executions of a call on the device. Return the time per execution in µs, and if it is valid.
+        """Time ``count`` executions of a call. Return the time per execution in µs, and whether it is valid.
 
         The time is valid if the host launched each execution before the device needed it.  To make this possible, a
         kernel that only waits runs before the first event.  That kernel holds the device until everything is launched.

@@ -22,7 +22,7 @@ class LinearReluFunction(torch.autograd.Function):  # type: ignore[misc]  # torc
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Return the gradients of the input, the weight and the bias."""
+        """Return the gradients of the input, the weight and the bias of the linear layer."""
         x, weight, out = ctx.saved_tensors
         to_x, to_weight, to_bias = ctx.needs_input_grad
         grad = torch.ops.aten.threshold_backward(grad, out, 0)
@@ -54,7 +54,7 @@ class LinearRelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types h
     """Linear layer with ReLU in the same kernel."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Compute the layer and ReLU."""
+        """Compute the linear layer and ReLU in one kernel."""
         return linear(x, self.weight, self.bias, "relu")
 
 

@@ -6,7 +6,7 @@ from typing import Any, List, NamedTuple, Sequence
 
 
 class Job(NamedTuple):
-    """The job's models (outermost modules) and optimizers, which a change may alter.
+    """What a change may alter in the user's job: its models (outermost modules) and optimizers.
 
     If an optimizer makes its first step while a change is on, the optimizer is added to the list, because its state
     must be changed back, too.
@@ -35,7 +35,7 @@ class Switch:
     detail = ""
 
     def on(self, job: Job) -> None:
-        """Make the change.
+        """Switch the change on.
 
         Raises RefusedError if that is not possible, or if there is nothing to change. Then the job is as before.
         """

@@ -123,7 +123,7 @@ class _Looks:
 
 
 class _Tensor(NamedTuple):
-    """A parameter with its size and strides before the change and after it.
+    """A parameter of a model with its old and new size and strides: before a change, and after it.
 
     ``beside`` holds its gradient and optimizer state, each with its size and strides before the change.
     """

@@ -183,7 +183,7 @@ def _order() -> Tuple[List[int], List[bool]]:
 
 
 class TunableRows(Switch):
-    """Makes PyTorch use the kernels that TunableOp files list. TunableOp searches no kernels meanwhile."""
+    """Makes PyTorch use the kernels that TunableOp files list. TunableOp itself then searches for no kernels."""
 
     def __init__(self, files: Sequence[str]) -> None:
         self._files = files
@@ -191,7 +191,7 @@ class TunableRows(Switch):
         self._before: Any = None
 
     def on(self, job: Job) -> None:
-        """Switch TunableOp on. The files are read only the first time.
+        """Switch TunableOp on, so that PyTorch uses the kernels in the files. The files are read only the first time.
 
         Raises RefusedError if no GPU is used, if a file is not accepted, or if the job itself uses TunableOp.
         """
@@ -216,7 +216,7 @@ class TunableRows(Switch):
         tunable.tuning_enable(False)
 
     def off(self) -> None:
-        """Switch TunableOp off again."""
+        """Switch TunableOp off again, so that PyTorch makes its own choice of kernels."""
         before, self._before = self._before, None
         if before is not None:
             torch.cuda.tunable.enable(False)
