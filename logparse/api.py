@@ -152,8 +152,8 @@ def recommend(
     The findings are also stored, as the view ``findings``.
 
     * ``run``: the label of the run (the data of one execution of the job).  The default is the latest run.
-    * ``out``: a folder into which the override files (the kernels that the libraries should use) and ``report.md``
-      are written.  By default no file is written.
+    * ``out``: a folder into which the override files (the kernels that the libraries should use) and ``report.md`` are
+      written.  By default no file is written.
     * ``gpus``: the number of GPUs that each process of the job sees.
     * ``own``: override files that the job reads now.  Rows that the new files do not replace are copied into them.
 

@@ -52,7 +52,7 @@ def _print_version(asked: bool) -> None:
 
 
 def facts_of(words: Sequence[str] | None) -> Mapping[str, str]:
-    """Return the facts of the machine that the words of ``--target`` describe.
+    """Return the facts about the target machine that the words after ``--target`` describe.
 
     Without words the result is empty, and no reader of files is imported.
     """

@@ -19,7 +19,7 @@ class UsageError(InputError):
 
 
 class StoreError(LogparseError):
-    """Raised if the store is missing or damaged, or has another schema version."""
+    """Raised if a store (the folder with logparse's data) is missing or damaged, or has another schema version."""
 
 
 class QueryError(LogparseError):

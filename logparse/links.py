@@ -150,7 +150,7 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
 
 
 def may_be(row: Problem | None, problem: Problem) -> bool:
-    """Tell whether a row of an override file (a list of kernels to use) may be for ``problem``.
+    """Return True if a row of an override file (a list of kernels to use) may be for ``problem``.
 
     It may be if no known field of ``row`` differs from the field of ``problem``.
     """

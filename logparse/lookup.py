@@ -223,8 +223,7 @@ class LeftOut:
     * ``rejects``: damaged lines.
     * ``by_tool``: calls that a person or a benchmark tool made, if a log of the job has calls of the kind.
     * ``uncalled``: matrix products or convolutions with a time that no log of the run calls, if a log calls others of
-      the
-      kind.
+      the kind.
     * ``elsewhere``: times that are known to be of another device.
     * ``untimed``: results without a time, such as kernels that failed.
     """
@@ -406,8 +405,7 @@ def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, 
     """Return a table of the kernels of one matrix product or convolution, with their times and calls.
 
     * There is one row per time, the fastest first.  The row also has the number of calls of that kernel in that run
-      (one
-      execution of the job).
+      (one execution of the job).
     * Then come rows for calls of kernels without a time.
     * The column ``slower`` compares a time with the fastest time of the same run and the same tool.
     """

@@ -29,7 +29,7 @@ from typing import Protocol, TypeVar
 
 
 class Code(str):
-    """Base class of texts that a program may interpret as code."""
+    """Base class of texts that are code of some language, so that some program interprets them."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class Code(str):
 
 
 class Shell(Code):
-    """Code for a POSIX shell."""
+    """Text that is code for a POSIX shell."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class Python(Code):
 
 
 class Html(Code):
-    """HTML code."""
+    """Text that is HTML code."""
 
     __slots__ = ()
 
@@ -75,12 +75,12 @@ def asset(path: Asset) -> str:
 
 
 def joined(between: C, parts: Iterable[C]) -> C:
-    """Join pieces of code, with other code between them.  It works like ``str.join``."""
+    """Join pieces of code with a separator that is also code, like ``str.join``. The result is code."""
     return type(between)(between.join(parts))
 
 
 def lines_of(code: C) -> list[C]:
-    """Split code into its lines, which are code of the same language."""
+    """Split code into lines. Each line is again code of the same language (the same class of text)."""
     return [type(code)(line) for line in code.split("\n")]
 
 

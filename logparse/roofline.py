@@ -18,9 +18,9 @@ Size: TypeAlias = Literal["m", "n", "k"]
 
 
 def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
-    """Return the number of rows and columns in memory of A, B, C and D, each as two of the names m, n and k.
+    """Return for each of the matrices A, B, C and D how many rows and columns it has in memory.
 
-    The matrices are column-major.
+    Each number is given by its name: m, n or k. The matrices are column-major.
     """
     a: tuple[Size, Size] = ("m", "k") if problem.trans_a == "N" else ("k", "m")
     b: tuple[Size, Size] = ("k", "n") if problem.trans_b == "N" else ("n", "k")

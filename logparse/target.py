@@ -146,7 +146,7 @@ def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tup
 
 
 def machine(facts: Facts) -> dict[str, str]:
-    """Keep only the facts that identify a machine and its libraries, and drop facts about one file or process."""
+    """Return those facts that identify a machine and its libraries. Facts about one file or process are left out."""
     return {name: x for name, x in facts.items() if name != "pid" and (name in FACTS or name.startswith("validator:"))}
 
 

@@ -137,7 +137,7 @@ def kernel_name(text: str) -> str:
 
 
 def shortened(texts: Sequence[str], room: int) -> list[str]:
-    """Shorten each text to at most ``room`` characters, so that different texts stay different.
+    """Shorten texts to at most ``room`` characters, so that they can still be told apart.
 
     First the signature of a C++ kernel is cut to its name.  Then ``…`` replaces the beginning or the end that all long
     texts have in common.

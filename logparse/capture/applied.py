@@ -94,7 +94,7 @@ def _alone(text: str) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class Applied:
-    """Settings, model changes and environment variables that the processes of a job have applied.
+    """What the processes of a job have applied: settings, changes of models, and environment variables.
 
     * ``settings`` maps each setting to the number of processes that made it.
     * ``models`` maps each change of a model to the number of processes that made it.
@@ -111,7 +111,7 @@ class Applied:
         return bool(self.settings or self.models or self.variables)
 
     def __str__(self) -> str:
-        """Return one line that says what was applied, and in how many processes."""
+        """Return a line for the user that says what was applied, and in how many processes."""
         parts = []
         for names, what in ((self.settings, ""), (self.models, " of the model")):
             for number in sorted(set(names.values()), reverse=True):
@@ -166,7 +166,7 @@ def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
 
 
 def processes(number: int) -> str:
-    """Return a number of processes with its noun: ``1 process``, ``2 processes``."""
+    """Format a number of processes for a sentence: ``1 process``, ``2 processes``."""
     return "1 process" if number == 1 else f"{number:,} processes"
 
 

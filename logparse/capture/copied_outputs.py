@@ -242,5 +242,5 @@ def _terminal(output: int) -> tuple[int, int]:
 
 
 def _size(output: int) -> bytes:
-    """Return the number of rows and columns of a terminal, as the bytes of the system's ``winsize`` structure."""
+    """Return the size of a terminal (rows and columns) as the bytes of the system's ``winsize`` structure."""
     return fcntl.ioctl(output, termios.TIOCGWINSZ, b"\0" * 8)

@@ -130,7 +130,10 @@ def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None
 
 
 def _observation(plan: Plan) -> Iterator[str]:
-    """Yield the remarks that the job's processes wrote for the user, and the reason if nothing could be traced."""
+    """Yield the lines that the user sees about the observed job: its processes' remarks, and why nothing was traced.
+
+    The latter line is left out if something was traced.
+    """
     from logparse.capture import notes
 
     found = notes.observed(plan.folder)

@@ -45,10 +45,10 @@ class Signal:
 
 
 class Signals:
-    """While it is open, this process receives the given signals as data, instead of being ended by them.
+    """Collects the given signals, so that the process's usual handlers do not run, until ``close`` is called.
 
-    This also holds for the calling thread's new threads. The signals arrive until ``close`` is called. ``before`` is
-    the set of blocked signals that a started program must get back. Raises InputError on systems other than Linux.
+    This holds for the calling thread and the threads that it starts before ``close``. ``before`` is the set of blocked
+    signals that a started program must get back. Raises InputError on systems other than Linux.
     """
 
     def __init__(self, numbers: Collection[int]) -> None:

@@ -92,7 +92,7 @@ def _marks_folder(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Return the command and the environment that run the job with the recommended settings.
+    """Return a command and environment variables that run the user's job with the recommended settings.
 
     Raises InputError if the folder ``overrides`` holds neither ``apply.sh`` nor ``apply.py``.
     """

@@ -127,7 +127,10 @@ class PlainCounter:
         self.held = 0
 
     def count(self, data: bytes, offset: int) -> Counted:
-        """Count the lines in a block of whole lines. ``offset`` is the position of the block in the log."""
+        """Add the lines of a block to the counts. ``offset`` is the position of the block in the log.
+
+        The block consists of whole lines.
+        """
         lines = data.split(b"\n")
         if not lines[-1]:
             lines.pop()
@@ -169,7 +172,7 @@ class PlainCounter:
         return out
 
     def _record_inside(self, line: bytes) -> int:
-        """Return the position at which another record begins inside a line, because two threads wrote into the line.
+        """Two threads may have written into one line. Return the position at which a second record begins in the line.
 
         Returns 0 if no record begins in the line. Returns 0 also if the position is uncertain: the record's prefix is
         incomplete, or another record may begin behind it or right before it.
@@ -209,5 +212,5 @@ class PlainCounter:
 
 @lru_cache(maxsize=64)
 def any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:
-    """Return a pattern that matches any of the texts. Without texts it never matches."""
+    """Return a regular expression that matches any of the given texts. Without texts it never matches."""
     return regex(b"|".join(map(re.escape, markers)) if markers else rb"(?!)")

@@ -428,7 +428,7 @@ class CutError(InputError):
 
 
 class _Bounded(_Passing):
-    """Stream of decompressed bytes with a limit, because a few bytes can expand to terabytes.
+    """Stream of decompressed bytes. Their number is limited, because a few bytes can expand to terabytes.
 
     * Raises CutError after the last byte of a file that ends too early.
     * Raises InputError if a file is damaged in another way. Then all bytes that were decompressed may be wrong, because
@@ -476,7 +476,7 @@ class _Bounded(_Passing):
 
 
 class Cut(NamedTuple):
-    """The place where the content of a compressed file ends too early: after ``offset`` bytes.
+    """Says where the content of a damaged compressed file ends too early: after ``offset`` bytes.
 
     ``length`` more bytes could be decompressed. They are left out, because they are only the beginning of a line.
     """
@@ -486,11 +486,11 @@ class Cut(NamedTuple):
 
 
 class _UntilCut(_Passing):
-    """Stream of decompressed bytes that ends without an error where a compressed file ends too early.
+    """Stream of the decompressed bytes of a file that may be cut off. At the cut it ends without an error.
 
-    The function ``ended`` is then called with that place. The bytes end with a whole line, because half a number would
-    be read as another number. There are two exceptions: the beginning of a line of more than ``_PIECE_BYTES`` is read,
-    and so is the beginning of a line that is the whole content.
+    The function ``ended`` is then called with the place of the cut. The bytes end with a whole line, because half a
+    number would be read as another number. There are two exceptions: the beginning of a line of more than
+    ``_PIECE_BYTES`` is read, and so is the beginning of a line that is the whole content.
     """
 
     def __init__(self, inner: BinaryIO, ended: Callable[[Cut], None]) -> None:

@@ -184,7 +184,7 @@ class LineReader:
         return 2 * counted > len(marked) if marked else 0 < len(lines) == counted
 
     def feed(self, data: bytes, offset: int) -> None:
-        """Read whole lines. ``offset`` is the position of ``data`` in the log.
+        """Count the lines in ``data``, which consists of whole lines. ``offset`` is its position in the log.
 
         A command that a backslash continues on the next line is one line (``continued_commands``).
         """
@@ -193,16 +193,16 @@ class LineReader:
 
     @property
     def reads_files(self) -> bool:
-        """True if the code in C can read files itself.
+        """True if the fast code in C is used, which reads files itself.
 
         Then counting does not wait for Python, and Python does not wait for the disk.
         """
         return hasattr(self._counters[0], "count_file")
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
-        """Read the lines in bytes ``start`` to ``end`` of a file descriptor. A line begins at both positions.
+        """Count the lines in bytes ``start`` to ``end`` of a file descriptor. A line begins at both positions.
 
-        Yields again and again the number of bytes done since the last time, so that the caller can call ``take``
+        Every now and then it yields the number of bytes read since the last time, so that the caller can call ``take``
         meanwhile. At the end ``hashes`` contains the hashes of all pieces of the file that end by ``end``. Raises
         OSError if the file cannot be read.
         """
@@ -466,7 +466,7 @@ class _Text:
 
 
 class _Counting(NamedTuple):
-    """One of the parts of a file whose lines threads are counting at the moment."""
+    """A part of a large file whose lines a thread is counting at the moment."""
 
     text: _Text
     start: int
@@ -640,7 +640,7 @@ _COMMAND_BYTES = 64 << 10
 
 
 def continued_commands(data: bytes) -> bytes:
-    r"""Join the lines of commands that continue behind a backslash, such as ``hipblaslt-bench -m 1 \`` and ``-n 2``.
+    r"""Join the lines of a command that is continued by a backslash, such as ``hipblaslt-bench -m 1 \`` and ``-n 2``.
 
     The backslashes and line ends become as many blanks, so that every other byte keeps its position. Other lines, and a
     command whose last line is missing, stay as they are.

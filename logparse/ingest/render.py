@@ -98,7 +98,7 @@ def _why_nothing(result: Ingested) -> str:
 
 
 def _head(path: str) -> Head:
-    """Return the name and first bytes of a file. They are empty if the file can no longer be read."""
+    """Return the name and first bytes of a file. Both are empty if the file can no longer be read."""
     with contextlib.suppress(LogparseError, OSError, EOFError):
         return InputFile(path).head()
     return Head("", b"")

@@ -61,12 +61,12 @@ class Ingested:
 
     @property
     def recognised(self) -> bool:
-        """True if some format could read a part of the file, or if the file is unchanged."""
+        """True if some format of logparse could read at least a part of the file, or if the file is unchanged."""
         return self.state == "unchanged" or any(n for unit, n in self.units.items() if unit not in ("foreign", "blank"))
 
     @property
     def is_empty_results(self) -> bool:
-        """True if TunableOp wrote the file but it holds no result."""
+        """True if the file is a TunableOp results file without any result."""
         read = self.state not in ("failed", "left out") and not self.lines
         return read and "tunableop_results" in os.path.basename(self.path)
 
@@ -92,7 +92,7 @@ JointTask: TypeAlias = tuple[Task, ...]
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """Results of a task that has read several files, with the table rows that make their data visible."""
+    """The results of a task that has read several small files, with the table rows that make their data visible."""
 
     results: tuple[Ingested, ...]
     rows: pa.Table
@@ -106,7 +106,7 @@ def resources(task: Task | JointTask) -> Resources:
 
 
 class Schedule:
-    """The files that still have to be read, and the tasks that read them.
+    """Makes tasks for the worker processes from the files that still have to be read.
 
     * ``sizes`` holds the size of each file in bytes.
     * ``cores`` is the number of cores for all tasks together, and ``most`` the largest number for one task.
@@ -155,7 +155,7 @@ class Schedule:
         return Task(path, threads, size, tuple(self._known(path)), self._processes.get(path, UNKNOWN))
 
     def ended(self, task: Task | JointTask, result: Ingested | Several | TaskError) -> Sequence[Ingested]:
-        """Take the result of a task that has ended. Return the results of the files that are now done.
+        """Note that a task has ended with a result. Return the results of the files that are now done.
 
         If a task with several files failed, its files are put back to be read one by one.
         """

@@ -75,7 +75,7 @@ class StreamRead:
             yield count
 
     def finish(self, end_of_stream: bool = True) -> None:
-        """Store everything that was read.
+        """Write everything that was read to the store.
 
         If the log ends here, records of several lines that are not complete are stored, too.
         """
@@ -123,7 +123,7 @@ class StreamRead:
         self.tally.saw_processes(set(pids[seen].tolist()))
 
     def _outcome(self, format: LineFormat, text: str, times: int) -> Outcome:
-        """Return the records that a format finds in a line.
+        """Return the records in a line, which the reader of a format finds.
 
         The result is cached, because the line may occur again later or in another file. The result of a line that
         occurred several times is always cached, and of another line only while there is room.
@@ -139,7 +139,7 @@ class StreamRead:
 
 
 def _of_the_job(record: Record) -> Record:
-    """Return the record of a call, changed so that the call was made by the job and not by a benchmark tool.
+    """Mark the record of a call as made by the job, and not by a benchmark tool. Return the changed record.
 
     In a table of counts (``uniq -c``) each line comes from the job's log, even if it looks like a command that a person
     typed.

@@ -69,7 +69,7 @@ def formats_named(name: str | None) -> Sequence[Format]:
 
 
 class Reader:
-    """Function object that reads input files into the store, also in another process.
+    """A function, as an object, that reads input files into the store. It can also be called in another process.
 
     When it is sent to another process (pickled), it holds the store's URL instead of the store.
     """
@@ -135,7 +135,7 @@ def _settled(result: Ingested, state: str | bool) -> Ingested:
 
 @dataclass(frozen=True)
 class _Passed:
-    """Result of reading a log to its end.
+    """What is known after a log was read to its end: hashes, and the last line.
 
     * ``digest`` is the hash of all stored bytes, and ``end`` is their number.
     * ``digest_of_lines`` is the hash up to the end of the last complete line.
@@ -257,7 +257,7 @@ class _Input:
         return identity(content, self.began, self.file.packed, numbers)
 
     def _process_of(self, facts: set[str]) -> Process:
-        """Return the process that wrote the file.
+        """Return the number of the process that wrote the file.
 
         If the file states exactly one fact ``pid`` and it is a number, this is the process. Otherwise it is the user's
         ``--pid``, if given.

@@ -32,7 +32,7 @@ def facts_of_build(library: str) -> tuple[str, ...]:
 
 
 def ids_are_names(library: str) -> bool:
-    """Tell whether the library identifies its kernels by names, which mean the same in every build.
+    """Return True if the library identifies its kernels by names, which mean the same in every build.
 
     Other libraries use numbers, and another build may number its kernels differently.
     """
@@ -66,7 +66,7 @@ def comparable(one: Facts, other: Facts, library: str) -> bool | None:
 
 
 def serves(measured: Facts, target: Facts, library: str) -> bool | None:
-    """Tell whether a time measured on one machine may decide which kernel a job on the target machine will use.
+    """Return True if a time from one machine may decide which kernel a job on another machine will use.
 
     The GPU model must be the same, and so must the library's build if both machines state it.  Returns None in two
     cases:

@@ -197,7 +197,7 @@ def _test(name: str, kind: Any) -> Test | None:
 
 
 def _remembered(pattern: re.Pattern[str]) -> Test:
-    """Return a function that tests whether a text matches this pattern.  The function caches its answers.
+    """Return a function that tests whether a text matches a pattern.  It caches its answers.
 
     The cache helps because the same few words occur in every record.
     """

@@ -248,7 +248,7 @@ class GemmProblem:
 
     @property
     def epilogue(self) -> str | None:
-        """The libraries' name for what follows the product: DEFAULT, RELU_BIAS, DGELU_BGRAD …
+        """The name that libraries give to the operations after the product: DEFAULT, RELU_BIAS, DGELU_BGRAD …
 
         Unknown (None) if it is not known whether there is an activation or a bias.
         """

@@ -132,7 +132,7 @@ class ChangeProgram:
 
 @dataclass(frozen=True)
 class Advise:
-    """An advice that is only given as text in the finding.
+    """An advice in words: the user should do what the text of the finding says.
 
     ``change`` is a short title that begins with a verb.  It is empty if the finding has no short title.
     """

@@ -87,7 +87,7 @@ class Rewrite:
             raise
 
     def _place(self, path: Path) -> str:
-        """Return the real path of the file, with links followed.
+        """Return the path at which a file will really be written, after links were followed.
 
         Raises OSError if the path is a folder, a file that may not be written, or a link that leads out of ``within``.
         """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def option(help: str, *names: str, **more: Any) -> Any:
-    """Declare an option of a command, with its help text.
+    """Declare an option of a command of the program, with its help text.
 
     Its name is the parameter's name unless ``names`` are given.  ``more`` are typer's other settings.
     """
@@ -336,7 +336,7 @@ def verb(
     name: str | None = None,
     old: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-    """Return a decorator that makes a function a command of the program, with an example in its help.
+    """Return a decorator that makes a function a command of the program. The command's help shows an example.
 
     If ``passes_on`` is True, the words after the first argument belong to another program.  ``name`` is needed if the
     command's name is a keyword of Python.  ``old`` has the earlier names of options, each with the name of today.

@@ -60,9 +60,8 @@ class Collector:
         GEMMs and one for convolutions:
 
         * It is the category with the most calls.
-        * Commands of a tool are used only if the file has no results of measurements (lines ``measured``). In the
-          output of
-          hipblaslt-bench (``bench_output``) bench lines are commands, too.
+        * Commands of a tool are used only if the file has no results of measurements (lines ``measured``).
+        * In the output of hipblaslt-bench (``bench_output``) bench lines are commands, too.
         * If there is no such category, measurements are used.
 
         If there are more than 200,000, some may be counted twice.

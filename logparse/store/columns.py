@@ -63,7 +63,7 @@ _FEW = 2_000
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Convert a table, for example from a file of an earlier version, into the columns and types of ``schema``.
+    """Give a table the columns and types of ``schema``. The table may be from a file of an earlier version.
 
     If the table lacks a column, the column is added with nulls.
     """
@@ -96,7 +96,7 @@ def _valid(present: Any) -> pa.Buffer | None:
 
 
 def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
-    """Return the two Arrow buffers of a text column: where each text ends, and the bytes of all texts.
+    """Return the memory of an Arrow text column: the positions where texts end, and the bytes of all texts.
 
     A table can hold only valid Unicode. So a lone surrogate (half of an escape in JSON) is written as its escape.
     """

@@ -45,9 +45,9 @@ def identity(content: str, ingest: float, packed: str | None = None, numbers: Se
 def copies(commits: pa.Table) -> Mapping[str, str]:
     """Find input files that are copies. Return each copy's id with the id of the file that is used instead.
 
-    ``commits`` are the valid records of files that were read.  A file that was read while it was shorter keeps the
-    identity of its beginning, so a copy of the beginning is a copy, too.  The result does not depend on the order in
-    which ``logparse ingest`` read the files.
+    ``commits`` are the valid records of files that were read. A file may have been read while it was shorter. A copy of
+    this shorter content is a copy, too. The result does not depend on the order in which ``logparse ingest`` read the
+    files.
     """
     ids, identities = commits["source_id"].to_pylist(), commits["identity"].to_pylist()
     known = {(source, text.partition(" ")[0]) for source, text in zip(ids, identities, strict=True) if text}
@@ -125,7 +125,7 @@ def _ends(numbers: Sequence[str]) -> Iterator[_Numbers]:
 
 
 def _last(copy_of: Mapping[str, str], source: str) -> str:
-    """A copied file may itself be copied. Return the file at the end of such a chain, whose rows are used."""
+    """Return the original of a copied file. A copied file may itself be a copy, so a chain of copies is followed."""
     while source in copy_of:
         source = copy_of[source]
     return source

@@ -70,7 +70,10 @@ def part_from_text(text: str) -> Part:
 
 
 def seal_table(table: pa.Table, compression: str = "snappy") -> bytes:
-    """Return the bytes of a Parquet file that holds the table and a checksum of the whole file."""
+    """Return the content of a Parquet file with a table and a checksum, by which damage to the file is noticed.
+
+    The checksum is of the whole file.
+    """
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, compression=compression, write_page_checksum=True) as writer:
         writer.write_table(table)

@@ -159,7 +159,7 @@ def read_inventories(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inven
 
 
 def _item(listed: Any) -> Item:
-    """Convert an item of an inventory (a list of the store's small files) from JSON.
+    """Return an entry of an inventory (a list of the store's small files) from its JSON form.
 
     Raises TypeError if it has none of the known forms.
     """

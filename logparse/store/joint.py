@@ -46,7 +46,7 @@ class JointAttempt(Attempt):
         self._group.take_pending(pending)
 
     def commit(self, row: Commit) -> bool:
-        """Give the record that makes this file's rows visible to the group, which writes it later.
+        """Hand in the record that makes this file's rows visible. The group writes it later, together with the others.
 
         Always returns True, because it is not known yet whether the input file was already stored.
         """
@@ -77,7 +77,7 @@ class JointAttempts:
         return JointAttempt(f"{self._writer.name}{JOINT}{self._number}", self)
 
     def take_pending(self, pending: Pending) -> None:
-        """Keep records in memory until there are enough of them to write Parquet files.
+        """Keep the records of an input file in memory. Parquet files are written when there are enough records.
 
         Raises OSError if the files cannot be written.
         """

@@ -72,18 +72,18 @@ class Forgotten(NamedTuple):
     at: float
 
     def spent(self, known: Set[str]) -> bool:
-        """Return True if this record of forgotten data is no longer needed and may be deleted.
+        """Return True if this list of removed data is no longer needed and may be deleted.
 
-        The record is not needed if it is old and nothing in the store has one of its names. ``known`` holds the names
-        in the store.
+        It is not needed if it is old and nothing in the store has one of its names. ``known`` holds the names in the
+        store.
         """
         return time.time() - self.at > _REMEMBERED_S and known.isdisjoint(self.names)
 
     def missed(self, known: Set[str]) -> bool:
-        """Return True if it is damage that this record of forgotten data has been deleted.
+        """Return True if this list of removed data is still needed, so that its deletion must be reported as damage.
 
-        This is the case if the record is recent, or if something in the store has one of its names. ``known`` holds the
-        names in the store.
+        This is the case if it is recent, or if something in the store has one of its names. ``known`` holds the names
+        in the store.
         """
         return time.time() - self.at <= _MISSED_S or not known.isdisjoint(self.names)
 
@@ -125,16 +125,16 @@ class Manifest:
 
     @cached_property
     def row_files(self) -> frozenset[str]:
-        """The paths of the small files from which the merged records of input files came.
+        """The paths of the small files whose content was merged: each one had made an input file's rows visible.
 
         The paths are relative to the store.
         """
         return frozenset(row_files(self.commits))
 
     def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
-        """Write the manifest (the list of merged files) into the store.
+        """Write this list of merged files into the store.
 
-        Returns False if another compaction has already taken its number.
+        Returns False if another compaction has already written a list with the same number.
         """
         records = [self.records[path].text for path in sorted(self.records)]
         told = json.dumps({"parts": sorted(self.parts), "records": records}).encode()

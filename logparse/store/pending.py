@@ -50,7 +50,7 @@ class Pending:
 
     @property
     def row_count(self) -> int:
-        """Number of rows so far. Counts of one call in several processes or seconds are one row here."""
+        """Number of rows so far. Calls that differ only in process, second or count are counted as one row."""
         return len(self.calls) + len(self.messages) + sum(map(len, self.rows.values()))
 
 
@@ -116,7 +116,10 @@ def _schema(name: str) -> pa.Schema:
 
 
 def _attempts(counts: Sequence[int], several: Sequence[Pending]) -> pa.Array:
-    """Make the column ``attempt``, which holds the name of reading i in ``counts[i]`` rows."""
+    """Make the column ``attempt``, which says for each row which reading of an input file it is from.
+
+    Reading i has ``counts[i]`` rows.
+    """
     return dictionary(np.repeat(np.arange(len(counts)), counts), [pending.attempt for pending in several])
 
 
@@ -179,7 +182,7 @@ def _flops(problem: GemmProblem | ConvProblem) -> int | None:
 
 
 def gemm_row(problem: GemmProblem) -> dict[str, Any]:
-    """Return a GEMM as a row of the table ``gemms``. Its sizes and types are in the GEMM's normal form."""
+    """Return a GEMM as a row of the table ``gemms``. Sizes and types are in the notation of ``GemmProblem.normal``."""
     normal = problem.normal
     fields = vars(normal)
     row: dict[str, Any] = {name: fields[name] for name in GEMM_FIELDS}

@@ -45,7 +45,7 @@ class Recorded:
         return path in self.parts or path in self._manifest.parts or attempt_of(path) in self._writers
 
     def cut(self, table: str, infos: Mapping[str, pafs.FileInfo]) -> list[str]:
-        """Return a line for each file of a table that is missing or has another size than recorded.
+        """Return a line for the user for each file of a table that is missing or whose size is not the recorded one.
 
         ``infos`` holds the existing files, by path.
         """
@@ -68,7 +68,7 @@ class Recorded:
 
     @cached_property
     def _by_table(self) -> dict[str, dict[str, Part | None]]:
-        """The files that each table of the store should have: for each path the size and checksum.
+        """Maps each table of the store to the files that it should have, with their sizes and checksums by path.
 
         Size and checksum are None if they are not recorded.
         """

@@ -163,7 +163,7 @@ which a time is estimated, with their times, separated by ``; ``.
 
 
 def live_commits(rows: Iterable[Commit]) -> list[Commit]:
-    """Drop the records of input files that later records replace, and return the others.
+    """Return the records of input files that are still valid. A record is dropped if a later one replaces it.
 
     The records are in the order in which they were made.
     """

@@ -123,7 +123,7 @@ The number is the time of the file's last change, in nanoseconds.
 
 
 def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
-    """Make a method of Store that returns all rows of a view. The rows are in no particular order."""
+    """Return a method for the class Store that returns all rows of a view, in no particular order."""
 
     def rows(self: Store, run: str | None = None) -> pd.DataFrame:
         return self.query(f"select * from {view}", run)
@@ -430,7 +430,7 @@ class Store:
         return self._inventory.missing_rows(map(self._below, self._row_files), manifest)
 
     def lost_commits(self, manifest: Manifest) -> list[str]:
-        """Return a line for each small file of the store that is missing or damaged.
+        """Return a line for the user for each of the store's small files that is missing or damaged.
 
         The small files are records of which input files were read, records of forgotten data, and the list of merged
         files. Call ``_commit_table`` first.
@@ -543,7 +543,7 @@ class Store:
         return True
 
     def write_findings(self, rows: pd.DataFrame) -> None:
-        """Replace the rows of the view ``findings``. They have the columns of ``FINDINGS_SCHEMA``."""
+        """Replace all rows of the view ``findings``. The new rows have the columns of ``FINDINGS_SCHEMA``."""
         rows = rows.reindex(columns=FINDINGS_SCHEMA.names)
         table = pa.Table.from_pandas(rows, FINDINGS_SCHEMA, preserve_index=False)
         make_folder(self.filesystem, f"{self.root}/findings")
@@ -553,7 +553,7 @@ class Store:
             self.take_inventory()
 
     def _read_findings(self) -> pa.Table:
-        """Return the rows of the view ``findings``.
+        """Return the rows of the view ``findings``, which ``logparse recommend`` has stored.
 
         Raises StoreError if their file is damaged or missing. Call ``_commit_table`` first.
         """
@@ -872,9 +872,10 @@ class Store:
     def _untorn(
         self, table: str, schema: pa.Schema, parts: Sequence[str], torn: Sequence[str], single: Set[str]
     ) -> pa.Table:
-        """Return the rows of all ``parts``, but no row twice, although some rows are also in a merged file.
+        """Return the rows of all ``parts`` that are not also in a merged file, so that no row is read twice.
 
-        Only the files ``torn`` can hold such rows: a compaction has merged some of their rows.
+        Only the files ``torn`` can hold rows that are also in a merged file: a compaction has merged some of their
+        rows.
         """
         read = (self._dataset(table, schema, some) for some in ([*{*parts} - {*torn}], torn))
         whole, half = (x if isinstance(x, pa.Table) else x.to_table() for x in read)

@@ -47,7 +47,7 @@ def _pattern() -> str:
 
 
 def unreadable_texts(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the texts in the store that cannot be read as a GEMM or convolution.
+    """Return those texts in the store that should describe a GEMM or convolution but cannot be read.
 
     ``con`` has the tables ``gemms_``, ``convs_`` and ``kernels_``.
     """

@@ -135,7 +135,7 @@ def view_sql(run: str | None) -> dict[str, str]:
 
 
 def named_in(sql: str, views: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the ``views`` that a query needs: the views that it names, and the views that these use.
+    """Return only the ``views`` that a query needs: the views that it names, and the views that these views use.
 
     The order of ``views`` stays. Returns all views if the query names none.
     """

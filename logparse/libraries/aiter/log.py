@@ -164,7 +164,7 @@ def _values(fields: str) -> dict[str, str]:
 
 
 def _solution(found: re.Match[str]) -> Solution | None:
-    """Return the kernel that runs the call, or None if the log line names neither a kernel nor a library.
+    """Return the kernel that ran, from a log line about a look-up. None if the line names no kernel and no library.
 
     If the table has a row for the call, the line names the row's kernel but not the kernel's number.
     """

@@ -284,7 +284,7 @@ def _table(head: Head) -> Lookup | None:
 
 
 def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]]:
-    """Parse a table as pandas does.  Return its columns, its rows and notes about problems.
+    """Parse a table of tuned kernels as aiter does, with pandas' rules.  Return its columns, its rows and notes.
 
     If pandas cannot read the file, a note of severity ``error`` explains why.
     """
@@ -377,7 +377,7 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[TunedRow]
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TunedRow, _Context]]:
-    """Read a table of tuned kernels in the way of aiter, and check its rows for a target machine.
+    """Read a table of tuned kernels as aiter reads it. Check its rows for a target machine.
 
     The table states no hipBLASLt version.  So it stays unknown whether its kernel numbers are valid on the target.
     """
@@ -484,7 +484,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Translate a kernel of any library into one that an aiter table can name.  Return None if that is impossible.
+    """Return the kernel of an aiter table that is the same as a given kernel of any library, or None if there is none.
 
     A kernel of a library that aiter calls, such as hipBLASLt, is returned unchanged.  Any other kernel is converted to
     a hipBLASLt kernel if possible (``tuning_rules.takes``).

@@ -162,7 +162,7 @@ def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
 
 
 def _fused_moe(values: Mapping[str, str]) -> Message:
-    """Convert a row about fused MoE to a message.  Raises ValueError if the row lacks sizes or types."""
+    """Return a table row about a fused-MoE kernel as a message.  Raises ValueError if the row lacks sizes or types."""
     # In a table of grouped fused MoE, topk is -1 in rows for expert parallelism.
     sizes = (values.get(name, "").removeprefix("-" if name == "topk" else "") for name in _MOE[:5])
     if not all(map(str.isdecimal, sizes)) or not all(x in values for x in _MOE):
@@ -266,7 +266,7 @@ def _type(name: str | None) -> str | None:
 
 
 def solution_of_row(values: Mapping[str, str]) -> Solution:
-    """Return the kernel that a tuned row names: a library and its number for the kernel.
+    """Return the kernel that a row of a tuned table chooses, as a library and the library's number for the kernel.
 
     Raises KeyError for a missing column and ValueError for a bad value.
     """

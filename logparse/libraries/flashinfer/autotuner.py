@@ -46,7 +46,7 @@ _UNKNOWN = ("unknown", "None", "*")
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read FlashInfer's file of chosen kernels.
+    """Read the file in which FlashInfer's autotuner lists the kernels that it has chosen.
 
     The file's metadata become facts, and each entry becomes a choice without a time.  An entry that cannot be read
     becomes a reject (a counted error with a reason).

@@ -55,7 +55,7 @@ def unlogged_scale(problem: Problem) -> bool:
 
 
 def no_scale(gemm: GemmProblem) -> Message:
-    """Return the message that accompanies a call whose scale a library's log lacks (``unlogged_scale``)."""
+    """Return a message for the user: the scale of a call is missing in the library's log (``unlogged_scale``)."""
     return Message(category="info", function="scale", text=f"the log states no scale of {gemm.label}")
 
 
@@ -117,9 +117,10 @@ def problem(
 
 
 def _computed_as(values: Mapping[str, str | None], types: Mapping[str, str | None], side: str) -> str | None:
-    """Return the type to which operand A or B is converted before the product.
+    """Return the data type in which operand A or B is multiplied.
 
-    Without the argument the operand is not converted.  Then the result is the operand's own type.
+    An argument of hipblaslt-bench may state it. Without the argument the operand is not converted, so the result is the
+    operand's own type.
     """
     given = values.get(f"compute_input_type{side}")
     if given is None:

@@ -191,7 +191,10 @@ class _Words:
         return name in self.values
 
     def flag(self, name: str) -> bool:
-        """Return True if a switch is set, for example by ``--flush``, ``--flush 1`` or ``--flush true``."""
+        """Return True if a flag of the command is switched on.
+
+        Examples are ``--flush``, ``--flush 1`` and ``--flush true``.
+        """
         return SWITCHES[self.values.get(name, "0")]
 
     def number(self, name: str) -> int | None:
@@ -301,7 +304,7 @@ def _solution(words: _Words) -> Solution | None:
 
 
 def _logged_problem(words: _Words) -> GemmProblem:
-    """Return the matrix product of a line that the library logged.
+    """Return the matrix product of a bench command that the library itself logged.
 
     Raises ValueError if the line was cut or edited: it lacks a flag that the library's version always writes.
     """
@@ -356,9 +359,10 @@ def _at_least(least: Mapping[str, int], given: Mapping[str, int]) -> dict[str, i
 
 
 def _sizes(words: _Words) -> dict[str, Any]:
-    """Return the sizes of the matrix product, or the list of members of a grouped GEMM.
+    """Return the sizes that a hipblaslt-bench command states.
 
-    Raises ValueError if a member lacks m, n or k.
+    The result has the sizes of one product, or the list of members of a grouped GEMM. Raises ValueError if a member
+    lacks m, n or k.
     """
     found = [{name: value for name, value in member.items() if name in _OF_MEMBER} for member in words.members]
     if not words.flag("grouped_gemm"):

@@ -127,9 +127,9 @@ class _Row:
 
 @dataclass
 class _Reader:
-    """Reads the output of hipblaslt-bench.
+    """Reads the output of hipblaslt-bench, line by line.
 
-    The reader keeps the rows of the current matrix product, and the header whose row must come next.
+    The reader keeps the rows of the current matrix product, and the last header line, after which a row must come.
     """
 
     rows: list[_Row] = field(default_factory=list)

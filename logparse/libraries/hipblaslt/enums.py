@@ -216,9 +216,9 @@ def beta_of(*texts: str | None) -> Beta | None:
 
 
 def tight_leading_dimensions(problem: GemmProblem) -> dict[str, int]:
-    """Return the smallest leading dimensions that a matrix product allows.  They are hipblaslt-bench's defaults.
+    """Return the smallest possible leading dimensions of a matrix product's matrices.
 
-    Transposes must be known.  Returns an empty dictionary if m, n or k is unknown.
+    They are hipblaslt-bench's defaults. Transposes must be known.  Returns an empty dictionary if m, n or k is unknown.
     """
     if problem.m is None or problem.n is None or problem.k is None:
         return {}

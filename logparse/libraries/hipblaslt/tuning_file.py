@@ -107,7 +107,7 @@ class TuningRow:
 
     @cached_property
     def cells(self) -> dict[str, str]:
-        """The row's values by column name, without blanks around names and values."""
+        """Maps each column of the row to its value. Blanks around names and values are removed."""
         return {name.strip(BLANKS): x.strip(BLANKS) for name, x in zip(self.names, self.values, strict=False)}
 
     @property

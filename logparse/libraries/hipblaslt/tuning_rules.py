@@ -322,7 +322,7 @@ def _shared(row: TuningRow, context: Context) -> str | None:
 
 
 def _rivals(row: TuningRow, context: Context) -> list[TuningRow]:
-    """Return the other rows of the file that have the same key but another kernel."""
+    """Return the other rows of a tuning file that name another kernel for the same key."""
     return [x for x in context.same_key.get(row.key, ()) if x.index != row.index]
 
 

@@ -108,7 +108,7 @@ class Backend(Protocol):
 
     @property
     def cache_bytes(self) -> int:
-        """The size of the device's last-level cache, in bytes."""
+        """The size of the last-level cache of the GPU (or CPU), in bytes."""
 
     def environment(self) -> Mapping[str, str]:
         """Return the facts that influence a measured time: device, driver and library versions.
@@ -137,7 +137,7 @@ class Backend(Protocol):
         """Free the memory of all calls that were prepared with ``prepare``."""
 
     def healthy(self) -> bool:
-        """Return True if the device still answers after a failure.
+        """Return True if the device can still be used after a kernel has failed.
 
         A kernel that crashes makes the device unusable for the whole process.
         """
@@ -182,7 +182,7 @@ class BackendType:
     needs: Mapping[str, str] = field(default_factory=dict)
 
     def missing(self) -> list[str]:
-        """Return the names of the packages that this backend needs and that are not installed.
+        """Return the names of the packages that must still be installed before this backend can be used.
 
         The packages are only looked up, not imported.
         """

@@ -33,7 +33,7 @@ not "level 5".
 
 
 def names_of(mask: int) -> str:
-    """Return the names of the categories that a log mask switches on, joined by `` + ``.
+    """Return which categories of log lines a bit mask switches on, as names joined by `` + ``.
 
     Example: 5 gives ``error + hints``.
     """

@@ -104,7 +104,7 @@ def tolerance(problem: Problem, *, tf32: bool = False) -> Tolerance:
 
 
 def approximate(problem: Problem) -> bool:
-    """Return True if libraries only approximate the activation (GELU), so that no result is exact."""
+    """Return True if libraries compute this activation (GELU) only approximately, so that their results differ."""
     return isinstance(problem, GemmProblem) and problem.activation not in (None, "none", "relu")
 
 
@@ -123,7 +123,7 @@ def integer_choices(problem: Problem) -> int:
 
 
 def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
-    """Return the two data types with which a matrix product is computed: that of its inputs, and that of its sums.
+    """Return two data types: the type in which a kernel multiplies, and the type in which it adds.
 
     The inputs are first rounded to the first type, for example TF32. Products are added up in the second type. The
     first text is empty if the inputs are not rounded.

@@ -49,8 +49,8 @@ class Outcome:
 
     * ``unit``: the category in which the lines are counted, for example ``call`` or ``blank``.
     * ``lines``: the number of input lines.
-    * ``at``: in a whole file, the byte offset of the part that was read.  For lines and blocks it stays 0, because
-      the caller knows the offset.  The offset of a ``Reject`` in ``records`` is relative to ``at``.
+    * ``at``: in a whole file, the byte offset of the part that was read.  For lines and blocks it stays 0, because the
+      caller knows the offset.  The offset of a ``Reject`` in ``records`` is relative to ``at``.
     * ``tables``: Arrow columns for each table of the store.  Formats in which every line is a record (MIOpen's find-db)
       give them, because this is faster than records.
     """
@@ -202,7 +202,7 @@ class LineFormat(Described):
 
 
 class BlockReader(Protocol):
-    """Reads a file of one format block by block.  A block is a group of lines that belong together."""
+    """Reads a file of one format line by line, and finds its blocks: groups of lines that belong together."""
 
     @property
     def awake(self) -> bool:
@@ -217,7 +217,7 @@ class BlockReader(Protocol):
         ...
 
     def close(self) -> Iterable[Record]:
-        """Return the records that are left at the end of the file.  A block without its end becomes a ``Message``."""
+        """End the file. Return the records that are left, such as a ``Message`` for a block without its end."""
         ...
 
 
@@ -312,7 +312,10 @@ class Emission:
 
     @property
     def settings(self) -> list[Shell]:
-        """The shell lines for the environment (``export`` and ``unset``) with which a library reads the file."""
+        """The shell lines (``export`` and ``unset``) after which a library reads this file.
+
+        They set environment variables.
+        """
         return settings(self.lines)
 
     def lines_at(self, folder: Shell, path: Shell) -> list[Shell]:

@@ -55,6 +55,9 @@ class KernelTotals:
         entry[3] = max(entry[3], most)
 
     def records(self) -> Iterator[Kernel]:
-        """Yield one record per operator, kernel and device, in the order in which they were first added."""
+        """Yield the totals: one record for each operator, kernel and device.
+
+        They have the order in which they were first added.
+        """
         for (op, kernel, device), (calls, us, least, most) in self._totals.items():
             yield Kernel(op=op, kernel=kernel, calls=int(calls), total_us=us, min_us=least, max_us=most, device=device)

@@ -88,7 +88,7 @@ _USUAL = regex(_BOM + _SENT_BY)
 
 
 def mark_of(text: str) -> re.Match[str]:
-    """Match the prefix that a launcher or log tool put before a line, for example ``[rank0]: ``.
+    """Match the prefix that a launcher or log tool put before a line, for example ``[rank0]: ``, and return the match.
 
     The match may be empty.  Most lines have only a common prefix, or none.  A faster regular expression is used for
     them.
@@ -100,7 +100,7 @@ def mark_of(text: str) -> re.Match[str]:
 
 
 def mark_length(line: bytes) -> int:
-    """Return the length in bytes of the prefix that a launcher or log tool put before a line, 0 without a prefix."""
+    """Return the length of the prefix that a launcher or log tool put before a line, in bytes. 0 if there is none."""
     return mark_of(line.decode("latin-1")).end()  # one character per byte, because marks are ASCII
 
 

@@ -264,7 +264,7 @@ def bytes_of(lines: Iterable[str]) -> bytes:
 
 
 def records_of(format: FileFormat) -> Callable[[Source], Iterator[tuple[int, Record]]]:
-    """Return a function that reads a file of this format.
+    """Return a function that reads a file of this format for the command ``convert``.
 
     The function yields each record and the number of the line where the record ends.
     """

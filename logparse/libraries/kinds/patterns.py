@@ -13,7 +13,7 @@ from typing import Any, AnyStr, cast
 
 
 class _Pattern:
-    """A regular expression that is compiled when one of its attributes is first read.
+    """A regular expression that is not compiled before it is first used.
 
     Attributes that were read once are kept.
     """

@@ -79,7 +79,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Breach:
-    """A row of an override file (a user's list of kernels to use) breaks this rule.
+    """A fault in an override file (a user's list of kernels to use): a row that breaks a rule, with the effect.
 
     * ``step``: the step in which the library drops the row because of the rule: when it reads the file, when it matches
       a call, or when it would obey the row.  None means that the library uses the row all the same.
@@ -118,8 +118,8 @@ class Row:
 
     * ``key``: the library's own key, as the library reads it from the file.
     * ``problem``: the matrix product or convolution that the row is for, with the types as the library reads them.
-    * ``text``: the row as it is in the file, without its line end.  If the row lists several kernels, it is the text
-      of this kernel without the key.
+    * ``text``: the row as it is in the file, without its line end.  If the row lists several kernels, it is the text of
+      this kernel without the key.
     * ``time_us``, ``workspace_bytes``: the time and the workspace that the row states for its kernel.
     """
 
@@ -167,7 +167,10 @@ class Offer(NamedTuple):
 
 
 def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> Iterator[Offer]:
-    """Yield the kernel of each row that may be copied into a merged file (a user's list of kernels to use)."""
+    """Yield the kernel of each row of an override file that may be copied into a merged file.
+
+    Such a file is a user's list of kernels to use.
+    """
     for row in rows:
         named = row.solution
         if named is not None and not row.verdicts.fault:
@@ -176,9 +179,9 @@ def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Generic[S_co]):
-    """The content of an override file (a list of kernels to use), as a library on the target understands it.
+    """How a library on the target machine understands an override file (a list of kernels to use).
 
-    The target is the machine that will use the file.
+    The target machine is the machine on which the file will be used.
 
     * ``refusals``: the reasons why the library refuses the whole file.  Without a reason, the library accepts the file,
       or it is unknown whether it does.
@@ -197,7 +200,7 @@ class Reading(Generic[S_co]):
 
     @property
     def accepted(self) -> Verdict:
-        """True if the library accepts the file as a whole, False if it refuses the file, None if this is unknown."""
+        """True if the library accepts the override file as a whole, False if it does not, None if this is unknown."""
         return accepted(self.refusals, self.certain)
 
     @property
@@ -225,7 +228,7 @@ class Reading(Generic[S_co]):
 
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
-        """The rows that a call can match, by key and in file order.
+        """Maps each key to the rows of the override file that a call with this key can match, in the file's order.
 
         Rows that are known to have no effect are left out.
         """
@@ -233,7 +236,7 @@ class Reading(Generic[S_co]):
 
     @cached_property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
-        """The rows that the library can use, by the shape of the matrix product or convolution that they are for."""
+        """Maps each shape of a matrix product or convolution to the rows for it that the library can use."""
         return in_groups((x for x in self.rows if x.live), lambda x: x.problem.shape if x.problem else None)
 
 
@@ -253,7 +256,9 @@ def accepted(refusals: Sequence[Note], certain: bool) -> Verdict:
 
 @dataclass(frozen=True)
 class Rule(Generic[T, C]):
-    """A rule about a row of an override file.  ``check`` returns a message if the row breaks the rule, otherwise None.
+    """A rule about a row of an override file (list of kernels to use), with the effect if a row breaks it.
+
+    ``check`` returns a message if the row breaks the rule, otherwise None.
 
     * ``stops``: the step in which the library drops a row that breaks the rule: when it reads the file, when it matches
       a call, or when it would obey the row.  None means that the row works all the same.
@@ -273,7 +278,7 @@ class Rule(Generic[T, C]):
 
     @property
     def remark(self) -> bool:
-        """True if the rule only adds a note, so that the library still uses the row."""
+        """True if a row that breaks the rule is used all the same, so that the rule only adds a note."""
         return self.stops is None and not self.fault
 
 
@@ -302,9 +307,9 @@ def judge(
 
 
 def why_unused(entry: T, context: C, rules: Sequence[Rule[T, C]]) -> str:
-    """Return the reason why a library does not use one row of a file that it accepts.
+    """Return the reason why a library ignores one row of an override file, although it accepts the file.
 
-    Returns an empty text if the library uses the row.
+    An override file is a user's list of kernels to use. Returns an empty text if the library uses the row.
     """
     for stage in STAGES:
         for rule in rules:
@@ -364,10 +369,10 @@ class Table(Generic[E, C]):
     def reading(
         self, refusal: str, *, refusals: Iterable[Note] = (), certain: bool, facts: Facts, target: Facts
     ) -> Reading[Table[E, C]]:
-        """Apply the rules to every row of an override file (a user's list of kernels to use).
+        """Check every row of an override file (a user's list of kernels to use). Return how a library reads the file.
 
-        The result tells how a library on the target machine reads the file.  ``target`` are the facts of that machine.
-        ``refusal`` is the reason that is given for each row if the library refuses the whole file.
+        ``target`` are the facts of the machine on which the library runs. ``refusal`` is the reason that is given for
+        each row if the library refuses the whole file.
         """
         why_not = tuple(refusals)
         taken, rows = accepted(why_not, certain), []

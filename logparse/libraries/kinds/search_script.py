@@ -26,8 +26,8 @@ class SearchScript:
 
     * ``name``: the name of the script's file.
     * ``problems``: the class of the calls for which the library can search, for example ``GemmProblem``.
-    * ``command``: a function that returns the shell command that searches for one call, with the library's own tool.
-      It raises EmissionError if a field is unknown that the tool needs.
+    * ``command``: a function that returns the shell command that searches for one call, with the library's own tool. It
+      raises EmissionError if a field is unknown that the tool needs.
     * ``template``: the file with the script's text.  It has the places ``@count@`` and ``@lines@``.  In the script,
       file descriptor 3 is its log.
     """

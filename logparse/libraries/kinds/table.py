@@ -148,7 +148,7 @@ class TableReader(Protocol):
 
 @dataclass(frozen=True)
 class _EachRow:
-    """Reads a table whose rows do not depend on each other."""
+    """Reads a table row by row. The rows do not depend on each other."""
 
     read: Callable[[Row], Iterable[Record]]
 

@@ -119,9 +119,10 @@ _BIT_OF_DIRECTION = {direction: bit for bit, direction in DIRECTION_OF_BIT.items
 
 @dataclass(frozen=True)
 class Command:
-    """A MIOpenDriver command line that was read, with the convolutions that it runs (one per direction).
+    """A command line of MIOpenDriver (MIOpen's benchmark program), with the convolutions that it runs.
 
-    ``function`` is the MIOpen function that logged the line, or None if a person typed it.
+    There is one convolution per direction. ``function`` is the MIOpen function that logged the line, or None if a
+    person typed it.
     """
 
     op: str
@@ -139,7 +140,7 @@ class Command:
 
 
 class CommandError(ValueError):
-    """Raised for a command line that cannot be read.
+    """Raised if a MIOpenDriver command in a log cannot be read.
 
     ``reject`` holds the reason and the damaged part of the line.
     """
@@ -206,7 +207,7 @@ def readable_command(text: str) -> Command | None:
 
 
 def _sizes_of(three: bool) -> list[tuple[str, str, int, str]]:
-    """Return the size flags of MIOpenDriver, such as ``-n``, for a convolution in two or three dimensions.
+    """Return the flags of MIOpenDriver that state a convolution's sizes, such as ``-n``, in two or three dimensions.
 
     If ``three`` is False (2D), the flags for the depth are left out.
     """
@@ -240,9 +241,10 @@ def _directions(given: int) -> tuple[Direction, ...]:
 
 
 def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> ConvProblem:
-    """Make a convolution from the flags of a command that MIOpen logged (``logged``) or a person typed.
+    """Return the convolution that a MIOpenDriver command states by its flags.
 
-    The values describe the forward convolution, also if the command runs a gradient.
+    MIOpen logged the command (``logged``) or a person typed it. The values describe the forward convolution, also if
+    the command runs a gradient.
     """
     axes, plain = ("dhw", "NCDHW") if three else ("hw", "NCHW")
     transposed, groups, type_ = flags["mode"] == "trans", flags["group_count"] or 1, TYPE_OF_OP[op]

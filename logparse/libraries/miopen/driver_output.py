@@ -20,8 +20,8 @@ direction are one measurement.  The command before them, which ``driver`` reads,
 * The time is the mean over all iterations except the first.  ``stats`` lines repeat it.
 * A result that failed verification has the status ``wrong``.
 * The list of immediate mode is not a measurement.  Its times come from the find-db if the find-db has a record.
-  Otherwise they are estimates: 10, 20, 30 … from TunaNet, or 10/WTI.  The list does not state which.  So solvers of
-  the list have status ``no_time`` and origin ``driver-list``, and ``error`` quotes the printed time.
+  Otherwise they are estimates: 10, 20, 30 … from TunaNet, or 10/WTI.  The list does not state which.  So solvers of the
+  list have status ``no_time`` and origin ``driver-list``, and ``error`` quotes the printed time.
 * Before ROCm 3 no solver is printed.  The algorithm's name is then used instead.
 """
 

@@ -70,7 +70,7 @@ class FindDbFile(Collection[Row]):
 
     @cached_property
     def first(self) -> dict[str, int]:
-        """For each key, the number of the line with the key's first record."""
+        """Maps each key to the number of the line with the first record of this key."""
         return {self.key_of(n): n for n in self.numbers.tolist() if self.columns.first[n - 1] == n - 1}
 
     def __len__(self) -> int:

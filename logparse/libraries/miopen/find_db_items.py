@@ -273,7 +273,7 @@ def read_record(text: str) -> Outcome:
 
 
 def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurement | Reject:
-    """Turn an entry of MIOpen's solver database into a measurement: the solver's time for a convolution.
+    """Return the time in an entry of MIOpen's solver database as a measurement of the solver for a convolution.
 
     Returns a Reject if the entry has no solver.
     """

@@ -31,8 +31,8 @@ _MOST = 10
 def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
     """Yield a note for each record of MIOpen's solver database that MIOpen will overwrite.
 
-    If it can use no solver of a record, it searches again and overwrites the record.  A solver that logparse does not
-    know is taken as usable, because the target's MIOpen may have it.
+    MIOpen overwrites a record of which it can use no solver, because it then searches again. A solver that logparse
+    does not know is taken as usable, because the target's MIOpen may have it.
     """
     lost: dict[int, bool] = {}
     for row in rows:
@@ -44,7 +44,7 @@ def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
 
 
 def _overflows(data: bytes) -> Iterator[Note]:
-    """Yield a note for each solver that would need indices of more than 32 bits for the tensors of its convolution."""
+    """Yield a note for each solver that may give wrong results, because a tensor is too large for 32-bit indices."""
     for number, line in enumerate(data.split(b"\n"), start=1):
         key, _, payload = line.partition(b"=")
         if not _is_large(key):
@@ -59,7 +59,7 @@ def _overflows(data: bytes) -> Iterator[Note]:
 
 
 def _is_large(key: bytes) -> bool:
-    """Return True if a convolution may have a tensor with too many elements for an index of 32 bits.
+    """Return True if a convolution may have a tensor that is too large for 32-bit indices.
 
     ``key`` is its key in MIOpen's solver database.  This function runs for every line of a file, so it does no more
     than split the key and multiply its sizes.
@@ -164,10 +164,7 @@ def _rank(row: Row | Offer) -> float:
 
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:
-    """Write the database into which several solver databases of MIOpen are merged.
-
-    The fastest solver of each record comes first.
-    """
+    """Write one solver database from several ones that were merged. The fastest solver of each record comes first."""
     records = (sorted(record, key=lambda row: (_rank(row), row.text)) for _, record in groupby(rows, lambda x: x.key))
     lines = (f"{record[0].key}={';'.join(row.text for row in record)}" for record in records)
     return [Emission(name, bytes_of(lines), find_db.USE)]

@@ -148,7 +148,10 @@ class Convolution:
         return [Offer(x.solution_id, x.workspace_size, x.algorithm) for x in found[: count.value]]
 
     def compile(self, solution_id: int) -> None:
-        """Build the kernels of a solver.  The id must come from ``offers``, because the library does not check it."""
+        """Build the kernels of one of MIOpen's solvers for this convolution.
+
+        The id must come from ``offers``, because the library does not check it.
+        """
         self._ask("CompileSolution", solution_id)
 
     def run(self, pointers: Sequence[int], workspace: int, workspace_bytes: int, solution_id: int) -> None:

@@ -204,9 +204,9 @@ def _measurement(
 
 
 def _timing(find: _Find, function: str, text: str) -> Outcome | None:
-    """Read a line with the time of one solver, or a ``Selected`` line with the workspace of the fastest solver so far.
+    """Read a log line with the time of one solver, during a search for the fastest one.
 
-    Returns None for other lines.
+    A line ``Selected`` has the workspace of the fastest solver so far. It is read, too. Returns None for other lines.
     """
     if function != "EvaluateInvokers":
         return None

@@ -151,7 +151,7 @@ def _with_fallback(override: Override) -> Sequence[Override]:
 
 
 def own_key(override: Override, target: Mapping[str, str]) -> str | None:
-    """Return the key under which a perf-db (MIOpen's file of tuned parameters) must list the override's convolution.
+    """Return the key of the override's convolution in a perf-db (MIOpen's file of tuned parameters).
 
     If a find-db states the convolution's key, the perf-db key is made from it, because MIOpen itself wrote it.
     Otherwise the perf-db key is made from the convolution.

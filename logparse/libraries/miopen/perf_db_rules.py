@@ -26,7 +26,7 @@ _NAME = re.compile(r"gfx\w+?\.db\.txt")
 
 
 def _refusals(name: str, target: Facts) -> Iterator[Note]:
-    """Yield the reasons why MIOpen never opens a perf-db (database of tuned parameters) of this name."""
+    """Yield the reasons why MIOpen never opens a perf-db (database of tuned parameters) with this file name."""
     if perf_db.of_batch_norms(name):
         return
     match = FILE_NAME.fullmatch(name)
@@ -62,7 +62,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
 
 
 def _text(name: str, data: bytes) -> str:
-    """Return the text of a perf-db (database of tuned parameters) that MIOpen reads for convolutions.
+    """Return the content of a perf-db (database of tuned parameters) as text, as MIOpen reads it for convolutions.
 
     A byte order mark is part of the first key.  The text is empty for a file of batch normalisations.
     """

@@ -155,7 +155,7 @@ def key_of(problem: ConvProblem) -> str | None:
 
 
 def key_direction(problem: ConvProblem) -> str:
-    """Return the direction that a convolution's key in MIOpen's solver database states.
+    """Return the direction (F, B or W) in a convolution's key of MIOpen's solver database.
 
     F (forward) and B (input gradient) are swapped for a transposed convolution.
     """

@@ -57,7 +57,7 @@ The function takes the texts before and behind the first ``:`` of the entry.
 
 
 def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> Iterator[Item]:
-    """Yield the entries of every record of a MIOpen database, in the order of the file.  An entry is one solver.
+    """Yield all entries of a MIOpen database, in the order of the file.  An entry is one solver in a record.
 
     Lines without a key or ``=`` are skipped.
     """
@@ -233,7 +233,7 @@ def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
-    """Return a function that checks whether a MIOpen database may be merged with others.
+    """Return a function that gives the fact in which MIOpen databases must agree to be merged: the file name.
 
     The function returns the file's name as ``[("name", name)]``, because databases are merged only if all names are
     equal. It raises InputError if MIOpen looks for no user database of this ``kind`` under the name, or if the file is

@@ -50,7 +50,10 @@ _FAMILY_OF = tuple(
 
 @lru_cache(maxsize=4096)  # Cached, because a find-db repeats a few hundred names in thousands of records.
 def known_algorithm(solver: str) -> str | None:
-    """Return the kind of algorithm that a solver uses, for example ``GEMM``, or None if its name does not show it."""
+    """Return the kind of algorithm that a solver uses, for example ``GEMM``, from the solver's name.
+
+    Returns None if the name does not show it.
+    """
     return next((family for pattern, family in _FAMILY_OF if pattern.match(solver)), None)
 
 

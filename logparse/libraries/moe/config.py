@@ -66,7 +66,7 @@ def recognise(head: Head) -> bool:
 
 
 def read_line(text: str) -> Outcome:
-    """Read a server's log line about fused-MoE tables.  Return one message per table that it names.
+    """Read a server's log line about its tables of fused-MoE kernels.  Return one message per table that it names.
 
     A warning that the default configuration is used also becomes a message, even if it names no table.
     """

@@ -212,7 +212,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
 
 
 def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
-    """Parse the JSON of a table.  Return errors, and the members with their line numbers.
+    """Parse the JSON text of a fused-MoE table.  Return errors, and the entries with their line numbers.
 
     It is an error if the file is no JSON object, has a byte order mark, or is not UTF-8, because the server could not
     read such a file either.

@@ -112,7 +112,7 @@ def record(data: bytes) -> Record:
 
 
 def seen_of(found: Any) -> Seen:
-    """Parse the results about one change from the JSON object of a file or a fact.
+    """Read the results about one change from a JSON object, which comes from a file or from a stored fact.
 
     Raises ValueError if ``found`` is no such object.
     """
@@ -151,9 +151,9 @@ def _is_number(found: Any) -> TypeGuard[float]:
 
 
 def _deviation(same: Mapping[str, Any]) -> float:
-    """Return how far the job's result with the change deviates from its result without the change.
+    """Return how far the job's result with a change deviates from its result without the change.
 
-    The result is infinite for NaN and for any value that is no number.
+    The number is read from a report. It is infinite for NaN and for any value that is no number.
     """
     found = same.get("deviation")
     return float(found) if _is_number(found) else math.inf
@@ -165,7 +165,7 @@ def facts(found: Record) -> list[Fact]:
 
 
 def _plain(x: Seen, sort: str) -> dict[str, Any]:
-    """Convert the results about one change to a JSON object, which ``seen_of`` can read."""
+    """Return the results about one change as a JSON object, from which ``seen_of`` can read them again."""
     made: dict[str, Any] = {**vars(x), "control": [[log, 0.0, 0.0] for log in x.control], "unit": sort}
     if x.same is None:
         return {name: value for name, value in made.items() if name != "same"}

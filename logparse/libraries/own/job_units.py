@@ -62,7 +62,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def facts(data: bytes) -> list[Fact]:
-    """Parse the file in which a process of a job lists its steps, and return facts.
+    """Return facts from the file in which a process of a job lists its steps: their kinds, numbers and times.
 
     Raises ValueError if the file has another content.
     """

@@ -41,7 +41,7 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a file of facts about a machine.  Each member gives a fact.
+    """Read a file of facts about a machine: a JSON object whose members are the facts.
 
     A member that is no text gives a reject (a counted error).  A file that is no JSON object gives one reject.
     """

@@ -87,7 +87,7 @@ def _is_gemm(problem: ConvProblem) -> bool:
 
 
 def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
-    """Return a function that computes a 1×1 convolution as matrix products, one for each image.
+    """Return a function that computes a 1×1 convolution by matrix products, one for each image.
 
     For the gradient of the weights (direction W) it is one product over all images.
     """
@@ -112,7 +112,7 @@ def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
 
 
 def _settings(device: TorchDevice, place: Place, *, benchmark: bool = False) -> Around:
-    """Return a context manager that sets ``torch.backends.cudnn`` in the same way as a user would.
+    """Context in which ``torch.backends.cudnn`` has certain settings, as a user would make them.
 
     On ROCm these settings apply to MIOpen.  With ``benchmark`` every plan is tried.
     """

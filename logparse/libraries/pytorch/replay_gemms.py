@@ -129,7 +129,7 @@ def _written_gelu(torch: Any, x: Tensor) -> Tensor:
 
 
 def _fused(device: TorchDevice, o: GemmOperands) -> Call:
-    """Return a function that computes the product with bias and activation in one kernel.
+    """Return a function that computes a matrix product with bias and activation in one kernel.
 
     The function uses a private function of torch, which torch's compiler uses too.  That function needs a bias, so
     zeros are passed for a product without a bias.
@@ -140,7 +140,7 @@ def _fused(device: TorchDevice, o: GemmOperands) -> Call:
 
 
 def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> Call:
-    """Return a function that runs product, bias and activation one after another, in separate kernels."""
+    """Return a function that computes a matrix product, its bias and its activation in separate kernels."""
     torch, activate = device.torch, _activation(device, o.problem.activation, gelu)
 
     def call(i: int) -> Tensor:

@@ -151,7 +151,7 @@ def _type(name: str | None) -> str | None:
 
 
 def _beta(text: str) -> Beta | None:
-    """Return ``zero`` or ``nonzero`` for the text of the scalar β.  Return None if the text is empty or nan.
+    """Tell whether the scalar β in a rocBLAS log is ``zero`` or ``nonzero``.  Return None if the text is empty or nan.
 
     rocBLAS prints nan if it got no pointer to the scalar, or if it does not read the pointer.
     """
@@ -199,7 +199,7 @@ def _other_rows(function: str, problem: GemmProblem) -> str:
 
 
 def read_bench(text: str) -> Outcome:
-    """Read one ``rocblas-bench`` line of rocBLAS's log, as one call."""
+    """Read one line of rocBLAS's log that has the form of a ``rocblas-bench`` command. It is one call."""
     text, quoted, _ = text.partition("`")  # Issues quote a command as `rocblas-bench …`.
     command, _, comment = text.partition(" # ")
     try:
@@ -297,7 +297,7 @@ _ROW = regex(r"[NTC], ?[NTC], ?\d+, ?\d+, ?\d+, ?\d+,")
 
 
 class _Table:
-    """Reads the rows that rocblas-gemm-tune prints under a header line.
+    """Reads the rows of a table that rocblas-gemm-tune prints under a header line.
 
     The table ends at the first line that is no row.
     """
@@ -329,7 +329,7 @@ class _Table:
 
 
 def solution_of(index: int) -> Solution:
-    """Return the kernel whose number is stated in a row of rocblas-gemm-tune.
+    """Return the kernel that a row of rocblas-gemm-tune's output names by a number.
 
     A positive number is Tensile's, counted from 1.  A negative number is rocBLAS's own.
     """

@@ -92,7 +92,7 @@ class OverrideRow:
 
     @cached_property
     def numbers(self) -> dict[str, int | None]:
-        """The numbers in the row, by name: sizes, leading dimensions, strides and the number of the kernel.
+        """Maps each number in the row from its name: sizes, leading dimensions, strides and the kernel's number.
 
         A value that is no number becomes None.
         """
@@ -346,10 +346,10 @@ def _text(
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[OverrideRow, _Context]]:
-    """Read a rocBLAS override file in the way of its kernel library Tensile. Return its rows with remarks.
+    """Read a rocBLAS override file as rocBLAS's kernel library Tensile reads it. Return its rows with remarks.
 
-    The file does not say for which library build it is.  So it stays unknown whether its kernel numbers are valid on
-    the target machine.
+    An override file is a user's list of kernels to use. The file does not say for which library build it is.  So it
+    stays unknown whether its kernel numbers are valid on the target machine.
     """
     text, bom = text_of(data)
     found = tuple(entries("\ufeff" * bom + text, reads_native(target)))

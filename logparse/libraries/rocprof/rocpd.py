@@ -214,7 +214,7 @@ def _member(data: object, name: str) -> object:
 
 
 def _message(data: str) -> str:
-    """Return the text of a roctx range from the JSON data of the range's event."""
+    """Return the text of a marker (roctx range), from the JSON data of its event."""
     text = _member(data, "message")
     return text if isinstance(text, str) else ""
 

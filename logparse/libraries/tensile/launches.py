@@ -143,7 +143,7 @@ def _of_name(name: str) -> dict[str, Any]:
 
 
 def _call(name: str, arguments: Mapping[str, str]) -> Call | None:
-    """Return the matrix product that a kernel computed, from the kernel's name and its arguments.
+    """Return the matrix product that a logged kernel launch computed, from the kernel's name and arguments.
 
     Returns None if an argument is not the number that it must be.
     """

@@ -53,9 +53,9 @@ Example: ``cross_device_reduce`` is the custom all-reduce of vLLM and SGLang.
 
 @dataclass(frozen=True)
 class Timeline:
-    """The kernels of a trace, as columns with one element per kernel.
+    """The kernels of a trace on a time axis, as columns with one element per kernel.
 
-    * ``start``, ``us``: its start and duration, in µs.
+    * ``start``, ``us``: the kernel's start and duration, in µs.
     * ``launched``: True if the trace is known to contain the kernel's launch.
     * ``asked``: the time at which the call that launched the kernel ended.  For a kernel of a graph it is the time at
       which the call began.  NaN if it is unknown.
@@ -73,7 +73,9 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Marked:
-    """The limits of the examined time that do not come from the kernels, in µs on the clock of the kernels.
+    """The part of a trace in which idle times of the GPU are examined, as far as it does not follow from the kernels.
+
+    Times are in µs on the clock of the kernels.
 
     * ``begin``: the beginning of the marked steps.  None if no step is marked, or if the device was still busy with
       earlier work.
@@ -164,7 +166,7 @@ def _gaps(
     end: float,
     left_out: Sequence[tuple[float, float]],
 ) -> Gaps:
-    """Return the idle times between the kernels of one device."""
+    """Return the times between kernels in which one GPU was idle."""
     start = kernels.start[mine]
     begins, ends = _coverage(kernels, mine).gaps(begin, end)
     cuts = Coverage(*(np.array([x[i] for x in left_out], dtype=np.float64) for i in (0, 1)))

@@ -27,7 +27,7 @@ class Coverage:
 
     @property
     def total(self) -> float:
-        """The total time that the intervals cover, in µs."""
+        """The total time that is covered by at least one of the intervals, in µs."""
         return float(self._covered[-1]) if len(self._covered) else 0.0
 
     def until(self, at: Floats) -> Floats:

@@ -26,7 +26,9 @@ _ESCAPE = regex(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 
 
 class Arguments(Struct, gc=False):
-    """The arguments of a trace event that logparse uses.  An absent argument is UNSET, or an empty JSON text."""
+    """The arguments of a trace event, as far as logparse uses them.  An absent argument is UNSET, or an empty JSON
+    text.
+    """
 
     id: Any = field(default=UNSET, name="External id")
     old_id: Any = field(default=UNSET, name="external id")  # before PyTorch 1.11
@@ -134,9 +136,9 @@ def _time(value: object) -> float | None:
 
 
 def number(value: object) -> int:
-    """Return the integer that an argument of an event holds.
+    """Return an argument of a trace event as an integer.
 
-    Returns -1 for any other value and for an integer of more than 64 bits.
+    Returns -1 if it is no integer, or an integer of more than 64 bits.
     """
     return value if type(value) is int and _LEAST <= value < -_LEAST else -1
 

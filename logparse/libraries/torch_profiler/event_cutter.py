@@ -55,7 +55,7 @@ class Batch:
 
     @property
     def bodies(self) -> list[bytes]:
-        """The texts of the events in the block, cut apart.  Each text lacks its outer braces."""
+        """The text of each event in the block, without its outer braces."""
         if self._bodies is None:
             cuts = [] if self._cut is None else list(self._cut.finditer(self.block))
             if self._cut is None:
@@ -67,7 +67,7 @@ class Batch:
         return self._bodies
 
     def whole(self) -> list[Event] | None:
-        """Parse all events of the block at once, which is fast.  Returns None if that fails."""
+        """Parse all events of the block at once, which is fast.  Returns None if one of them cannot be parsed."""
         text = b"[{" + self.block + b"}]"
         try:
             return decode(text)
@@ -102,7 +102,7 @@ class Batch:
         return self.block[self._places[i] : self._places[last] + len(self.bodies[last])]
 
     def offset(self, i: int) -> int:
-        """Return the position in the file at which event ``i`` of the block begins, in bytes."""
+        """Return the position in the trace file at which event ``i`` of the block begins, in bytes."""
         before = self.bodies[:i]
         place = self._places[i] if self._places else sum(map(len, before)) + i * len(_KINETO_CUT)
         return self._first - 1 + place
@@ -124,7 +124,7 @@ class TraceEvents:
         self.damage: list[Outcome] = []
 
     def batches(self) -> Iterator[Batch]:
-        """Read the file and yield its events, a block at a time."""
+        """Read the trace file and yield its events, one block of events at a time."""
         if not self._find_array():
             return
         kineto = _KINETO.match(self._buffer) is not None

@@ -59,9 +59,9 @@ The categories differ between versions of PyTorch.  ``gpu_user_annotation`` is t
 
 
 def read_events(source: Source) -> Iterator[Outcome]:
-    """Read a trace of torch.profiler.
+    """Read a trace of torch.profiler. Yields a count for each event, and then the records in the trace.
 
-    First one result counts each event, then the calls, kernels and facts of the trace follow.
+    The records are calls, kernels and facts.
     """
     columns = Columns()
     reader = _Reader(columns)
@@ -91,7 +91,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
 
 
 def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
-    """Let the reader read every event of the trace.  Yields a reject (with the reason) for each damaged event."""
+    """Have the reader read every event of the trace.  Yields a reject (a counted error) for each damaged event."""
     for batch in events.batches():
         reader.backend = reader.backend or _backend(events.header)
         yield from reader.take(batch)
@@ -175,7 +175,7 @@ class _Reader:
             self._take_steps(events)
 
     def _take_steps(self, events: Sequence[Event]) -> None:
-        """Find the events that mark steps (``ProfilerStep#3``) and keep their times."""
+        """Find the events that mark the steps of the job, such as ``ProfilerStep#3``, and keep their times."""
         for event in events:
             name = _STEP_NAME.fullmatch(event.name or "")
             if name is None or (start := event.ts) is None or not can_be(start, event.dur):

@@ -56,10 +56,9 @@ def _matrix(tensor: tuple[list[int], list[int]]) -> _Matrix:
 
 
 def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
-    """Return a matrix as PyTorch passes it to BLAS, and whether BLAS reads it as transposed because it is row-major.
+    """Return how PyTorch passes a matrix to BLAS: whether as transposed (because it is row-major), and which matrix.
 
-    The first result is whether it is transposed, the second one the matrix. The matrix is a copy without gaps if BLAS
-    cannot read the strides of the given matrix.
+    The matrix is a copy without gaps if BLAS cannot read the strides of the given matrix.
     """
     if x.dense:
         return x.contiguous, x

@@ -66,7 +66,7 @@ _EITHER = regex(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECAS
 
 
 class Split(NamedTuple):
-    """Divides the kernels of a convolution's backward pass into those of the first and of the second gradient.
+    """Says in which kernel of a convolution's backward pass the second gradient begins.
 
     ``second`` is the index of the first kernel of the second gradient.  The second gradient is the weight gradient, or
     the input gradient if ``weights_first`` is True.
@@ -93,10 +93,10 @@ def split(kernels: Sequence[str]) -> Split | None:
 
 
 def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
-    """Return where the kernels of the input gradient end and where the kernels of the weight gradient begin.
+    """Return the last kernel that computes the input gradient, and the first one that computes the weight gradient.
 
-    Kernels that only prepare or convert data are ignored.  The first result is the index of the last kernel that
-    computes the input gradient.  The second one is the index of the first kernel that computes the weight gradient.
+    Both are given by their indices in the list of kernels. Kernels that only prepare or convert data are ignored.
+    Returns None if the two gradients cannot be separated.
     """
     mains = [i for i, role in enumerate(roles) if role in "BW?"]
     first = next((i for i in mains if roles[i] == "W"), None)

@@ -205,7 +205,7 @@ class _Captures:
 
 
 def _agree(capture: Capture, names: tuple[int, ...], columns: Columns) -> bool:
-    """Tell whether a captured CUDA graph can be the one that a replay ran. ``names`` are the replay's kernels.
+    """Return whether a captured CUDA graph can be the one that a replay ran. ``names`` are the replay's kernels.
 
     The result is False in two cases:
 

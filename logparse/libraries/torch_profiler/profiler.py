@@ -122,7 +122,10 @@ The first match is taken.
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a trace of PyTorch's profiler.  The result first counts the events one by one.  Then it has the records."""
+    """Read a trace of PyTorch's profiler.
+
+    First one result counts each event. Then the calls, kernels and facts of the trace follow.
+    """
     from logparse.libraries.torch_profiler.events import read_events  # loads slowly, and only traces need it
 
     return read_events(source)

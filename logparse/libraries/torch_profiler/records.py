@@ -62,7 +62,7 @@ class Names:
         self._kinds: dict[tuple[int, Operation | None, bool, ElementWise | None, OperatorProblem | None], int] = {}
 
     def text(self, text: str) -> int:
-        """Return the index of a name.  A new name is added."""
+        """Return the index that the trace's list of names has for a text.  A new text is added to the list."""
         index = self._text.setdefault(text, len(self.names))
         if index == len(self.names):
             self.names.append(text)
@@ -297,7 +297,7 @@ class _Launches:
         return np.where(self._correlation[place] == correlation, at, np.nan)
 
     def backlog(self, start: Floats, correlation: Ints) -> bool:
-        """Tell whether the GPU was still busy with earlier work when the trace began.
+        """Return True if the GPU was still busy with earlier work when the trace began.
 
         The trace does not show that work.  But then the first work that the trace launched began more than
         ``BACKLOG_US`` after its launch, which is longer than a launch takes.
@@ -313,7 +313,7 @@ class _Launches:
 
 
 class Records:
-    """Makes calls, measurements and kernels from the columns of a trace.
+    """Turns the columns of a trace into records: calls, measurements and kernels.
 
     ``by_time`` is needed for kernels that have no operator id or that a graph replayed.  It holds for each kernel the
     operator that was found by the time of its launch, or -1.
@@ -534,9 +534,9 @@ class Records:
         return [*tails(kernels, self._problems, list(steps.values())), *gelu_gradients(kernels, list(steps.values()))]
 
     def _search_facts(self) -> Iterator[Fact]:
-        """Yield a fact with the totals of all searches for a solver, the longest search first.
+        """Yield a fact about the searches for solvers in the trace: how many there were, and how long they took.
 
-        The totals are given for each matrix product or convolution.
+        The totals are given for each matrix product or convolution, the longest search first.
         """
         if self._searches:
             order = sorted(self._searches.items(), key=lambda x: (-x[1].us, x[0].text))

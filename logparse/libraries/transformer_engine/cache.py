@@ -112,7 +112,7 @@ class CacheRow:
 
     @cached_property
     def wrong(self) -> str:
-        """Those values in the row that make TransformerEngine raise an error, because it cannot read them.
+        """The values in the row that make TransformerEngine raise an error, because it cannot read them.
 
         The result is one text with the values and the names of their columns.  The text is empty if there are no such
         values.
@@ -291,7 +291,7 @@ _PHRASES = ("autotune results", "algo storage legend", "entry in algo cache", "c
 
 
 def read_line(text: str) -> Outcome:
-    """Read a line that TransformerEngine prints about its cache, as a message."""
+    """Read a log line in which TransformerEngine reports something about its cache. It becomes a message."""
     if not any(words in text for words in _PHRASES):
         return FOREIGN
     return Outcome("message", [Message(category="transformer-engine", text=text)])

@@ -118,7 +118,10 @@ _RULES: tuple[Rule[CacheRow, _Context], ...] = (
 
 
 def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Context]]:
-    """Read a cache file as TransformerEngine on the target machine reads it, and return its rows with remarks."""
+    """Read a cache file (list of kernels to use) as TransformerEngine on the target machine reads it.
+
+    Returns its rows with remarks.
+    """
     header, *lines = data.decode("utf-8", "surrogateescape").split("\n")
     names = cache.columns_of(header)
     rows = [row for number, line in enumerate(lines, start=2) if (row := cache.row_of(names, number, line))]

@@ -135,9 +135,10 @@ class ResultsFile:
     first: dict[str, ResultsRow] = field(default_factory=dict)
 
     def take(self, number: int, line: str) -> Iterator[tuple[int, str, ResultsRow | None]]:
-        """Add a line of the file.  Yield each row in the line, with its position in the line (characters) and its text.
+        """Add a line of the results file. Yield each row in the line, with its position in the line and its text.
 
-        The row is missing (None) if the text has fewer than three values.  A validator line yields nothing.
+        The position is in characters. The row is missing (None) if the text has fewer than three values.  A validator
+        line yields nothing.
         """
         cells = fields(line)
         if cells[0] == "Validator" and len(cells) > 2:
@@ -230,7 +231,10 @@ def _outcome(text: str, row: ResultsRow | None) -> Outcome:
 
 
 def measurement(row: ResultsRow) -> Measurement:
-    """Convert a row to a measurement.  If PyTorch would not use the row, ``error`` gives the reason."""
+    """Return a row of a results file as a measurement.
+
+    If PyTorch would not use the row, ``error`` gives the reason.
+    """
     assert row.problem is not None
     status: Status = "ok" if row.time_us else "no_time"
     error = None if row.time_us else f"time {row.time!r}" if row.time else "the row has no time"
@@ -291,9 +295,9 @@ export PYTORCH_TUNABLEOP_FILENAME={folder}/{generic}
 
 
 def accepts(override: Override) -> bool:
-    """Return True if a results file can hold the override (the user's choice of a kernel for a product).
+    """Return True if a results file can tell PyTorch to use this kernel for this product.
 
-    The override must choose PyTorch's default, or a kernel that TunableOp tries for this product.
+    The kernel must be PyTorch's default, or a kernel that TunableOp tries for this product.
     """
     gemm = override.problem
     has_op = isinstance(gemm, GemmProblem) and signature.has_op(gemm)

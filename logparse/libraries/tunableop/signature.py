@@ -115,7 +115,7 @@ class SignatureError(ValueError):
 
 @dataclass(frozen=True)
 class Dialect:
-    """Describes how one version of PyTorch writes TunableOp keys.
+    """Describes how one version of PyTorch writes the keys of matrix products in TunableOp's files.
 
     * ``leading_dims`` is True if keys hold leading dimensions (2.7 and later).
     * ``tf32`` is True if ``tf32`` is a type of its own (2.8 and later).
@@ -356,7 +356,7 @@ def missing(gemm: Problem, how: Dialect) -> tuple[str, ...]:
 
 
 def has_op(gemm: GemmProblem) -> bool:
-    """Return True if TunableOp can handle this matrix product.
+    """Return True if TunableOp can tune this matrix product.
 
     The result is False only if a known field makes it impossible.  Unknown fields are assumed to fit.
     """

@@ -37,7 +37,7 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read each line of TunableOp's list of untuned products.
+    """Read TunableOp's list of products that were not tuned yet, one product per line.
 
     A line gives a call without a count, or a reject (a counted error) if it cannot be read.
     """
@@ -50,7 +50,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def row(text: str) -> Call | Reject:
-    """Parse one line of TunableOp's list of untuned products.  ``text`` has no line end."""
+    """Parse one line of TunableOp's list of products that were not tuned yet.  ``text`` has no line end."""
     op, comma, rest = text.partition(",")
     params, _, extra = rest.partition(",")
     if not comma:
@@ -144,13 +144,13 @@ cd {folder} && python tune_tunableop.py
 
 
 def accepts(override: Override) -> bool:
-    """Return True if TunableOp handles the product of the override.  The chosen kernel does not matter."""
+    """Return True if TunableOp can tune this matrix product.  The chosen kernel of the override does not matter."""
     gemm = override.problem
     return isinstance(gemm, GemmProblem) and gemm.kind == "gemm" and signature.has_op(gemm)
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """Write products to TunableOp's list of untuned products, and a script that tunes them without the job.
+    """Write a list of products that TunableOp must tune, and a script that tunes them without the job.
 
     Each key is written once, in the order of the overrides (most valuable first).
 

@@ -23,8 +23,8 @@ one file that ``PYTORCH_TUNABLEOP_VERBOSE_FILENAME`` names.  Times are milliseco
 and no device.  Source: pytorch/pytorch aten/src/ATen/cuda/tunable/{Tunable.cpp,TunableOp.h}, torch 2.3 to 2.15.
 
 * ``found better|slower`` names only the candidate's number and kernel.  The key comes from the ``tuning using`` line
-  before it.  If several processes share the stream and two keys are being tuned by the same number and kernel, the
-  line is a reject.
+  before it.  If several processes share the stream and two keys are being tuned by the same number and kernel, the line
+  is a reject.
 * From 2.7 on ``Default`` is tried first and last.  It then has two measurements.
 * Up to 2.6 a candidate that was timed and slower than the best leaves no time.
 * Only a line with the result of a candidate is a measurement.  So each timing of a candidate is one line.
@@ -127,7 +127,7 @@ class _Reader:
         return _counted(records)
 
     def found(self, match: re.Match[str]) -> Outcome:
-        """Read the line ``found better|slower instance``, which states the time of a kernel."""
+        """Read a log line with the time of a kernel in a tuning: ``found better|slower instance``."""
         waiting = self._pending.get((match["id"], match["sol"]), [])
         if len({block.key for block in waiting}) != 1:
             why = "could belong to two tunings under way" if waiting else "has no line with its candidate before it"
@@ -191,9 +191,9 @@ class _Reader:
         return Outcome("message")
 
     def running(self, match: re.Match[str]) -> Outcome:
-        """Read the line ``KEY validation: expect FILE to match RUNNING``.
+        """Read a log line about a version that PyTorch compares: ``KEY validation: expect FILE to match RUNNING``.
 
-        RUNNING becomes a fact about the PyTorch that runs.
+        RUNNING is the version of the PyTorch that runs. It becomes a fact.
         """
         return Outcome("fact", validators.facts({match["key"]: match["running"]}))
 

@@ -86,7 +86,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 class _Table:
-    """Reads a user's table.
+    """Reads a user's own table of times or calls.
 
     The reader keeps the facts about the machine, because all rows of a file must be from one machine.
     """
@@ -102,7 +102,7 @@ class _Table:
         return self.records(row.cells)
 
     def records(self, cells: Mapping[str, str]) -> Sequence[Record]:
-        """Return the measurement, the call or both of one row.
+        """Return what one row of a user's table states: a measurement, a call, or both.
 
         Raises ValueError if the row cannot be read, or if it is from another machine than the rows before it.
         """

@@ -76,9 +76,9 @@ class ByTime:
             windows, quiet_since = windows + 1, time.monotonic()
 
     def _in_main_thread(self, function: Callable[[], bool]) -> bool:
-        """Call the function in the main thread again and again until it returns True.
+        """Have the main thread call a function until it returns True. This is called in another thread.
 
-        Returns False if it has not returned True within a minute.
+        Returns False if the function has not returned True within a minute.
         """
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:

@@ -41,13 +41,13 @@ class Graphs:
 
     @property
     def any(self) -> bool:
-        """True if the job has captured a graph or has begun to."""
+        """True if the job has captured a CUDA graph or has begun to capture one."""
         return bool(self._of)
 
     def number(self, graph: Any) -> str:
         """Return the number that identifies a CUDA graph, as a text such as ``"3"``. A new graph gets a new number.
 
-        A graph also counts as new if it lies at the memory address of a graph that no longer exists.
+        A graph may lie at the memory address of a graph that no longer exists. Then it is a new graph, too.
         """
         reference, number = self._of.get(id(graph), (None, ""))
         return number if number and reference is not None and reference() is graph else self.new_number(graph)

@@ -108,7 +108,7 @@ def following_method(kind: type, name: str) -> Callable[..., Any]:
 
 
 def _with_code(function: Any, codes: List[CodeType]) -> Callable[..., Any]:
-    """Return the function, and add its code object to ``codes``.
+    """Return the function unchanged, after its code object was added to ``codes``.
 
     Stack frames that run code in this list are removed from tracebacks.
     """

@@ -69,7 +69,7 @@ def _install(found: Observer) -> None:
 
 
 def _step_hook(found: Observer) -> Callable[..., None]:
-    """Return the hook that PyTorch calls at the end of every optimizer step.
+    """Return the function (hook) that PyTorch calls at the end of every optimizer step, to count the job's steps.
 
     ``torch.compile`` compiles the hook together with the step, and finds that it does nothing.
     """
@@ -167,9 +167,9 @@ def _wrap_saving(found: Observer) -> None:
 
 
 def _wrap_functions(found: Observer) -> None:
-    """Arrange that the user's function (``--unit``) and known functions that serve requests are wrapped.
+    """Arrange that the user's function (``--unit``) and the request handlers of known servers are wrapped.
 
-    Each function is wrapped as soon as the program has imported its module.
+    So their calls can be counted and timed. Each function is wrapped as soon as the program has imported its module.
     """
     names: Dict[str, List[Tuple[str, str]]] = {}
     for sort, text in (("named", found.named), *(("request", text) for text in _REQUESTS)):

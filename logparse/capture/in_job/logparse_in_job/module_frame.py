@@ -46,7 +46,7 @@ class Calls(Protocol):
     with_a_frame: Callable[..., Any]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> bool:
-        """Take note that a model of the job is called. Return True if logparse counts or times this call.
+        """Note that a model of the job is called. Return True if logparse counts or times this call.
 
         If it does, ``ended`` or ``failed`` is called afterwards.
         """

@@ -73,7 +73,10 @@ class _Leaving:
 
 
 class Observer:
-    """Counts, times and traces the steps (training steps or requests) of the job that runs in this process."""
+    """Counts, times and traces the steps (training steps or requests) of the job that runs in this process.
+
+    The functions that logparse has wrapped around the job's models and optimizers call its methods.
+    """
 
     def __init__(self) -> None:
         environ = os.environ
@@ -290,7 +293,7 @@ class Observer:
     def _unit(
         self, sort: str, start: Any, whole: bool, window: Optional[OpenWindow], end: Any = None, made: int = 1
     ) -> None:
-        """Count and time a step that has just ended. Start or stop the profiler if now is the time for that.
+        """Count and time a step of the job that has just ended. Start or stop the profiler if it is time to.
 
         A step that ended with an exception is counted but not timed. Usually this calls few functions, because each one
         costs 1 to 2 µs: since the last step the job has filled the processor's caches with its own data.
@@ -334,7 +337,7 @@ class Observer:
             self.write()
 
     def _count(self, calls: Calls) -> None:
-        """Count a call of the model without gradients, such as a request, after the last trace.
+        """Count a call of the model without gradients (such as a request) that happens after the last trace.
 
         The call is neither traced nor timed, so nothing needs to be done when it ends.
         """
@@ -349,7 +352,7 @@ class Observer:
 
     @property
     def _is_capturing(self) -> bool:
-        """True if the job is capturing a CUDA graph.
+        """True if the job is capturing a CUDA graph now.
 
         After all tracing is over the GPU is not asked any more, which saves time.
         """
@@ -387,10 +390,10 @@ class Observer:
         self.tracing.unit_ended(sort, name)
 
     def _take_turn(self, series: Series) -> None:
-        """Let the job with which this one is compared run, if this job has done its number of steps. Then wait for it.
+        """Two jobs that are compared run in turns. End this job's turn if it has done its number of steps.
 
-        Two jobs that are compared take turns on the GPU in this way (see ``turns.py``). The times of the steps are
-        reported before the wait. After it, the next step begins with an idle GPU.
+        Then the other job runs, and this one waits (see ``turns.py``). The times of the steps are reported before the
+        wait. After it, the next step begins with an idle GPU.
         """
         if not self._turns.over() or ordinary.is_capturing():
             return

@@ -253,7 +253,7 @@ def _kineto_level() -> Any:
 
 
 def _with_waits() -> Any:
-    """Return profiler settings with which a CUDA trace also shows which event each stream waited for.
+    """Return settings for the profiler with which a CUDA trace also shows for which event each stream waited.
 
     Returns None if PyTorch lacks this (it has it from 2.1 on).
     """

@@ -33,7 +33,7 @@ class Alone:
         return [said]
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Return ``ready``: a job of a single process need not wait for other ranks before it tries changes.
+        """Return ``ready``: a job of a single process may begin to try changes as soon as it is ready.
 
         The other arguments matter only in a job of several ranks. There ``units`` is the number of steps so far, and
         rank 0 announces the beginning ``ahead`` steps in advance.
@@ -42,7 +42,10 @@ class Alone:
 
 
 class Strangers(Alone):
-    """The ranks of a job that cannot exchange messages, so no change can be tried. ``why`` is the reason."""
+    """Used in place of ``Ranks`` if the ranks of the job cannot exchange messages. Then no change can be tried.
+
+    ``why`` is the reason.
+    """
 
     def __init__(self, why: str) -> None:
         self.hindrance = why

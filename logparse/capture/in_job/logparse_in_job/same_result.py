@@ -93,8 +93,8 @@ class Same(NamedTuple):
 class IncomparableError(Exception):
     """Raised if a model's results cannot show whether a change is correct.
 
-    Examples are a model that returns no numbers or numbers that are not finite, and a model whose results differ too
-    much even if the unchanged call is repeated.
+    Examples are a model that returns no numbers, or numbers that are not finite. Another example is a model whose
+    results differ too much, or have other sizes, even if the unchanged call is repeated.
     """
 
 
@@ -284,7 +284,7 @@ def _ratio(off: float, of: float) -> float:
 
 
 def _norms(total: Any, parameters: List[Any]) -> List[float]:
-    """Return the norm of each parameter's gradient, where the gradient is of the scalar ``total``.
+    """Compute the gradient of the scalar ``total`` for each parameter, and return the norm of each gradient.
 
     Returns an empty list if the job uses checkpoints (``use_reentrant=True``) that forbid ``torch.autograd.grad``.
     """
@@ -387,7 +387,7 @@ def _numbers(value: Any) -> Iterator[Any]:
 
 
 def _random_sum(output: List[Any]) -> Any:
-    """Return the sum of all output numbers, each times a fixed random weight.
+    """Turn the model's output into one number: the sum of all output numbers, each times a fixed random weight.
 
     Its gradients depend on every output number, each with another weight, so an error in one of them shows.
     """

@@ -10,7 +10,7 @@ from typing import List, NamedTuple, Optional, Sequence
 
 
 class Interval(NamedTuple):
-    """An estimate and the two ends of its confidence interval."""
+    """A typical value of some measurements (the estimate), and the two ends of its confidence interval."""
 
     value: float
     low: float

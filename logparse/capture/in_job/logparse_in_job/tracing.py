@@ -28,7 +28,7 @@ _LONGEST_S = 8.0
 
 
 class OpenWindow:
-    """A period in which the profiler runs, from its start until its trace is written.
+    """One run of the profiler, from its start until its trace is written.
 
     ``kinds`` holds the names of the traced steps by their number in the trace. ``beside`` is the number of steps that
     other threads did meanwhile.
@@ -128,7 +128,7 @@ class Tracing:
 
     @property
     def leaves_times_alone(self) -> bool:
-        """True if the steps can be timed now, because the profiler does not slow the job.
+        """True if the steps can be timed now, because the profiler does not slow the job down.
 
         It is False while the profiler runs. It is also False after the first regular trace, because the profiler slows
         the job from then on.
@@ -159,9 +159,10 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------------ one call
 
     def begin_call(self, sort: str) -> Optional[OpenWindow]:
-        """Start the profiler for the call that begins now, if it is time for another trace. Otherwise return None.
+        """Start the profiler for the single call that begins now, if it is time for another trace.
 
-        This is used if several threads do steps. ``sort`` says what kind of call it is, for example ``request``.
+        Otherwise returns None. This is used if several threads do steps. ``sort`` says what kind of call it is, for
+        example ``request``.
         """
         if not self.several_threads or not self._traced or self.window is not None or self._windows.over:
             return None
@@ -185,7 +186,7 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------- between units
 
     def unit_ended(self, sort: str, name: str) -> None:
-        """After a step of the job has ended, start the profiler, let it go on, or stop it, as the plan for traces says.
+        """After a step of the job, start the profiler, let it go on, or stop it, according to the plan for the traces.
 
         ``sort`` says how the step was recognised, for example ``optimizer``. ``name`` is its name (the input sizes).
         """
@@ -268,7 +269,7 @@ class Tracing:
         self.graphs.give_up()
 
     def _drop(self) -> None:
-        """Delete all traces so far, because what they show turned out not to be the job's steps.
+        """Delete all traces so far, because the steps in them turned out not to be the job's real steps.
 
         For example, model calls were traced first, and then the job made its first optimizer step.
         """

@@ -70,7 +70,10 @@ class Finder:
 
 
 def when_executed(then: Dict[str, Callable[[Any], None]]) -> None:
-    """Call ``then[name](module)`` for each module as soon as it is imported, or at once if it already is."""
+    """Call a function for each module as soon as the module is imported, or at once if it already is.
+
+    The function for the module ``name`` is ``then[name]``. It gets the module.
+    """
     waiting = dict(then)
     for name in then:
         module = sys.modules.get(name)

@@ -135,7 +135,7 @@ class OperandSets:
         raise NotImplementedError
 
     def _beside(self) -> Sequence[Written]:
-        """Return the tensors that a call writes in addition to its result."""
+        """Return the tensors that a kernel writes in addition to its main result."""
         return ()
 
     def _written(self, output: Tensor) -> list[Written]:
@@ -143,7 +143,7 @@ class OperandSets:
         return [Written("", output, self._reference, magnitudes, self._tolerance), *self._beside()]
 
     def fill(self, seed: int) -> None:
-        """Write random normal values into all inputs.
+        """Fill all inputs with random numbers from a normal distribution.
 
         Each tensor has its own seed, so that a single tensor can be restored.
         """
@@ -192,10 +192,10 @@ class OperandSets:
         return max(errors)
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """Check the result that ``run`` computes, and describe what is wrong.  Returns an empty text if it is right.
+        """Check the result of a kernel, and describe what is wrong.  Returns an empty text if it is right.
 
-        First the result is computed from random data, and each element may be wrong by as much as rounding explains.
-        Then it is computed from small integers, for which every result is exact.
+        ``run`` computes the result. First the result is computed from random data, and each element may be wrong by as
+        much as rounding explains. Then it is computed from small integers, for which every result is exact.
         """
         for written in self._written(run()):
             for part in _parts(written.memory):
@@ -456,7 +456,7 @@ class ConvOperands(OperandSets):
         self._device.torch.full_like(output, math.nan)
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
-        """Compute the right result for the first copy of the inputs.
+        """Compute the right result of a convolution for the first copy of the inputs, in higher precision.
 
         Inputs of half types are computed in single precision, inputs of other types in double precision.
         """
@@ -489,9 +489,9 @@ def _wide(tensor: Tensor, *, magnitudes: bool) -> Tensor:
 
 
 def _parts(output: Tensor) -> list[slice]:
-    """Split a large output into slices of its first dimension, with at most ``_STRIPE`` elements each.
+    """Divide a large output into slices that can be checked one by one, with at most ``_STRIPE`` elements each.
 
-    If the output is small, the result is one slice that covers everything.
+    The slices are of its first dimension. If the output is small, the result is one slice that covers everything.
     """
     rows, count = max(1, _STRIPE // max(1, output[0].numel())), len(output)
     return [_ALL] if rows >= count else [slice(at, at + rows) for at in range(0, count, rows)]
@@ -511,7 +511,7 @@ def memory_format(device: TorchDevice, layout: str | None, spatial: int) -> Any:
 
 
 def conv_of(problem: Problem, types: Container[str | None]) -> ConvProblem:
-    """Return ``problem`` if it is a convolution with known shapes and with one of the given types.
+    """Check that ``problem`` is a convolution with known shapes and with one of the given types, and return it.
 
     Raises UnsupportedError if it is not.
     """

@@ -70,7 +70,10 @@ class Operands(Protocol):
 
 
 class TorchDevice:
-    """A device with torch's name for it (``cuda:0``, ``cpu``).  Raises RuntimeError if torch has no such device."""
+    """A GPU or CPU on which PyTorch runs kernels, with torch's name for it (``cuda:0``, ``cpu``).
+
+    Raises RuntimeError if torch has no such device.
+    """
 
     def __init__(self, name: str) -> None:
         import torch
@@ -269,9 +272,9 @@ class TorchRunnable:
         return self._operands.fault(lambda: self._device.on_thread(self._thread, self._checked))
 
     def _checked(self) -> Tensor:
-        """Run the call on the first copy of the inputs and return its output.
+        """Run the call once on the first copy of the inputs, to check its result. Return the output.
 
-        Before the call the output is filled with NaN.
+        Before the call the output is filled with NaN, so that elements that are not written are found.
         """
         with self._device.memory_errors(None), self._around():
             self._operands.poison()

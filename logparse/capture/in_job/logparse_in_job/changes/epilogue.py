@@ -15,7 +15,7 @@ class LinearReluFunction(torch.autograd.Function):  # type: ignore[misc]  # torc
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """Compute ReLU of the linear layer, and keep the result for the backward pass."""
+        """Compute a linear layer followed by ReLU, and keep the result for the backward pass."""
         out = torch._addmm_activation(bias, x, weight.t())
         ctx.save_for_backward(x, weight, out)
         return out
@@ -51,7 +51,7 @@ def linear(
 
 
 class LinearRelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types here
-    """Linear layer with ReLU in the same kernel."""
+    """A linear layer that also computes the ReLU after it, in the same kernel."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Compute the linear layer and ReLU in one kernel."""
@@ -59,10 +59,10 @@ class LinearRelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types h
 
 
 class LinearGelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types here
-    """Linear layer with GELU (tanh approximation) in the same kernel."""
+    """A linear layer that also computes the GELU after it (tanh approximation), in the same kernel."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Compute the layer and GELU."""
+        """Compute the linear layer and GELU in one kernel."""
         return linear(x, self.weight, self.bias, "gelu")
 
 

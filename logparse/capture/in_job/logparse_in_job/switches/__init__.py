@@ -112,7 +112,7 @@ TOGETHER = "+"
 
 
 def parts_of(action: str) -> Tuple[str, ...]:
-    """Some changes combine several settings. Return the names of the single settings of a change.
+    """Return the names of the single settings that a change combines.
 
     For example ``channels_last_benchmark`` has the parts ``channels_last`` and ``cudnn_benchmark``. Several changes may
     be joined by ``+``. Raises KeyError for an unknown change.
@@ -133,7 +133,7 @@ def fits(action: str, earlier: Iterable[str]) -> bool:
 
 
 def made(action: str, files: Sequence[str] = ()) -> Any:
-    """Return the object that switches a change on and off (see ``base.Switch``).
+    """Return the switch of a change, with which the change is made and taken back (see ``base.Switch``).
 
     ``files`` are the TunableOp files that the change ``tunableop_rows`` reads.
     """

@@ -69,7 +69,7 @@ class Several(Switch):
         self.roundoff = max(x.roundoff for x in parts)
 
     def on(self, job: Job) -> None:
-        """Make all the changes. If one of them fails, take back those already made."""
+        """Switch all the changes on. If one of them fails, switch off those already made."""
         try:
             for part in self._parts:
                 part.on(job)

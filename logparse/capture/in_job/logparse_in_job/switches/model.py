@@ -195,7 +195,7 @@ class ModelSwitch(Switch):
         self.detail = "; ".join(dict.fromkeys(done))
 
     def off(self) -> None:
-        """Change the models, their gradients and the optimizers' state back."""
+        """Take the change back: in the models, their gradients and the optimizers' state."""
         job, self._job = self._job, None
         if job is None:
             return
@@ -288,7 +288,7 @@ def _refuse_other_sizes(touched: Sequence[Any], optimizers: Sequence[Any]) -> No
 
 
 def _tensors(state: Any) -> Iterator[Any]:
-    """Yield the tensors in the state of an optimizer, also the tensors in its lists and dicts."""
+    """Yield all tensors in the state of an optimizer, including the tensors in lists and dicts."""
     for x in state.values() if isinstance(state, dict) else state:
         if torch.is_tensor(x):
             yield x
@@ -414,5 +414,5 @@ KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
 
 
 def made(part: str) -> ModelSwitch:
-    """Return the object that switches this change of the job's models on and off."""
+    """Return the switch of a change of the job's models, with which the change is made and taken back."""
     return KNOWN[part]()

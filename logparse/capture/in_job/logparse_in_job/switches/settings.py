@@ -111,7 +111,7 @@ class Attention(Switch):
         self._own: Any = None
 
     def on(self, job: Job) -> None:
-        """Make PyTorch try this backend first. Raises RefusedError if it already is the first one in the job."""
+        """Make PyTorch try this attention backend first. Raises RefusedError if the job already does so."""
         from torch.nn.attention import SDPBackend
 
         first = ATTENTION[self._backend]
@@ -126,7 +126,7 @@ class Attention(Switch):
         self._context, self._own = context, _order()
 
     def off(self) -> None:
-        """Restore the previous order of the backends."""
+        """Let PyTorch try the attention backends in their previous order again."""
         context, self._context = self._context, None
         if context is not None:
             context.__exit__(None, None, None)
@@ -159,7 +159,7 @@ class OneFlashKernel(Switch):
             torch.backends.cuda.enable_flash_sdp(True)
 
     def disturbed(self) -> str:
-        """Return a sentence if the job itself has turned the fused kernel on meanwhile, or an empty text."""
+        """Return a sentence if the job itself has allowed the fused kernel again, or an empty text."""
         allowed = self._before and torch.backends.cuda.flash_sdp_enabled()
         return "the job itself sets torch.backends.cuda.enable_flash_sdp" if allowed else ""
 
@@ -223,7 +223,7 @@ class TunableRows(Switch):
             torch.cuda.tunable.tuning_enable(before)
 
     def disturbed(self) -> str:
-        """Return a sentence if the job itself has switched TunableOp off meanwhile, or an empty text."""
+        """Return a sentence if the job itself has switched TunableOp off meanwhile. Otherwise returns an empty text."""
         on = self._before is None or torch.cuda.tunable.is_enabled()
         return "" if on else "the job itself sets torch.cuda.tunable"
 
@@ -295,7 +295,7 @@ KNOWN: Dict[str, Callable[[Sequence[str]], Switch]] = {
 
 
 def made(part: str, files: Sequence[str]) -> Switch:
-    """Return the object that switches this setting on and off.
+    """Return the switch of a PyTorch setting, with which the setting is changed and changed back.
 
     ``files`` are the TunableOp files that ``tunableop_rows`` reads.
     """
