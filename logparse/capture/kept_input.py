@@ -53,7 +53,7 @@ class KeptInput:
 
     @contextlib.contextmanager
     def given(self) -> Iterator[Mapping[int, int]]:
-        """Yield the file descriptor that one run of the job gets as its standard input, as ``{0: descriptor}``.
+        """Context that yields the standard input for one run of the job, as ``{0: descriptor}``.
 
         The file descriptor is valid until the context ends. An empty mapping means that the run uses the standard input
         of this process. Raises InputError if the input cannot be read a second time.

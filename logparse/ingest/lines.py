@@ -373,7 +373,7 @@ class LineReader:
         return self.pieces(counting.uncoloured(line)) if record else [(None, 0, len(line))]
 
     def _shown(self, raw: bytes, place: int) -> bool:
-        """Some records have several lines. Return True if the reader of such a format takes this line for a record."""
+        """Offer a line to the formats whose records have several lines. Return True if one of them takes it."""
         line = _line(raw, place)
         for format, reader in self._asked(raw):
             outcome = reader.take(line)

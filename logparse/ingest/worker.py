@@ -465,7 +465,7 @@ class _Available:
         self.mark_bytes = len(codecs.BOM_UTF8) if self.first.startswith(codecs.BOM_UTF8) else 0
 
     def read(self, size: int) -> bytes:
-        """Return the bytes that have arrived, at least one. Returns no bytes at the end."""
+        """Wait for more of standard input, and return the bytes that have arrived. Returns no bytes at the end."""
         marked = 0 if self.count else self.mark_bytes
         data, self._again = self._again or self._now(size), b""
         self.digest.update(data)

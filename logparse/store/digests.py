@@ -70,7 +70,7 @@ def part_from_text(text: str) -> Part:
 
 
 def seal_table(table: pa.Table, compression: str = "snappy") -> bytes:
-    """Return the content of a Parquet file with a table and a checksum, by which damage to the file is noticed.
+    """Return the bytes of a Parquet file with a table and a checksum, by which damage to the file is noticed.
 
     The checksum is of the whole file.
     """

@@ -72,7 +72,7 @@ class JointAttempts:
         self._error: OSError | None = None
 
     def attempt(self) -> JointAttempt:
-        """Begin to read one of the input files of this group. Its rows become visible when the group is committed."""
+        """Begin to read one of the input files of this group. Its rows become visible with the group's ``commit``."""
         self._number += 1
         return JointAttempt(f"{self._writer.name}{JOINT}{self._number}", self)
 

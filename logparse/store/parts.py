@@ -48,7 +48,7 @@ class Place:
         flush(self.filesystem, self.root, [f"{self.root}/{part.path}" for part in parts])
 
     def demand_parts(self, parts: Sequence[Part], source: str) -> None:
-        """Check that some data files exist. Raise StoreError if one is missing or too short.
+        """Check that the files ``parts`` exist. Raise StoreError if one is missing or too short.
 
         The text of the error names the input file ``source``.
         """
@@ -73,7 +73,7 @@ class Place:
 
 
 class Attempt:
-    """One reading of an input file. Its rows become visible when ``commit`` is called.
+    """One reading of an input file, whose rows are written to new files. They become visible with ``commit``.
 
     ``name`` is unique. ``parts`` are the files that were written so far.
     """
@@ -102,7 +102,7 @@ class Attempt:
         return part
 
     def write(self, pending: Pending) -> None:
-        """Write records that were collected in memory to files."""
+        """Write records that are in memory to Parquet files."""
         for rows in all_rows([pending]):
             self.add(rows.table, rows.columns, rows.category)
 

@@ -167,7 +167,7 @@ def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, 
 
 
 def _spread(values: Sequence[Any], places: Ints, type: pa.DataType) -> pa.Array:
-    """Make a column of repeated texts: row i is ``values[places[i]]``. Each different text is stored only once."""
+    """Make a text column in which each different text is stored only once: row i has the text ``values[places[i]]``."""
     if pa.types.is_string(type):
         numbers_of: dict[str, int] = {}
         codes = [-1 if value is None else numbers_of.setdefault(value, len(numbers_of)) for value in values]

@@ -53,7 +53,7 @@ def main_picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
 
 
 def counted_as_sql(links: str, picks: str) -> str:
-    """Return SQL that lists which calls in the logs are probably the same, although their texts differ.
+    """Return SQL that lists which matrix products and convolutions in the logs are probably the same call.
 
     The columns are ``problem`` and ``other``. A log may state the library's choice for one form of a problem (a GEMM or
     convolution), and count the calls in another form. So the calls of a problem without a stated choice are added to

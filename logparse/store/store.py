@@ -133,9 +133,9 @@ def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
 
 
 class Store:
-    """A store: a folder or URL with everything that was read from logs and measured. ``open_store`` opens one.
+    """The store: a folder or URL in which logparse keeps everything that it has read from logs and measured.
 
-    Its methods return tables as pandas DataFrames.
+    ``open_store`` opens one. Its methods return tables as pandas DataFrames.
     """
 
     def __init__(self, url: str, filesystem: pafs.FileSystem, root: str) -> None:

@@ -285,7 +285,7 @@ def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emi
 
 
 def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> dict[str, str]:
-    """Complete the description of a call in the log of an older version of aiter, which prints fewer columns.
+    """Complete the description of a bf16 product in the log of an older version of aiter, which prints fewer columns.
 
     A version that does not print scaling and shuffle supports neither, so both become False.  The type of the result
     becomes the type of the inputs, because aiter's tuning program uses that type if none is given.

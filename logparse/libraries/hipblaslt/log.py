@@ -52,7 +52,7 @@ _NEEDED = ("Adesc", "Bdesc", "Cdesc", "Ddesc", "computeDesc", "workSpaceSizeInBy
 
 
 def read(text: str) -> Outcome:
-    """Read a line of hipBLASLt's or cuBLASLt's log, from which the brackets with time and process were removed.
+    """Read a line of hipBLASLt's or cuBLASLt's log. The brackets with time and process were removed before.
 
     A Trace line of a matrix product gives a call.  Any other line gives a message.
     """

@@ -144,7 +144,7 @@ def _output_type(problem: Problem) -> str | None:
 
 
 def acceptable(error: float, bound: float) -> bool:
-    """Tell whether a relative error is small enough.
+    """Return True if the relative error of a kernel's result is small enough.
 
     NaN is never small enough.  It means that an element was not written or overflowed.
     """

@@ -114,7 +114,7 @@ class _Run:
 
 
 class Reader:
-    """Reads the output of MIOpenDriver."""
+    """Reads the output of MIOpenDriver, which is MIOpen's benchmark program."""
 
     awake = False  # Every line of this format has a marker, so the reader needs no other lines.
 

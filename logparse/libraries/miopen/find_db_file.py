@@ -85,7 +85,7 @@ class FindDbFile(Collection[Row]):
             yield from self.of_line(number)
 
     def of_line(self, number: int) -> list[Row]:
-        """Return the rows of one record, one row for each solver. The record is the line with this number."""
+        """Return the rows of the record in the line with this number. There is one row for each solver."""
         return [row for _, row in self._judged(number)]
 
     def _judged(self, number: int) -> Judged:
@@ -193,7 +193,7 @@ class Kinds:
     def all_for(self, holds: Callable[[str, str, Direction], bool]) -> npt.NDArray[np.bool_]:
         """Check each group of equal entries once with ``holds``, and return the answer for every entry.
 
-        ``holds`` gets the solver, the algorithm and the direction.
+        ``holds`` is called as ``holds(solver, algorithm, direction)``.
         """
         fine: list[bool] = []
         for names, direction in (divmod(code, 3) for code in self._codes):

@@ -169,7 +169,7 @@ class _Part:
         return ranges
 
     def _kernels(self, ranges: Ranges) -> tuple[KernelTotals, int]:
-        """Sum up the times of the kernels, and count the rows that lack a name or times."""
+        """Return the total times of the kernels in this part, and count the rows that lack a name or times."""
         totals, bad = KernelTotals(), 0
         self._db.execute("drop table if exists temp.launches")
         calls = f"from ({self._regions}) where category like 'HIP%' group by stack" if ranges.names else "limit 0"

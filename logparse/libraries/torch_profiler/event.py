@@ -26,8 +26,9 @@ _ESCAPE = regex(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 
 
 class Arguments(Struct, gc=False):
-    """The arguments of a trace event, as far as logparse uses them.  An absent argument is UNSET, or an empty JSON
-    text.
+    """The arguments of a trace event, as far as logparse uses them.
+
+    An absent argument is UNSET, or an empty JSON text.
     """
 
     id: Any = field(default=UNSET, name="External id")

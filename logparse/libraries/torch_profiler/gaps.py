@@ -52,7 +52,7 @@ _LISTED = 3
 
 
 class HostTime:
-    """The activity of the host (CPU) over time, from the operators, runtime calls and marks of a trace."""
+    """Tells what the host (CPU) was doing at any time, from the operators, runtime calls and marks of a trace."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns

@@ -184,7 +184,7 @@ def _refusals(header: str, columns: str | None, rows: Iterable[CacheRow], target
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return what two cache files must have in common to be merged, which is the header line.
+    """Return what two cache files must have in common so that they can be merged: the header line.
 
     Raises InputError if no known build of TransformerEngine reads the file.
     """

@@ -338,7 +338,7 @@ def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
 
 
 def missing(gemm: Problem, how: Dialect) -> tuple[str, ...]:
-    """Return the names of the fields of a product that a TunableOp key needs but that are unknown.
+    """Return which fields of a product are unknown but needed for its TunableOp key.
 
     Returns ``("kind",)`` for a call that TunableOp does not handle.
     """

@@ -155,7 +155,7 @@ class TorchDevice:
 
     @contextlib.contextmanager
     def memory_errors(self, need_bytes: float | None) -> Iterator[None]:
-        """Context that turns torch's out-of-memory error into ``OutOfMemoryError``.
+        """Context in which torch's out-of-memory error becomes an ``OutOfMemoryError``.
 
         The text of the error states the size that did not fit.
         """
