@@ -71,7 +71,10 @@ class _Worker:
 
 
 def _serve(function: Callable[[Any], Any], pipe: Connection[Any, Any]) -> None:
-    """Work as a worker process: receive items through the pipe and send the results back, until the pipe closes."""
+    """The work of a worker process: receive items through the pipe, call the function, and send the results back.
+
+    The process ends when the pipe is closed.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=end_with_parent, daemon=True).start()
     with reporting(lambda name, count: pipe.send(("report", (name, count)))):

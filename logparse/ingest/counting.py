@@ -73,7 +73,7 @@ Counter: TypeAlias = "PlainCounter | _lines.Counter"
 def new_counter(
     records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...], *, native: bool | None = None
 ) -> Counter:
-    """Make a counter of distinct lines: the fast one in C if it can be used, otherwise the one in Python.
+    """Return a counter of different log lines: the fast one in C if it can be used, otherwise the one in Python.
 
     The counter in C is not used if it was not built, if it has another version (an older build of this checkout), or if
     ``native`` is False or ``LOGPARSE_NATIVE=0`` is set.

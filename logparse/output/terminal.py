@@ -280,7 +280,7 @@ class Bar(_Line):
         self._done, self._total = 0, 0
 
     def begin(self, total: int) -> None:
-        """Set the total number of bytes to read, if it is known."""
+        """Tell the progress line how many bytes will be read in total, if that is known."""
         self._total = total
 
     def advance(self, path: str, count: int) -> None:

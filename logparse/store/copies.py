@@ -99,7 +99,7 @@ class _State(NamedTuple):
         yield from ((self.run, content, True, end) for end in _ends(self.numbers))
 
     def asked(self) -> Iterator[_Key]:
-        """Yield the keys under which other files are looked up, of which this file may be a copy."""
+        """Yield the keys under which those files are found of which this file may be a copy."""
         yield self.run, self.content, True, self.numbers
         yield from ((self.run, self.content, False, end) for end in _ends(self.numbers))
 

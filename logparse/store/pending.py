@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class CallKey(NamedTuple):
-    """The columns that identify a call in the table ``calls``: all except the process, the time and the count."""
+    """What identifies a call in the table ``calls``: all columns except the process, the time and the count."""
 
     kind: str
     problem: str

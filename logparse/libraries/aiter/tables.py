@@ -349,7 +349,7 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if aiter's bf16 table may hold this override (the user's choice of a kernel for a product).
+    """Return True if aiter's table of bf16 products can tell aiter to use this kernel for this product.
 
     A kernel of hipBLASLt or torch is accepted only if aiter itself measured it, because other programs run such kernels
     too.  A kernel that only aiter has is always accepted.

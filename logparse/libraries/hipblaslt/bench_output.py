@@ -206,7 +206,7 @@ class _Reader:
         return Outcome("fact") if self.devices else None
 
     def _facts(self, *facts: Fact) -> Outcome:
-        """Return those facts that were not yet read in this output, so that none is stored twice.
+        """Leave out the facts that were already read in this output, so that none is stored twice. Return the others.
 
         A script may run hipblaslt-bench hundreds of times, and each run prints the same facts.
         """

@@ -62,9 +62,9 @@ def is_header(names: Sequence[str] | None) -> bool:
 
 
 def problem(cells: Mapping[str, str]) -> GemmProblem:
-    """Return the matrix product of a row of the runtime tuning cache.  ``cells`` maps column names to texts.
+    """Return the matrix product that a row of hipBLASLt's runtime tuning cache is for.
 
-    Raises ValueError if a number cannot be read or a column is missing.
+    ``cells`` maps column names to texts. Raises ValueError if a number cannot be read or a column is missing.
     """
     names = ("transA", "transB", "m", "n", "k", "batch_count", "lda", "ldb", "ldc", "ldd", "epilogue", "compute_type")
     missing = [x for x in (*names, "a_type", "b_type", "c_type", "d_type", "solution_index", "us") if not cells.get(x)]

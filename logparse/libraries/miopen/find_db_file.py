@@ -118,7 +118,7 @@ class FindDbFile(Collection[Row]):
 
 @dataclass(frozen=True, kw_only=True)
 class FindDbReading(Reading[FindDbFile]):
-    """The result of reading a find-db (database of the fastest solvers) like MIOpen: the rows that it takes."""
+    """The rows that MIOpen takes from a find-db (its database of the fastest solvers) when it reads the file."""
 
     @property
     def alike(self) -> Iterator[tuple[Row, Sequence[int]]]:
@@ -203,11 +203,11 @@ class Kinds:
         return out
 
     def lines(self, usual: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Sequence[int]]]:
-        """Return in which lines of the database each group of entries occurs, sorted by the group's first line.
+        """Yield for each group of entries the solver and the numbers of the lines that contain the group.
 
-        The entries of a group have the same solver, algorithm and direction. The solver and the line numbers (from 1)
-        are yielded. ``usual`` has a bool for each line: True if its record has the usual form.  Other lines are left
-        out.
+        The entries of a group have the same solver, algorithm and direction. Line numbers begin with 1. The groups are
+        sorted by their first line. ``usual`` has a bool for each line: True if its record has the usual form.  Other
+        lines are left out.
         """
         items = np.flatnonzero(usual[self._index.line])
         order = items[np.argsort(self._place[items], kind="stable")]

@@ -75,7 +75,7 @@ class Thread:
         self._waiting: dict[tuple[bool, str], _Waiting] = {}
 
     def line(self) -> None:
-        """Count one more line of the log. Commands that have waited for too many lines are dropped."""
+        """Count one more line of the log, because the age of a waiting command is measured in lines."""
         self._lines += 1
 
     def command(self, text: str) -> None:

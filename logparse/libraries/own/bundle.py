@@ -71,7 +71,7 @@ def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a file of facts, times and calls that logparse on another machine exported, and yield these records.
+    """Read a file that logparse on another machine exported. Yield the facts, times and calls in it.
 
     An item that cannot be read becomes a reject, which is counted.
     """

@@ -73,9 +73,9 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Marked:
-    """The part of a trace in which idle times of the GPU are examined, as far as it does not follow from the kernels.
+    """Says in which part of a trace the idle times of the GPU are examined.
 
-    Times are in µs on the clock of the kernels.
+    Only limits are stated that do not follow from the kernels. Times are in µs on the clock of the kernels.
 
     * ``begin``: the beginning of the marked steps.  None if no step is marked, or if the device was still busy with
       earlier work.

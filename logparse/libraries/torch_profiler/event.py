@@ -106,7 +106,7 @@ def decode(text: bytes) -> list[Event]:
 
 
 def event_of(value: Mapping[str, Any]) -> Event:
-    """Make an event from a parsed JSON object.  A field of a wrong type becomes None."""
+    """Return a trace event from a parsed JSON object.  A field of a wrong type becomes None."""
     ph, cat, name = (x if isinstance(x := value.get(key), str) else None for key in ("ph", "cat", "name"))
     pid, tid = (x if isinstance(x := value.get(key), (int, str)) else None for key in ("pid", "tid"))
     ts, dur = _time(value.get("ts")), _time(value.get("dur"))

@@ -87,7 +87,7 @@ class ResultsRow:
 
     @cached_property
     def time_ms(self) -> float:
-        """The row's time in ms, read from its text in the same way as by C's ``atof``.
+        """The time of this row in ms, as C's ``atof`` reads it from the text.
 
         The time is the longest number at the start of the text, or 0 if there is no number.
         """

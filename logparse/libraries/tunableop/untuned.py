@@ -29,9 +29,10 @@ _BEGIN = regex(rf"{signature.OP_TEXT}[^,\n]*,[^,\n]*(?:,BLAS_PARAMS:.*)?\r?(?:\n
 
 
 def recognise(head: Head) -> bool:
-    """Return True if a file is TunableOp's list of products for which its results file has no row.
+    """Return True if a file is TunableOp's list of products that were not tuned yet.
 
-    Its first line is a key, alone or followed by ``BLAS_PARAMS``.
+    These are the products for which its results file has no row. The file's first line is a key, alone or followed by
+    ``BLAS_PARAMS``.
     """
     return _BEGIN.match(head.data.decode("utf-8", "replace").removeprefix(BOM).lstrip("\r\n")) is not None
 

@@ -79,7 +79,10 @@ class Ranks(Alone):
         return [json.loads(self._store.get(key)) for key in keys]
 
     def _decision(self, keys: List[str]) -> str:
-        """Wait for the other ranks' messages with these keys. Return ``_ALL``, or the number of a rank that is late."""
+        """Wait until the other ranks' messages with these keys have arrived.
+
+        Returns ``_ALL``, or the number of a rank whose message is late.
+        """
         made, by = f"{_KEY}_{self._number}_decision", time.monotonic() + _LATE_S
         while not self._store.check([made]):
             missing = next((rank for rank, key in enumerate(keys) if not self._store.check([key])), None)
