@@ -162,17 +162,23 @@ def heading(todo: Sequence[Todo], word: str) -> str:
 
     ``word`` is the user's word for a step.
     """
-    unit = next((x.unit for x in todo if x.gain is not None), "run")
+    unit = _unit(todo)
     saves = f"saves a {word if unit == 'step' else unit}"
     width = _widths(todo)
     line = width.line("", "to do", saves if len(saves) <= width.saves else "saves", "certainty")
     return line + "how" if len(line) + len("how") <= COLUMNS else line.rstrip()
 
 
+def _unit(todo: Sequence[Todo]) -> str:
+    """Return what the heading's saving refers to (``step``, ``run`` or ``call``), which is that of the first saving."""
+    return next((x.unit for x in todo if x.gain is not None), "run")
+
+
 def savings(todo: Sequence[Todo]) -> list[str]:
     """Return the saving of each thing to do as a text, all in one unit, for example ``82.5 of 330 ms``.
 
-    ``≈`` marks an estimate. ``up to`` marks a bound, for example ``up to 18 of 40.8 ms``.
+    A saving of one call says so (``a call``) if the heading speaks of a step or run. ``≈`` marks an estimate. ``up to``
+    marks a bound, for example ``up to 18 of 40.8 ms``.
     """
     gains = [x.shown for x in todo]
     numbers, unit = in_one_unit([us for x in gains if x is not None for us in (x.saving_us, x.now_us)])
@@ -182,7 +188,8 @@ def savings(todo: Sequence[Todo]) -> list[str]:
             out.append("unknown")
             continue
         mark = "up to " if x.at_most else "≈ " if x.step is None and x.sureness == "estimated" else ""
-        out.append(f"{mark}{next(left)} of {next(left)} {unit}")
+        call = " a call" if x.unit == "call" and _unit(todo) != "call" else ""
+        out.append(f"{mark}{next(left)} of {next(left)} {unit}{call}")
     return out
 
 
@@ -233,18 +240,19 @@ def _change(todo: Todo) -> str:
 def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
     """Yield commands that the user can paste: they confirm, apply, search and check the listed things to do.
 
-    The folder for the target machine is written once, as the shell variable ``$D``.
+    The folder is written once, as the shell variable ``$D``. It is the folder of the target machine, or the folder
+    above if the files are for several targets (for example, two libraries whose files state different machines).
     """
     listed = {type(x.remedy) for x in seen.todo}
     placed = [(file.path.parent, file) for file in written.files if file.path is not None]
     folders = list(dict.fromkeys(place for place, _ in placed if place != written.out))
-    names = {file.name: file for place, file in placed if place in (written.out, *folders[:1])}
+    base = folders[0] if len(folders) == 1 else written.out
+    names = {_below(place, base, file.name): file for place, file in placed}
     here = "$D"
     if folders and not listed.isdisjoint((UseRows, Search)):
-        more = f"  # and {counted(len(folders) - 1, 'more target')}: see the report" if folders[1:] else ""
-        named = shell_word(short_path(str(folders[0])))
+        named = shell_word(short_path(str(base)))
         here = '"$D"' if "'" in named else here
-        yield from _folded(f"D={named}{more}")
+        yield from _folded(f"D={named}")
     if any(not x.confirmed for x in seen.todo if x.findings):
         yield from _folded(f"confirm  {command_line(written.store, 'replay', '--run', found.run)}")
     if found.ladder:
@@ -255,7 +263,9 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         step = str(found.ladder[0].sizes.step)
         words = ("replay", "--run", found.run, "--backend", ladders.LIBRARY, "--ladder", step)
         yield from _folded(f"ladder   {command_line(written.store, *words)}")
-    if apply_script.NAME in names and UseRows in listed:
+    if folders[1:] and UseRows in listed:
+        yield from _folded(f"apply    logparse run --with {here} -- JOB")
+    elif apply_script.NAME in names and UseRows in listed:
         yield from _folded(f"apply    . {here}/{apply_script.NAME}")
     elif written.files and UseRows in listed:
         yield "apply    no row could be written; the report states why"
@@ -263,12 +273,18 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
     actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found), found.in_job)]
     if actions and apply_module.NAME in names:
         yield from (line for use in names[apply_module.NAME].lines for line in _folded(f"apply    {use}"))
-    scripts = [(x, "sh" if x.endswith(".sh") else "python") for x in names if x.startswith("tune_")]
-    searches = [f"(cd {here} && {program} {shell_word(x)})" for x, program in scripts]
+    scripts: dict[str, str] = {}
+    for place, _, name in (x.rpartition("/") for x in names):
+        if name.startswith("tune_"):
+            scripts.setdefault(name, place)
+    searches = [
+        f"(cd {here}{f'/{shell_word(place)}' if place else ''} && {_program(x)} {shell_word(x)})"
+        for x, place in scripts.items()
+    ]
     if searches and Search in listed:
         yield from _folded(f"search   {'; '.join(searches)}")
-    read = [x.name for x in names.values() if x.applied and x.name != apply_script.NAME and UseRows in listed]
-    changed = [f"{here}/{shell_word(name)}" for name in read]
+    read = [x for x, file in names.items() if file.applied and file.name != apply_script.NAME and UseRows in listed]
+    changed = [f"{here}/{'*/' if '/' in x else ''}{shell_word(x.rpartition('/')[2])}" for x in read]
     by_action = [] if changed else [word for name in actions for word in ("--action", name)]
     if changed or by_action:
         after = command_line(
@@ -276,6 +292,15 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         )
         check = command_line(written.store, "verify", found.run, written.next_run, *by_action)
         yield from _folded(f"check    {after} -- JOB && {' '.join([check, *changed])}")
+
+
+def _below(place: Path, base: Path, name: str) -> str:
+    """Return the path of a file relative to ``base``, or its name if its folder lies elsewhere."""
+    return (place / name).relative_to(base).as_posix() if place.is_relative_to(base) else name
+
+
+def _program(script: str) -> str:
+    return "sh" if script.endswith(".sh") else "python"
 
 
 def _rest(seen: Verdict, written: Written, room: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -152,6 +154,25 @@ def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.M
     for runs, label in ((["before"], "after"), (["before", "after"], "after2"), (["after2", "after"], "after3")):
         lines = "\n".join(screen.screen(found, screen.Written(tmp_path / "overrides", written, runs=runs)))
         assert f"--run {label} -- JOB && logparse verify before {label} " in lines
+
+
+def test_files_of_all_targets_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the files state two targets, the printed commands apply and check the files of both.
+
+    A log of hipBLASLt and a user find-db of MIOpen state different facts about one machine, so each has a folder. An
+    earlier version printed the commands for the first folder alone, whose rows saved nothing.
+    """
+    monkeypatch.chdir(tmp_path)
+    files = [x for y in ("hipblaslt", "miopen") for end in ("log", "txt") for x in (SAMPLES / y).glob(f"*.{end}")]
+    found = recommend(samples(*(str(x.relative_to(SAMPLES)) for x in sorted(files)))(tmp_path), Settings())
+    lines = "\n".join(printed(found, tmp_path)).replace("\\\n         ", "")
+    folders = [x for x in (tmp_path / "overrides").iterdir() if x.is_dir()]
+    assert len(folders) == 2
+    assert "apply    logparse run --with $D -- JOB" in lines
+    [place] = re.findall(r"^D=(.*)$", lines, re.MULTILINE)
+    [check] = re.findall(r"^check .* && logparse verify \S+ \S+ (.*)$", lines, re.MULTILINE)
+    checked = [x for word in check.split() for x in Path().glob(word.replace("$D", os.path.relpath(place)))]
+    assert {x.parent.name for x in checked} == {x.name for x in folders}
 
 
 def test_savings_have_one_unit_and_a_certainty(tmp_path: Path) -> None:
