@@ -650,8 +650,7 @@ def hints(store: Store) -> list[str]:
         path, first = copies[0]
         out.append(
             f"{counted(len(copies), 'file')} with the content of another file of the run, so each content counts once "
-            f'({short_path(path)} is a copy of {short_path(first)}; `logparse sql "from sources where copy_of is not '
-            'null"` lists them)'
+            f"({short_path(path)} is a copy of {short_path(first)}; the column copy_of of the view sources lists all)"
         )
     if left_out := store.left_out():
         first = shortened([store.unreadable()[0]], _WIDTH)[0]

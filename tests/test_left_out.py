@@ -89,11 +89,14 @@ LAW = {
     "export --to bench -n 1": {"beyond the limit": "left out 2: problems beyond the limit of -n"},
     "export --to driver": {"another kind": "left out 3: --to driver holds no GEMM"},
     "export --to untuned": {"not convertible": "left out 3: TunableOp: the target's version of PyTorch is unknown"},
-    "merge tunableop_results0.csv": {"damaged": "1 row left out", "why": "line 26: left out: no call has this key"},
+    "merge tunableop_results0.csv": {
+        "damaged": "1 row left out",
+        "why": "line 26: left out: no call has the row's key",
+    },
     "convert tunableop_results0.csv --to hipblaslt": {
         "not convertible": "7: Default: nothing to override",
         "another library": "2: hipblaslt has no such solution: rocblas's index",
-        "damaged": "1: no call has this key",
+        "damaged": "1: no call has the row's key",
         "all": "11 rows; 10 left out",
     },
     "lint tunableop_results0.csv": {"damaged": "_ld_4096_4096_1x288"},

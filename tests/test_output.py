@@ -507,7 +507,7 @@ def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
     (tmp_path / "foreign.txt").write_text("hello\nworld\n")
     out = run("ingest", str(tmp_path / "empty.log"), str(tmp_path / "foreign.txt"), *at)
     assert out.returncode == 1
-    assert "empty.log: empty" in out.stderr
+    assert "empty.log: the file is empty" in out.stderr
     (tmp_path / "cleared.json").write_text(
         '{"schemaVersion": 1, "deviceProperties": [], "traceEvents": [{"ph": "M", "name": "x"}]}'
     )

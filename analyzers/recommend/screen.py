@@ -264,7 +264,7 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         words = ("replay", "--run", found.run, "--backend", ladders.LIBRARY, "--ladder", step)
         yield from _folded(f"ladder   {command_line(written.store, *words)}")
     if folders[1:] and UseRows in listed:
-        yield from _folded(f"apply    logparse run --with {here} -- JOB")
+        yield from _folded(f"apply    {command_line(None, 'run', '--with')} {here} -- JOB")
     elif apply_script.NAME in names and UseRows in listed:
         yield from _folded(f"apply    . {here}/{apply_script.NAME}")
     elif written.files and UseRows in listed:

@@ -73,8 +73,8 @@ def test_rows_that_never_hit_state_the_reason() -> None:
     assert idle[6][0]
     assert set(idle) == {3, 4, 5, 6}
     told = lint_lines(with_idle(inspect("r0.csv", text.encode(), CUDA), run()))
-    assert f"  info [no-call] line 4: {near} → no call of run r uses it" in told
-    assert "  info [no-call] line 5: no call of the run → no call of run r uses it" in told
+    assert f"  info [no-call] line 4: {near} → no call of run r uses this row" in told
+    assert "  info [no-call] line 5: no call of the run → no call of run r uses this row" in told
 
 
 def test_a_log_that_lacks_the_key() -> None:

@@ -103,7 +103,7 @@ def test_export_and_write(job: Store, tmp_path: Path) -> None:
     assert made.count == 3
     [written] = write(made.files, tmp_path / "out")
     assert written.lines == [f"sh {written.path.absolute()}"]
-    assert export_lines(made) == ["3 problems"]
+    assert export_lines(made) == ["3 problems", "  left out 14: problems beyond the limit of -n"]
     chosen = export(job, "bench", sql="select distinct problem from workload limit 2")
     assert chosen.count == 2
     with pytest.raises(InputError, match="column problem"):
@@ -161,7 +161,7 @@ def test_lint_lists_files_that_it_cannot_read(tmp_path: Path, capsys: pytest.Cap
             app(["lint", *files, *target])
         assert end.value.code == code
         told = capsys.readouterr()
-        assert (f"error: {none}: is not an override" in told.err) is (none in files)
+        assert (f"error: {none}: the file is not an override" in told.err) is (none in files)
         assert ("a.csv: tunableop-results, accepted" in told.out) is (good[0] in files)
 
 
@@ -178,7 +178,7 @@ def test_the_ordinal_of_a_name_is_held_against_the_number_of_devices(tmp_path: P
 
 def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
-    with pytest.raises(InputError, match=r"empty\.csv: is empty"):
+    with pytest.raises(InputError, match=r"empty\.csv: the file is empty"):
         lint_files([str(tmp_path / "empty.csv")])
     with pytest.raises(InputError, match="--as csv: must be one of aiter, aiter-kernels, hipblaslt-tuning-file"):
         lint_files([TUNED], format="csv")

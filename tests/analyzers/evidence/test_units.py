@@ -16,6 +16,7 @@ from analyzers.evidence.units import as_alone, problem_weights, reweighed, unit_
 from analyzers.job.gpu_time import gpu_time, steps
 from analyzers.recommend.render import gpu_time_lines
 from logparse.libraries.torch_profiler.busy import BEFORE
+from logparse.model import Gain
 from tests.analyzers.build import tables, work
 from tests.analyzers.example import W, gemm
 
@@ -173,12 +174,12 @@ def test_a_run_beside_logs_gets_the_times_of_one_before_without_them() -> None:
     alone = json.dumps({"count": 9, "traced": 0, "us": [400.0, 100.0, 110.0], "host_us": [60.0]})
     more = [fact("v", "unit", "module"), fact("v", "unit_alone", "1"), fact("v", "unit:16", alone)]
     before, after = replace(server(), facts=pd.DataFrame(more)), server(large=20)
-    found = units(as_alone(after, before, 210, 84, ["16"]))
+    found = units(as_alone(after, before, Gain(210, 84), ["16"]))
     assert found is not None
     assert found.alone
     assert {x.name: (x.count, x.mean_us) for x in found.kinds} == {"16": (20, 84), "1": (10, 50)}
     assert found.kinds[0].host_us == (120.0,), "alone a unit took 105, and 210 beside the one after"
-    assert as_alone(after, server(), 210, 84, ["16"]) is after, "no times without logs are known"
+    assert as_alone(after, server(), Gain(210, 84), ["16"]) is after, "no times without logs are known"
 
 
 def test_traced_calls_are_scaled_to_the_whole_run() -> None:

@@ -890,7 +890,7 @@ def test_a_step_of_an_older_store_is_read_from_the_trace_file(two_ranks: Tables,
     capture = held.sources.iloc[[0]].assign(path=str(tmp_path / "capture_traces/trace_1_g1.json"), source_id="g")
     gone = step_of(replace(held, sources=pd.concat([held.sources, capture])), HALF)
     assert isinstance(gone, StepUnknown)
-    assert "trace_1.json: an older logparse" in gone.reason
+    assert "trace_1.json: an older version of logparse" in gone.reason
     assert "the file has changed since: to keep the events, remove the trace" in gone.reason
     assert "capture_traces" not in gone.reason, "no unit ran in the capture of a graph"
 

@@ -432,7 +432,7 @@ def test_a_timeout_is_bad_and_ends_all_that_the_check_started(table: Path, tmp_p
     done = bisect(table, hangs, "--timeout", "0.4")
     assert printed(done)[1].startswith("  line 41: ")
     assert "bad (timeout, " in done.stderr
-    assert "64 rows, 0 answers known" in bisect(table, hangs, "--timeout", "0.3").stderr, (
+    assert "64 rows, 0 answers of the check known" in bisect(table, hangs, "--timeout", "0.3").stderr, (
         "others may end in another time"
     )
     for pid in (tmp_path / "pids").read_text().split():
@@ -542,7 +542,7 @@ def finished(table: Path) -> None:
     the final one, which is always confirmed.
     """
     done = bisect(table, counting(5))
-    assert "64 rows, 4 answers known from before;" in done.stderr
+    assert "64 rows, 4 answers of the check known from an earlier run;" in done.stderr
     assert printed(done)[1].startswith("  line 41: ")
     sets = (table.parent / "sets").read_text().splitlines()
     answered = sets[:4] + sets[5:]

@@ -137,7 +137,7 @@ def test_tuning_files_of_hipblaslt(tmp_path: Path) -> None:
         ("hipblaslt:9", 9.5),
     ]
     assert merge_lines(merged)[0].endswith(
-        "the fastest is kept (1 of them without times: the first file's row is kept)"
+        "the fastest is kept (1 of them without times: the first file's row is kept); 1 row left out"
     )
     assert len(merged.notes) == 1
     made_again = tmp_path / "c.txt"

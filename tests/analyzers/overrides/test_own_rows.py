@@ -65,7 +65,7 @@ def test_what_cannot_be_kept_is_reported(tmp_path: Path) -> None:
     assert [x.partition(" is kept: ")[2].partition(":")[0] for x in notes] == [
         "PyTorch rejects the whole file",
         "the file has the layout of another version of hipBLASLt",
-        "no new file of its kind is written, so it stays in use",
+        "no new file of this format is written, so your own file stays in use",
     ]
     for wrong in (tmp_path / "none", SAMPLES / "tables/aiter_bf16_tuned_gemm.csv", SAMPLES / "tunableop/README.md"):
         with pytest.raises(InputError):
