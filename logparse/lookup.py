@@ -206,7 +206,7 @@ _REJECTS = " (view rejects)"
 
 
 def damaged(store: Store, run: str | None = None) -> str:
-    """Return a sentence with the number of damaged lines in a run (execution of a job). Empty if there are none.
+    """Return a sentence with the number of damaged lines in a run (execution of a job). Empty without such lines.
 
     By default it is the latest run.
     """

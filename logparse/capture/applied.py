@@ -94,7 +94,7 @@ def _alone(text: str) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class Applied:
-    """What the processes of a job have applied: settings, changes of models, and environment variables.
+    """Changes that the processes of a job have applied: settings, changes of models, and environment variables.
 
     * ``settings`` maps each setting to the number of processes that made it.
     * ``models`` maps each change of a model to the number of processes that made it.

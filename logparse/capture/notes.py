@@ -18,7 +18,7 @@ from logparse.libraries.own import job_units
 
 @dataclass(frozen=True)
 class Observed:
-    """What the processes of a job wrote down about themselves: numbers of steps, and remarks for the user.
+    """Notes that the processes of a job wrote about themselves: numbers of steps, and remarks for the user.
 
     * ``processes`` is the number of processes that wrote a file.
     * ``units`` is the number of steps (training steps or requests) that they counted together.

@@ -40,7 +40,7 @@ UNITS = 2
 
 @dataclass(frozen=True)
 class Trace:
-    """What the user wants to record of a job with PyTorch's profiler.
+    """The user's wishes for a recording of a job with PyTorch's profiler.
 
     A unit is a step of the job, for example a training step or a request. A window is a period in which the profiler
     runs.

@@ -24,7 +24,7 @@ Progress: TypeAlias = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class Resources:
-    """What one task needs: a number of cores (``cpus``), and its amount of work (``weight``).
+    """The needs of one task: a number of cores (``cpus``), and its amount of work (``weight``).
 
     The weight is for example the number of bytes to read.
     """

@@ -140,7 +140,7 @@ class InputFile:
 
     @property
     def mark(self) -> bytes:
-        """The byte order mark at the start of the file, or no bytes if there is none."""
+        """The byte order mark at the start of the file, or no bytes if the file has no such mark."""
         return codecs.BOM_UTF8[: self.mark_bytes]
 
     def _unpacked(self, peeked: _Peekable) -> BinaryIO:

@@ -135,7 +135,7 @@ def _settled(result: Ingested, state: str | bool) -> Ingested:
 
 @dataclass(frozen=True)
 class _Passed:
-    """What is known after a log was read to its end: hashes, and the last line.
+    """The knowledge about a log that was read to its end: hashes, and the last line.
 
     * ``digest`` is the hash of all stored bytes, and ``end`` is their number.
     * ``digest_of_lines`` is the hash up to the end of the last complete line.

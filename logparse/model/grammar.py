@@ -167,7 +167,7 @@ def _is_wrong(value: object, holds: Test | None) -> bool:
 def _getters_of(kind: Any) -> tuple[Getter, Getter]:
     """Return two functions that read the fields of a matrix product or convolution.
 
-    The first one returns the fields that are texts, the second one those that are numbers.
+    The first one returns the fields that are texts, the second one returns the fields that are numbers.
     """
     tests = _tests(kind)
     texts, numbers = ([name for name, test in tests.items() if (test is None) == bare] for bare in (False, True))

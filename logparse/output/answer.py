@@ -84,7 +84,7 @@ TABLES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command answers: text for the terminal, and a table for other formats.
+    """The answer of a command: text for the terminal, and a table for other formats.
 
     * ``text`` holds lines and tables for the terminal, in order.  By default it is ``table``.
     * ``notes`` returns further lines for the terminal.  The function is called only if the lines are printed.

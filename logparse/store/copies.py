@@ -80,10 +80,10 @@ _Entry: TypeAlias = tuple[bool, _Order, str]
 
 
 class _State(NamedTuple):
-    """What is known of one input file, to find out whether it is a copy of another one.
+    """Facts about one input file, to find out whether it is a copy of another one.
 
-    It consists of the file's run (one execution of a job), the hashes of its content at each reading, the last of these
-    hashes, the process numbers in its path, its group, and its place in the order of files.
+    It consists of the file's run (one execution of a job), the hashes of its content at each reading, the latest
+    hash, the process numbers in its path, its group, and its place in the order of files.
     """
 
     run: str

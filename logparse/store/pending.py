@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class CallKey(NamedTuple):
-    """What identifies a call in the table ``calls``: all columns except the process, the time and the count."""
+    """The columns that identify a call in the table ``calls``: all except the process, the time and the count."""
 
     kind: str
     problem: str

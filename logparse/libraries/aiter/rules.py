@@ -484,7 +484,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Return the kernel of an aiter table that is the same as a given kernel of any library, or None if there is none.
+    """Return the kernel of an aiter table that is the same as a given kernel of any library, or None if no kernel is.
 
     A kernel of a library that aiter calls, such as hipBLASLt, is returned unchanged.  Any other kernel is converted to
     a hipBLASLt kernel if possible (``tuning_rules.takes``).

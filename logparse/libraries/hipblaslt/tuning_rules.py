@@ -66,7 +66,7 @@ _CACHE = (
 
 @dataclass(frozen=True)
 class Context:
-    """What the lint rules need to know: the target's facts, its hipBLASLt version (``number``), and the rows by key."""
+    """Information for the lint rules: the target's facts, its hipBLASLt version (``number``), and the rows by key."""
 
     facts: Facts
     number: int | None

@@ -51,7 +51,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user of ``logparse capture`` wants to record, and where.
+    """The things that the user of ``logparse capture`` wants to record, and where.
 
     * ``folder``: the absolute path of the folder for the logs.  It contains no ``%``.
     * ``mask``: the sum of the bits of the wanted ``CATEGORIES``.

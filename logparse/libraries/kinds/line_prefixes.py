@@ -100,7 +100,7 @@ def mark_of(text: str) -> re.Match[str]:
 
 
 def mark_length(line: bytes) -> int:
-    """Return the length of the prefix that a launcher or log tool put before a line, in bytes. 0 if there is none."""
+    """Return the length, in bytes, of the prefix that a launcher or log tool put before a line. 0 without a prefix."""
     return mark_of(line.decode("latin-1")).end()  # one character per byte, because marks are ASCII
 
 

@@ -73,7 +73,7 @@ class OverrideFile:
 
 @dataclass(frozen=True)
 class Report:
-    """What a library's log says about the look-up of one call in an override file (a list of kernels to use).
+    """A library's log line about the look-up of one call in an override file (a list of kernels to use).
 
     * ``key``: the key for which the library searched.
     * ``found``: True if it found a row, None if the log does not say.

@@ -69,7 +69,7 @@ _FACTS = (
 
 @dataclass
 class _Run:
-    """What MIOpenDriver has printed so far about one command in one direction: the results of its solvers."""
+    """The output so far of MIOpenDriver about one command in one direction: the results of its solvers."""
 
     direction: Direction
     problem: ConvProblem | None

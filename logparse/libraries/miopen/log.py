@@ -94,7 +94,7 @@ solver.
 
 @dataclass
 class _Find:
-    """What was read so far about one thread in MIOpen's log: its convolutions and its measurements.
+    """The content read so far about one thread in MIOpen's log: its convolutions and its measurements.
 
     A measurement may be incomplete, because its workspace is in a later line than its time.
     """

@@ -62,7 +62,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Record:
-    """What one process of a job reports about the changes that were tried in it.
+    """The report of one process of a job about the changes that were tried in it.
 
     * ``sort`` names the kind of step that was timed, for example ``optimizer``.
     * ``units`` is the number of steps.

@@ -37,7 +37,7 @@ _RETUNE = "tune again on the target, or let `logparse recommend --target` write 
 
 @dataclass(frozen=True)
 class Context:
-    """What the checks of a results file need to know about the PyTorch that will read the file."""
+    """The facts that the checks of a results file need about the PyTorch that will read the file."""
 
     facts: Facts
 

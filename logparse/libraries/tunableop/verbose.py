@@ -58,7 +58,7 @@ _CANDIDATE = rf"{_ID}, {_KEY} (?P<sol>\S+)"
 
 @dataclass
 class _Block:
-    """What was read so far about the tuning of one matrix product in a TunableOp log.
+    """The content read so far about the tuning of one matrix product in a TunableOp log.
 
     Its lines begin with ``finding fastest`` and end with ``found fastest``.  ``timed`` holds the names of the kernels
     that have a time.

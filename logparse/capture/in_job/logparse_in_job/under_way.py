@@ -28,7 +28,7 @@ class Calls:
 
 
 class UnderWay(threading.local):
-    """What one thread of the job is doing at the moment: whether it is inside a model's call or a step.
+    """The present activity of one thread of the job: whether it is inside a model's call or a step.
 
     * ``inside`` is True within a call of a model. The calls of the modules in the model are not counted separately.
     * ``token`` holds data about this call, if it is observed.

@@ -6,7 +6,7 @@ from typing import Any, List, NamedTuple, Sequence
 
 
 class Job(NamedTuple):
-    """What a change may alter in the user's job: its models (outermost modules) and optimizers.
+    """The parts of the user's job that a change may alter: its models (outermost modules) and optimizers.
 
     If an optimizer makes its first step while a change is on, the optimizer is added to the list, because its state
     must be changed back, too.
