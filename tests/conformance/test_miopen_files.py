@@ -100,7 +100,7 @@ def expected(reading: Reading[Any], call: Problem) -> str | None:
     rows = reading.by_key.get(OVERRIDE_FORMAT.key(call, TARGET) or "", ())
     whys = [breach.note.message for row in rows for breach in row.breaches]
     names = {
-        "its algorithm is": "other family's algorithm",
+        "this solver's algorithm is": "other family's algorithm",
         "uses another solver with a time": "negative time",
         "more than the memory of any GPU": "workspace beyond memory",
     }
