@@ -172,7 +172,11 @@ def _backends(options: argparse.Namespace, *wanted: tuple[str, str]) -> list[str
 
 
 def unpack_wheels(wheels: str | None, folder: str) -> None:
-    """Unpack Python wheels into ``folder`` and make them importable, in this process and its workers."""
+    """Unpack Python wheels into ``folder`` and make them importable, in this process and its workers.
+
+    Ends the program if a package is still missing that logparse needs and that machines with GPUs often lack. Without
+    it a long run would read no trace.
+    """
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     for wheel in sorted(Path(wheels).glob("*.whl")) if wheels else ():
         if version in wheel.name or "-none-any" in wheel.name:
@@ -180,6 +184,8 @@ def unpack_wheels(wheels: str | None, folder: str) -> None:
     if wheels:
         sys.path.append(folder)
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), folder)))
+    if missing := [x for x in ("duckdb", "msgspec", "xxhash") if importlib.util.find_spec(x) is None]:
+        sys.exit(f"error: {', '.join(missing)} cannot be imported; download the wheels and name their folder: --wheels")
 
 
 # ------------------------------------------------------------------------------------------------ what came out

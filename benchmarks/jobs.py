@@ -1,7 +1,7 @@
 """Test whether ``tune``'s verdicts on jobs are right. The jobs run as users run them, on two GPUs.
 
     python -m pip download --no-deps --only-binary=:all: --python-version 3.12 --platform manylinux_2_28_x86_64 \\
-        --dest wheels duckdb                               # where the machine with the GPUs has none
+        --dest wheels duckdb msgspec xxhash                               # where the machine with the GPUs has none
     python benchmarks/jobs.py --smoke                      # without a GPU: tiny sizes, tests only that all runs
     python benchmarks/jobs.py --wheels wheels --budget 570 --results OUT
     python benchmarks/jobs.py --wheels wheels --budget 570 --results OUT2 --rest OUT/jobs-….json    # what is left

@@ -52,9 +52,9 @@ def _tanh(tail: Epilogue, job: Job) -> bool:
 def _to(
     suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
 ) -> Callable[[Work, Job], Change | None]:
-    """Make the function that tells for each call of the job what becomes of it if kernels are fused.
+    """Return a function that names, for a call of the job, the kernel that does more than the product alone.
 
-    * ``suits``: tells whether a matrix product and the kernels after it can be replaced by one kernel.
+    * ``suits``: checks whether a matrix product and the kernels after it can be replaced by one kernel.
     * ``solution``: returns the name of this kernel.
 
     For calls that stay as they are, the function returns None.

@@ -41,7 +41,7 @@ RIGHT = {
         "kernel take longer than that, but the library of this call may have no such kernel"
     ),
 }
-"""Sentences that tell the user how often such a finding is right, for GEMMs and for convolutions.
+"""Sentences with the share of such findings that are right, for GEMMs and for convolutions.
 
 ``benchmarks/expected.py`` measures the numbers. The entry ``shipped`` is for GEMMs whose comparable times are shipped
 with logparse.

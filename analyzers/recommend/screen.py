@@ -170,7 +170,7 @@ def heading(todo: Sequence[Todo], word: str) -> str:
 
 
 def _unit(todo: Sequence[Todo]) -> str:
-    """Return what the heading's saving refers to (``step``, ``run`` or ``call``), which is that of the first saving."""
+    """Return the unit of the first saving (``step``, ``run`` or ``call``). The heading names this unit."""
     return next((x.unit for x in todo if x.gain is not None), "run")
 
 

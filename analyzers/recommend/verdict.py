@@ -183,7 +183,7 @@ _LIMITS = {"host": "the host", "kernels": "its kernels"}
 
 
 def _limit(found: Recommendation) -> str:
-    """Write the sentence that tells what limits the step: for example its kernels, the host, or communication.
+    """Write the sentence about the limit of the step: for example its kernels, the host, or communication.
 
     It also tells how long the step would take with the best known kernels, with a host that takes no time, and with
     communication that takes no time.
@@ -558,7 +558,7 @@ def gain_text(sureness: Sureness, us: float) -> str:
 
 
 def change_text(todo: Todo) -> str:
-    """Return the text that tells the user what changes.
+    """Describe the change for the user.
 
     It begins with "less precise" if results become less precise.
     """

@@ -44,7 +44,7 @@ _PORT = re.compile(r"--?(master[-_]port|rdzv[-_]endpoint|port|p)(=|$)")
 
 
 Proves: TypeAlias = Callable[[Path], str]
-"""Type of a function that tells whether a job really ran with its changes.
+"""Type of a function that checks whether a job really ran with its changes.
 
 Each change that is made leaves a file in a folder, and the function gets this folder. If the job made its changes, the
 function returns an empty text. Otherwise it returns the reason why nothing shows it.

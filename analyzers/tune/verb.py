@@ -159,7 +159,7 @@ class _Job:
 
     @property
     def goes_on(self) -> str:
-        """A sentence that tells the user with which commands to continue after an interruption."""
+        """A sentence with the commands that continue after an interruption."""
         url = self.store.url
         if self.run in set(self.store.sources()["run"]):
             on, rank = (command_line(url, verb, "--run", self.run) for verb in ("replay", "recommend"))

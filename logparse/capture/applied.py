@@ -148,7 +148,7 @@ def read_marks(folder: Path) -> Applied:
 
 
 def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
-    """Return lines that tell the user which settings and scripts were requested but not applied, and why.
+    """Return lines about settings and scripts that were requested but not applied, with the reason.
 
     The reason is only the likely one, for example that no process of the job imported torch. The list is empty if all
     were applied.

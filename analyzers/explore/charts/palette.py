@@ -176,7 +176,7 @@ EMPTY = 200
 
 
 def blank(text: str, theme: Theme, *, height: int) -> Figure:
-    """Return a figure without data, with a text in its middle that tells the user what to do next."""
+    """Return a figure without data. The text in its middle is the user's next step."""
     figure = styled(Figure(), theme, height=height)
     figure.update_layout(margin={"l": 24, "r": 24})  # No axis stands beside the text.
     figure.update_xaxes(visible=False)

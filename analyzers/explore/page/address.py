@@ -8,7 +8,7 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def tunnel(port: int, token: str = "") -> str:
-    """Return the text that tells the user how to open the web page from another machine through ssh.
+    """Return instructions for opening the web page from another machine through ssh.
 
     ``token`` is omitted if the text is shown outside the user's terminal.
     """

@@ -68,7 +68,7 @@ _NOT_KEPT = "an older version of logparse wrote the store and did not keep the e
 READ_AGAIN = f"{_NOT_KEPT}, so this trace was read again:"
 _STORE_ANEW = "to keep the events, remove the trace with `logparse forget` and ingest it again"
 WORTH = 0.04
-"""Smallest gain that the user should be told about, as a fraction of the step's time."""
+"""Smallest gain that is printed, as a fraction of the step's time."""
 ROUGH = 1.5
 """If the profiler makes the host slower by more than this factor, the simulated times are called rough."""
 _SAME = 1e-3

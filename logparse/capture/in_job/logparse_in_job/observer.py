@@ -59,7 +59,7 @@ this call alone.
 
 
 class _Leaving:
-    """An object whose deletion tells logparse that a thread of the job ends, so that the profiler is stopped there.
+    """A marker of a thread of the job. Its deletion means that the thread ends, so the profiler is stopped there.
 
     PyTorch's profiler must end in the thread where it began. Each such thread holds an object of this class, which
     Python deletes with the thread.
@@ -514,7 +514,7 @@ class Observer:
         return []
 
     def _observation_ended(self, why: str) -> None:
-        """Stop counting and tracing after an error in logparse's code, and tell the user why."""
+        """Stop counting and tracing after an error in logparse's code, and note the reason for the user."""
         self.record.note(f"the observation ended, and the job went on: {why}")
         try:
             if self.trial is not None:
