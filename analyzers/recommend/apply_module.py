@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from analyzers.actions import ActionResult
+from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
 from logparse.libraries.kinds.format import Emission
 from logparse.model import Gain
 from logparse.quoting import Python, Shell, asset, filled, joined, python_line, shell_comment
@@ -31,15 +32,18 @@ def chosen(
     """Return the changes that ``apply.py`` makes to the job if the user names none.
 
     They are the best changes that are worth making and that do not concern the same calls. Changes that were measured
-    in the running job (``in_job``) are considered first. Two kinds are left out unless the user names them:
+    in the running job (``in_job``) are considered first. If a combination was measured there (``a+b``), all of its
+    changes are made, even if they concern the same calls. Two kinds are left out unless the user names them:
 
     * changes that alter results beyond rounding
     * changes named in ``hidden``, because the time of a step does not show their gain
     """
+    measured = _combined(in_job)
     out: list[ActionResult] = []
-    for result in sorted(results, key=lambda x: (x.action.name not in in_job, -x.saving_us)):
-        named = result.action.name in hidden or not result.action.exact
-        if result.pays and not named and all(_together(result, x) for x in out):
+    for result in sorted(results, key=lambda x: (*(x.action.name not in y for y in (measured, in_job)), -x.saving_us)):
+        named, combined = result.action.name in hidden or not result.action.exact, result.action.name in measured
+        both = ((combined and x.action.name in measured) or _together(result, x) for x in out)
+        if (result.pays or combined) and not named and all(both):
             out.append(result)
     return tuple(out)
 
@@ -60,8 +64,20 @@ def _together(one: ActionResult, other: ActionResult) -> bool:
 def without_a_change(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:
-    """Return the settings that ``logparse run --with`` can make without any edit of the user's program."""
-    return chosen([x for x in results if x.action.kind == "setting" and x.application.settings], hidden, in_job)
+    """Return the settings that ``logparse run --with`` can make without any edit of the user's program.
+
+    A setting is left out if it was measured in the running job only together with an edit of the program.
+    """
+    settings = [x for x in results if x.action.kind == "setting" and x.application.settings]
+    combined = _combined(in_job)
+    if not combined <= {x.action.name for x in settings}:
+        settings = [x for x in settings if x.action.name not in combined]
+    return chosen(settings, hidden, in_job)
+
+
+def _combined(in_job: Collection[str]) -> frozenset[str]:
+    """Return the names of the changes that were measured together in the running job (``a+b`` in ``in_job``)."""
+    return frozenset(name for x in in_job if TOGETHER in x for name in x.split(TOGETHER))
 
 
 def has_lines(result: ActionResult) -> bool:

@@ -35,6 +35,7 @@ from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, completed, judgement
 from analyzers.recommend.duplicates import deduplicated, one_claim_each, one_row_each, rank, reachable, without_saving
 from analyzers.recommend.files_action import files_action, to_write
+from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
 from logparse.libraries.aiter.tables import CATEGORY as AITER
 from logparse.libraries.hipblaslt import bench
 from logparse.libraries.own.job_trials import TRIAL
@@ -112,8 +113,23 @@ class Recommendation:
 
     @property
     def in_job(self) -> frozenset[str]:
-        """The names of the changes whose effect on a step was measured in the running job."""
-        return frozenset(x.name for x in self.tried if x.is_known)
+        """The names of the changes whose effect on a step was measured in the running job.
+
+        A combination is included only if it is the best one. Its name joins the names of its changes by ``+``.
+        """
+        single = {x.name for x in self.tried if x.is_known and TOGETHER not in x.name}
+        return frozenset(single | {TOGETHER.join(self.combination)} - {""})
+
+    @property
+    def combination(self) -> tuple[str, ...]:
+        """The names of changes that were measured together in the running job, and saved more than any single change.
+
+        The tuple is empty if no such combination was measured.
+        """
+        measured = [x for x in self.tried if x.outcome == "measured" and x.gain is not None]
+        best = max(measured, key=lambda x: x.gain.saving_us if x.gain else 0.0, default=None)
+        names = tuple(best.name.split(TOGETHER)) if best is not None else ()
+        return names if len(names) > 1 else ()
 
     @property
     def overrides(self) -> tuple[Override, ...]:

@@ -18,6 +18,7 @@ from analyzers.recommend.ceiling import Ceiling
 from analyzers.recommend.confidence import Judgement
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verdict import Todo, kind_name
+from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
 from logparse.model import Finding, Gain
 from logparse.output.terminal import Block
 from logparse.text import counted, duration
@@ -103,7 +104,8 @@ def counts(recommendation: Recommendation) -> str:
 
 def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
     """Describe one thing to do in full: the change or remark behind it, and its findings with their advice."""
-    actions = [line for x in recommendation.actions if x.action.name == todo.name for line in _action(x)]
+    names = todo.name.split(TOGETHER)
+    actions = [line for x in recommendation.actions if x.action.name in names for line in _action(x)]
     actions += list(_step(recommendation, todo.name))
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
     findings = [recommendation.findings[n - 1] for n in todo.findings]

@@ -20,6 +20,7 @@ from analyzers.job.gpu_time import COMMUNICATION, GpuTime, Part
 from analyzers.recommend.apply_module import alternatives, calls, chosen
 from analyzers.recommend.files_action import OVERRIDES
 from analyzers.recommend.ranking import Recommendation
+from logparse.capture.in_job.logparse_in_job.switches import TOGETHER
 from logparse.model import SURENESS, ChangeProgram, Finding, Gain, Remedy, Sureness, UseRows
 from logparse.model.gains import total
 from logparse.text import counted, duration
@@ -153,7 +154,7 @@ def verdict(found: Recommendation) -> Verdict:
     time = found.gpu_time
     steps = time.steps if time is not None else found.steps
     unit: Unit = "step" if steps else "run"
-    listed = [*_actions(found), *_of_findings(found), *_of_the_job(found)]
+    listed = [*_with_combination(_actions(found), found), *_of_findings(found), *_of_the_job(found)]
     unseen = sorted((x for x in listed if _is_hidden(x, time)), key=_rank)
     todo = sorted((x for x in listed if x not in unseen), key=_rank)
     gains = _gains(found, todo)
@@ -242,7 +243,8 @@ def hidden(found: Recommendation) -> frozenset[str]:
     included.
     """
     unseen = (x for x in found.actions if x.pays and _is_hidden(_action(x, found), found.gpu_time))
-    return frozenset((*(x.action.name for x in unseen), *(x.name for x in found.tried if x.shows_no_gain)))
+    names = (*(x.action.name for x in unseen), *(x.name for x in found.tried if x.shows_no_gain))
+    return frozenset(names).difference(found.combination)
 
 
 # ------------------------------------------------------------ where the time goes
@@ -300,6 +302,34 @@ def _actions(found: Recommendation) -> list[Todo]:
         if (result.pays or files) and (result in unnamed or not any(alternatives(result, x) for x in kept)):
             kept.append(result)
     return [_action(x, found) for x in kept]
+
+
+def _with_combination(listed: Sequence[Todo], found: Recommendation) -> list[Todo]:
+    """Put the changes that were measured together in the running job into one entry of the list of things to do.
+
+    Their gain is the one that was measured, because the savings of single changes do not add up. Without such a
+    measurement the list is returned unchanged.
+    """
+    names = found.combination
+    if not names:
+        return list(listed)
+    results = [x for x in found.actions if x.action.name in names]
+    lines = sum(len(x.application.settings) + len(x.application.model) for x in results)
+    name, title = TOGETHER.join(names), f"use {' and '.join(names)}"
+    entry = Todo(
+        name=name,
+        title=title,
+        what="; ".join(x.action.about for x in results),
+        gain=total(x.per(x.steps or 1.0) for x in results),
+        unit="step",
+        sureness="measured in the job",
+        remedy=ChangeProgram(name, title),
+        changes=f"{counted(lines, 'line')} of the program" if lines else "the program",
+        step=found.step_gain(name),
+        exact=all(x.action.exact for x in results),
+    )
+    replaced = {x.action.name for x in found.actions if any(alternatives(x, y) for y in results)}
+    return [entry, *(x for x in listed if x.name not in replaced.union(names))]
 
 
 def _action(result: ActionResult, found: Recommendation) -> Todo:

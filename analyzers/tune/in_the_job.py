@@ -13,6 +13,10 @@ all measured changes together          The savings of two changes never just add
 undecided                              The job does few steps. Pairs of several starts are one sample. Changes that
                                        seem faster come first. No such start begins once the patience is over.
 =====================================  ============================================================================
+
+A start of a short job has steps for one change alone. Then the changes that should gain most are tried together first,
+and a change that was faster once is confirmed before others are tried. So the first answer needs two starts. The other
+changes are tried as long as the patience lasts.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from analyzers.evidence.trials import Tried, gathered
 from analyzers.evidence.units import word_of_sort
 from analyzers.tune.starts import Starts
 from logparse.capture import job
-from logparse.capture.in_job.logparse_in_job.pairs import FLOOR, NO_TIME
+from logparse.capture.in_job.logparse_in_job.pairs import FLOOR, NO_TIME, SHORTEST_JOB
 from logparse.capture.in_job.logparse_in_job.switches import AT_START, NAMES, TOGETHER
 from logparse.capture.notes import observed
 from logparse.capture.plan import trying
@@ -67,6 +71,7 @@ class Trial:
     * ``rows``: the TunableOp files that the change ``tunableop_rows`` reads.
     * ``expected``: number of steps that the job makes, if an earlier run counted them (0: unknown).
     * ``patience_s``: after this many seconds, the job is not started again for changes whose effect is still unclear.
+    * ``together``: the changes that should gain most. A short job tries them together before it tries each alone.
     """
 
     actions: tuple[str, ...]
@@ -76,6 +81,12 @@ class Trial:
     rows: tuple[str, ...] = ()
     expected: int = 0
     patience_s: float = math.inf
+    together: tuple[str, ...] = ()
+
+    @property
+    def is_short(self) -> bool:
+        """True if the job is known to do so few steps that one start is enough for one change alone."""
+        return 0 < self.expected < SHORTEST_JOB
 
 
 @dataclass(frozen=True)
@@ -125,11 +136,11 @@ def try_in_the_job(
     Raises InputError if the user's command before a start fails (``Starts``).
     """
     records: list[Record] = []
-    names, notes, made, fruitless, code = list(asked.actions), dict[str, None](), 0, 0, 0
+    names, notes, made, fruitless, code = _first(asked), dict[str, None](), 0, 0, 0
     patient_until = time.monotonic() + asked.patience_s
     while made < MOST_STARTS and fruitless < _FRUITLESS:
         tried = gathered(names, records, asked.floor)
-        wanted = _wanted(tried, time.monotonic() < patient_until)
+        wanted = _wanted(tried, time.monotonic() < patient_until, asked.is_short)
         if not wanted:
             break
         names += [x for x in wanted if x not in names]
@@ -166,19 +177,30 @@ def write(found: Answer, folder: Path) -> None:
         write_file(folder / f"try_{number}.json", dump(each), within=folder)
 
 
-def _wanted(tried: Sequence[Tried], patient: bool) -> list[str]:
+def _first(asked: Trial) -> list[str]:
+    """Return the names of the changes to try, in this order. In a short job, a combination of changes comes first."""
+    together = _compatible(asked.together)
+    return [TOGETHER.join(together)] * (asked.is_short and len(together) > 1) + [*asked.actions]
+
+
+def _wanted(tried: Sequence[Tried], patient: bool, short: bool) -> list[str]:
     """Return the names of the changes that the next start of the job should try.
 
-    A change whose effect is still unclear is only included if ``patient`` is True.
+    A change whose effect is still unclear is only included if ``patient`` is True. If the job is ``short``, the same
+    holds for changes that no start has tried yet, except in the first start.
     """
-    if found := [x.name for x in tried if x.outcome == "not tried"]:
-        return found
-    found = [x.name for x in tried if x.outcome == "faster once"]
+    untried = [x.name for x in tried if x.outcome == "not tried"]
+    once = [x.name for x in tried if x.outcome == "faster once"]
+    if short and once:
+        return once
+    if untried and (patient or not short or not any(x.seen for x in tried)):
+        return untried
     single = [x.name for x in tried if TOGETHER not in x.name and x.outcome in ("measured", "faster once")]
-    together = TOGETHER.join(_compatible(single))
-    if TOGETHER in together and together not in [x.name for x in tried]:
-        found.append(together)
-    return found or [x.name for x in tried if patient and x.outcome == "undecided"]
+    together = _compatible(single)
+    known = [set(x.name.split(TOGETHER)) for x in tried]
+    if len(together) > 1 and set(together) not in known and (patient or not short):
+        once.append(TOGETHER.join(together))
+    return once or [x.name for x in tried if patient and x.outcome == "undecided"]
 
 
 def _compatible(names: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ start (``--before-each``).
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,11 +33,13 @@ Such a run probably did not do the same work.
 class Starts:
     """Starts a job several times under equal conditions: with equal input, and a shell command before each start.
 
-    ``before_each`` is the command. It is empty if nothing runs before.
+    * ``before_each`` is the command. It is empty if nothing runs before.
+    * ``timed_s`` is how many seconds the last start took that only timed the job's steps (0: there was none).
     """
 
     stdin: KeptInput = field(default_factory=KeptInput)
     before_each: str = ""
+    timed_s: float = 0.0
     _told: set[str] = field(default_factory=set)
 
     def prepare(self, environ: Mapping[str, str]) -> None:
@@ -60,8 +63,9 @@ class Starts:
         The job's processes write the times into ``folder``.
         """
         self.prepare(environ)
-        made = timing(folder, unit, environ)
+        made, begun = timing(folder, unit, environ), time.monotonic()
         ended = job.run(command, made, stdin=self.stdin)
+        self.timed_s = time.monotonic() - begun
         for line in observed(folder).lines():
             if line not in self._told:
                 self._told.add(line)

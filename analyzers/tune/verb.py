@@ -47,13 +47,17 @@ from logparse.output.files import write_file
 from logparse.store import Store, command_line
 from logparse.text import counted, fitted, signed
 
-_MOST_TRIED, _TRIAL_S, _PATIENCE_S = 4, 30.0, 45.0
+_MOST_TRIED, _TRIAL_S, _PATIENCE_S, _ANSWER_S = 4, 30.0, 45.0, 90.0
 """Limits for trying changes in the running job.
 
 * ``_MOST_TRIED``: the largest number of changes.
 * ``_TRIAL_S``: the seconds of trials in each start of the job.
 * ``_PATIENCE_S``: after this many seconds, the job is not started again for a change whose effect is still unclear.
+* ``_ANSWER_S``: a short job should have its answer after this many seconds, not counting the replay. It is not started
+  again for an unclear effect if that start would end later.
 """
+_PROMISING = 0.02
+"""A short job tries changes together at first if each should save this fraction (0 to 1) of the kernels' time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +92,12 @@ def tune(
     first = replace(plan(command, trace=tuning.trace, environ=environ), copy=tuning.out / f"{run}.log")
     starts = Starts(before_each=tuning.before_each)
     job = _Job(command, store, tuning, say, environ, run, first, starts)
+    begun = time.monotonic()
     try:
         job = job.captured()
+        spent_s = time.monotonic() - begun
         job.replayed()
-        found, actions, files = job.recommended()
+        found, actions, files = job.recommended(spent_s)
         again = job.run_again(actions, files)
         if again.missing:
             job.not_applied(found, again)
@@ -254,16 +260,18 @@ class _Job:
         if report.interrupted:
             raise KeyboardInterrupt
 
-    def recommended(self) -> tuple[Recommendation, list[str], list[Path]]:
+    def recommended(self, spent_s: float) -> tuple[Recommendation, list[str], list[Path]]:
         """Find out which changes to recommend, and write the files for them.
+
+        ``spent_s`` is how many seconds the tuning has taken so far, without the replay.
 
         Returns three things: the recommendation, the changes that can be made without editing the user's program, and
         the files that ``apply.sh`` applies.
         """
         self.say("3/5 recommend")
-        settings = Settings()
+        settings, begun = Settings(), time.monotonic()
         found = advise(self.store, settings, self.run)
-        if self.tried(found):
+        if self.tried(found, spent_s + time.monotonic() - begun):
             found = advise(self.store, settings, self.run)
         written, _ = write(found, settings, self.tuning.out)
         actions = [x.action.name for x in without_a_change(found.actions, hidden(found), found.in_job)]
@@ -275,8 +283,11 @@ class _Job:
             raise _EndedError
         return found, actions, files
 
-    def tried(self, found: Recommendation) -> bool:
-        """Try the most promising changes in the running job. Return True if new results were stored."""
+    def tried(self, found: Recommendation, spent_s: float) -> bool:
+        """Try the most promising changes in the running job. Return True if new results were stored.
+
+        ``spent_s`` is how many seconds the tuning has taken so far, without the replay.
+        """
         names = candidates(found)
         unit = self.tuning.trace.unit if self.tuning.trace else ""
         found_units = units(tables_of(self.store, self.run))
@@ -284,7 +295,9 @@ class _Job:
             return False
         self.say(f"    trying in the running job, switched on and off between its steps: {', '.join(names)}")
         limits = {"seconds": _TRIAL_S, "patience_s": _PATIENCE_S, "expected": found_units.count}
-        asked = in_the_job.trial(names, unit=unit, **limits)
+        asked = in_the_job.trial(names, unit=unit, together=tuple(promising(found, names)), **limits)
+        if asked.is_short:
+            asked = replace(asked, patience_s=_ANSWER_S - spent_s - self.starts.timed_s)
         answer = in_the_job.try_in_the_job(self.command, self.environ, asked, self.starts, self.say)
         for line in try_verb.lines(answer):
             self.say(f"    {line}")
@@ -397,6 +410,12 @@ def candidates(found: Recommendation) -> list[str]:
     """
     able = [x for x in found.actions if x.action.name in NAMES and not x.loses and has_lines(x)]
     return [x.action.name for x in sorted(able, key=lambda x: -x.saving_us)][:_MOST_TRIED]
+
+
+def promising(found: Recommendation, names: Sequence[str]) -> list[str]:
+    """Return which of the named changes should each save a visible part of the kernels' time."""
+    saving = {x.action.name: x.saving_us / x.now_us for x in found.actions if x.now_us}
+    return [name for name in names if saving.get(name, 0.0) >= _PROMISING]
 
 
 def in_job_lines(found: Recommendation) -> list[str]:

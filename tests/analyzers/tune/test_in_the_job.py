@@ -78,8 +78,9 @@ if behaviour == "launched":
 if behaviour == "stubborn":
     import signal
     signal.signal(signal.SIGTERM, lambda *_: None)
-write([seen(x) for x in asked["actions"]], over=behaviour != "few")
-if behaviour != "few":
+enough = asked["actions"][:1] if behaviour == "one" else asked["actions"]
+write([seen(x) for x in enough], over=behaviour not in ("few", "one"))
+if behaviour not in ("few", "one"):
     while True:
         wait()
 """
@@ -157,6 +158,33 @@ def test_a_short_job_is_started_until_its_pairs_suffice(tmp_path: Path) -> None:
     assert [json.loads(x)["expected"] for x in lines] == [0, 60]
 
 
+SHORT = {"padded_output": 0.8, "one_kernel_gelu": 0.9, "tf32": 1.0, "padded_output+one_kernel_gelu": 0.7}
+"""Times of a step with changes of a short job, divided by the time without them."""
+PROMISING = ("padded_output", "one_kernel_gelu")
+
+
+def test_a_short_job_tries_the_promising_changes_together_first(tmp_path: Path) -> None:
+    """Each start has steps for one change alone. Two starts then give the user the answer that matters most."""
+    both, *single = "padded_output+one_kernel_gelu", "padded_output", "one_kernel_gelu", "tf32"
+    of = {"behaviour": "one", "expected": 60, "together": PROMISING, "patience_s": 0.0}
+    found, starts = tried(tmp_path, SHORT, *single, **of)  # type: ignore[arg-type]
+    assert starts == [[both, *single], [both]]
+    assert (found.tried[0].name, found.tried[0].outcome) == (both, "measured")
+    assert {x.outcome for x in found.tried[1:]} == {"not tried"}
+
+
+def test_a_short_job_tries_single_changes_as_long_as_the_patience_lasts(tmp_path: Path) -> None:
+    of = {"behaviour": "one", "expected": 60, "together": PROMISING}
+    found, starts = tried(tmp_path, SHORT, *PROMISING, **of)  # type: ignore[arg-type]
+    assert [x[0] for x in starts] == ["padded_output+one_kernel_gelu"] * 2 + [*PROMISING[:1]] * 2 + [*PROMISING[1:]] * 2
+    assert {x.outcome for x in found.tried} == {"measured"}
+
+
+def test_a_long_job_tries_each_change_first(tmp_path: Path) -> None:
+    _, starts = tried(tmp_path, SHORT, *PROMISING, expected=1000, together=PROMISING)
+    assert starts[0] == [*PROMISING]
+
+
 def test_the_best_change_is_confirmed_first() -> None:
     """A second start of the job first confirms the best change, before undecided changes are tried again.
 
@@ -165,9 +193,9 @@ def test_the_best_change_is_confirmed_first() -> None:
     winner = Tried("tf32", (Seen("tf32", "units", pairs=((math.log(0.8), 10.0, 8.0),) * 8),))
     open_one = Tried("padded_output", (Seen("padded_output", "units", pairs=((0.1, 1.0, 1.1), (-0.1, 1.0, 0.9)) * 4),))
     assert (winner.outcome, open_one.outcome) == ("faster once", "undecided")
-    assert in_the_job._wanted([winner, open_one], True) == ["tf32"]
-    assert in_the_job._wanted([open_one], True) == ["padded_output"]
-    assert in_the_job._wanted([open_one], False) == []  # the patience is over
+    assert in_the_job._wanted([winner, open_one], True, False) == ["tf32"]
+    assert in_the_job._wanted([open_one], True, False) == ["padded_output"]
+    assert in_the_job._wanted([open_one], False, False) == []  # the patience is over
 
 
 def test_the_number_of_units_of_an_earlier_run_is_told_to_the_first_start(tmp_path: Path) -> None:

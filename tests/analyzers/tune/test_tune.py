@@ -23,6 +23,7 @@ import pytest
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.evidence.units import Units, units
 from analyzers.recommend.ranking import recommend
+from analyzers.recommend.screen import explained
 from analyzers.recommend.verb import advise
 from analyzers.recommend.verdict import hidden, verdict
 from analyzers.tune import in_the_job, verb
@@ -227,6 +228,36 @@ def test_the_change_that_won_in_the_job_is_applied(monkeypatch: pytest.MonkeyPat
     text = (tmp_path / "overrides/apply.py").read_text()
     assert "the step 1.200 -> 0.960 ms, measured in your job" in text
     assert "this change did not make the job faster, so the change is applied only if it is named" in text
+
+
+def test_changes_that_were_measured_together_are_one_thing_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The best answer is a combination of two changes. Then it is the first thing to do, and both are made.
+
+    Both concern the same convolutions, and one alone was not even tried, so the simulation would choose only one.
+    """
+    before, both = images("before", 1000, 1200, both=0.69), "channels_last+cudnn_benchmark"
+    tables = with_trials(before, **{both: 0.7, "channels_last": 0.8})
+    found = recommend(tables, Settings())
+    assert found.combination == ("channels_last", "cudnn_benchmark")
+    first, *more = verdict(found).todo
+    assert (first.name, first.title) == (both, "use channels_last and cudnn_benchmark")
+    assert first.certainty == "measured in the job"
+    assert first.step is not None
+    assert (first.step.now_us, first.step.then_us) == pytest.approx((1200.0, 840.0), rel=0.01)
+    assert not {"channels_last", "cudnn_benchmark"} & {x.name for x in more}
+    assert "channels_last" in "".join(x for x in explained(found, both) if isinstance(x, str))
+    planted(monkeypatch, tables, before)
+    tune(["job"], open_store(tmp_path / "held", create=True), Tuning(out=tmp_path / "overrides"), print, {})
+    assert set(applied(tmp_path / "overrides")["CHOSEN"]) == {"channels_last", "cudnn_benchmark"}
+
+
+def test_a_combination_that_saves_less_than_one_of_its_changes_is_not_proposed() -> None:
+    before = images("before", 1000, 1200, both=0.69)
+    found = recommend(with_trials(before, **{"channels_last+cudnn_benchmark": 0.9, "channels_last": 0.8}), Settings())
+    assert found.combination == ()
+    assert verdict(found).todo[0].name == "channels_last"
 
 
 def test_what_computes_something_else_is_applied_only_by_name() -> None:

@@ -59,7 +59,7 @@ FLOOR, WIDE, NARROW = 0.01, 0.05, 0.02
 """
 _BLOCK_S, _LEAST, _MOST = 0.15, 2, 64
 """How long the job runs between two switches of a change: seconds, least and largest number of timed steps."""
-_SHORT_JOB, _SHORTEST_JOB = 400, 100
+_SHORT_JOB, SHORTEST_JOB = 400, 100
 """Job lengths, in steps, below which fewer steps are timed between two switches of the change.
 
 In a job shorter than the first number, only ``_LEAST`` steps are timed, so that the change is compared as often as
@@ -189,7 +189,7 @@ class Comparison:
 
 def _timed_steps(unit_us: float, expected: int) -> int:
     """Return how many steps are timed before the change is switched on or off again."""
-    if 0 < expected < _SHORTEST_JOB:
+    if 0 < expected < SHORTEST_JOB:
         return 1
     if 0 < expected < _SHORT_JOB:
         return _LEAST
