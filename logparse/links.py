@@ -99,10 +99,10 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
 
 
 def full_links_sql(problems: str) -> str:
-    """Return SQL that lists each fully known matrix product or convolution as a link to itself.
+    """Return SQL that pairs each completely known matrix product or convolution with itself.
 
-    It is fully known if its text has no ``?``. ``problems`` is SQL for the problems.  It may list a problem several
-    times.
+    The pairs of different texts that may be the same call are found elsewhere.  ``problems`` is SQL that lists the
+    texts of the products, in which ``?`` is an unknown field.  A text may occur several times.
     """
     return f"""
         select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan
@@ -127,11 +127,14 @@ def _equal(name: str) -> str:
 
 
 def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
-    """Return SQL for the links between problems (GEMMs or convolutions) that may be the same call.
+    """Return SQL for all pairs of matrix products or convolutions that may be the same call.
 
-    A fully known problem is also linked to itself, but these links are not in the result. Only the problems of
-    ``open_sql`` are compared, each with the problems of its shape.  Each problem is compared once, because thousands of
-    small files may hold one problem thousands of times.
+    * Only products with the same shape are compared, and only if one of them has an unknown field or a field with
+      several
+      spellings (``open_sql``).
+    * Each pair is in the result in both orders.
+    * A product with an unknown field is also paired with itself.
+    * Each product is compared only once, because thousands of small files may name the same product.
     """
     agree = " and ".join(f"({_equal(name).format(name=name)})" for name in names)
     known = " and ".join(rule.format(t=side) for rule in layout for side in "ab")

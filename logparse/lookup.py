@@ -286,10 +286,14 @@ def ranked(
     texts: Sequence[str] | None = None,
     count_left_out: bool = False,
 ) -> Ranking:
-    """Return the table that ``logparse top`` shows, with the sums over all matrix products and convolutions.
+    """Return the table of ``logparse top``: the matrix products and convolutions with most calls or most time.
 
-    The result is an Arrow table, so pandas need not be imported, which takes longer than most answers.  ``texts``
-    restricts the result to some of them.  ``count_left_out`` also counts what is left out.
+    It comes with the sums over all of them.
+
+    * ``texts`` limits the table to the products with these texts.
+    * ``count_left_out`` also counts what the table leaves out.
+
+    The table is an Arrow table, because to import pandas takes longer than most answers.
     """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     of = {"run": store.latest_run(run)}
@@ -464,10 +468,9 @@ _RUNS = 3  # maximum number of runs in the sentence of ``show``
 
 
 def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the words about one run of the job for the sentence that ``_sentence`` writes.
+    """Say which kernel one execution of the job used for a product or convolution, and how slow it is against the best.
 
-    A run is one execution of the job. ``rows`` holds the row of the matrix product or convolution from ``top``, if it
-    has one.
+    ``rows`` has the product's row in the table of ``logparse top``, or is empty.  The result is a part of a sentence.
     """
     row = rows[0] if rows else dict.fromkeys(("calls", "pick", "best", "pick_us", "best_us", "total_us"))
     pick, best, pick_us, best_us = (row[x] for x in ("pick", "best", "pick_us", "best_us"))
@@ -533,10 +536,10 @@ The time that the host needs to start a call is left out, because a call's time 
 
 
 def show(store: Store, text: str) -> list[Known]:
-    """Return all that is known of the matrix products and convolutions that a pasted text names.
+    """Return all that the store knows of the matrix products and convolutions that a pasted text names.
 
-    The text is a line of any format, or a name in a table of logparse.  Raises InputError if the text describes none
-    and names none of the store.
+    The text is a line of a log or file that logparse reads, or a product's name in a table that logparse prints.
+    Raises InputError if no product can be found in the text.
     """
     from logparse.links import linked
 

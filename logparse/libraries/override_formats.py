@@ -33,7 +33,7 @@ OFFERS = ("OVERRIDE_FORMAT", "OVERRIDE_FORMATS")
 
 @cache
 def _modules() -> tuple[tuple[str, str], ...]:
-    """Return the folders with rules and the modules of the rules, as names to import."""
+    """Return the modules that describe override files: for each, the name of its folder and its own name, to import."""
     return tuple(named("rules"))
 
 
@@ -56,7 +56,11 @@ def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
 
 
 def _takes(folder: str) -> Callable[[Override], bool]:
-    """Return the function that tells for which overrides the rules in a library's folder are needed."""
+    """Return a function that tells whether a library's folder can write this override (a user's choice of a kernel).
+
+    Usually a folder can write overrides whose kernel belongs to the library of the folder's name.  The folder may
+    define another rule as ``may_write``.
+    """
     library = folder.rpartition(".")[2]
     own: Callable[[Override], bool] | None = getattr(import_module(folder), "may_write", None)
     return own or (lambda override: override.solution.library == library)

@@ -45,7 +45,10 @@ class Gain:
 
     @property
     def ends_us(self) -> tuple[float, float]:
-        """``low_us`` and ``high_us``.  An unknown end is replaced by ``then_us``."""
+        """The least and the most time in µs that is expected after the change.
+
+        An unknown end of this interval is replaced by the expected time itself (``then_us``).
+        """
         return (
             self.then_us if self.low_us is None else self.low_us,
             self.then_us if self.high_us is None else self.high_us,
@@ -57,12 +60,12 @@ class Gain:
         return self.then_us / self.now_us if self.now_us else math.nan
 
     def times(self, count: float) -> Gain:
-        """Return the gain of ``count`` such things, for example of all calls of a problem."""
+        """Multiply all times of this gain by ``count``, for example by the number of calls if it is for one call."""
         ends = (None if x is None else x * count for x in (self.low_us, self.high_us))
         return Gain(self.now_us * count, self.then_us * count, *ends)
 
     def per(self, count: float) -> Gain:
-        """Return the gain of one of ``count`` equal parts, for example of one step of a run."""
+        """Divide all times of this gain by ``count``, for example to get the gain per step if it is for all steps."""
         ends = (None if x is None else x / count for x in (self.low_us, self.high_us))
         return Gain(self.now_us / count, self.then_us / count, *ends)
 

@@ -167,10 +167,12 @@ class GemmProblem:
 
     @cached_property
     def plain(self) -> frozenset[str]:
-        """Names of the fields that have their usual value, because the caller requests nothing special.
+        """Names of the fields that have their usual value, so that the product's text shows only ``-`` for them.
 
-        In ``text`` they are ``-``.  The usual values are no scale for a matrix of a wide type, no swizzle, operands
-        multiplied in their own types, and all compute units.
+        * ``scale_a`` to ``scale_d``: no scale, for a matrix whose type is not narrow.
+        * ``swizzle_a``, ``swizzle_b``: the matrix has no special layout (False).
+        * ``compute_input_a_type``, ``compute_input_b_type``: the matrix is multiplied in its own type.
+        * ``sm_count``: the kernel may use all compute units (0).
         """
         values = vars(self)
         out = {f"scale_{x}" for x in "abcd" if values[f"scale_{x}"] == "none" and values[f"{x}_type"] not in NARROW}
@@ -194,7 +196,10 @@ class GemmProblem:
 
     @cached_property
     def _normalised(self) -> GemmProblem | None:
-        """The call in the notation of ``normal``, or None if this object already has it."""
+        """The same matrix product with equivalent values spelled alike, or None if nothing has to be changed.
+
+        For example, the transpose C of a real matrix becomes T.
+        """
         change: dict[str, Any] = {}
         if self.trans_a == "C" and self.a_type not in COMPLEX:
             change["trans_a"] = "T"

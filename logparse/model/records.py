@@ -388,10 +388,10 @@ class Finding:
 
     @property
     def sureness(self) -> Sureness:
-        """How certain the possible saving is (see ``Sureness``).
+        """How surely the possible saving is known, for example ``estimated`` or ``measured in the job``.
 
-        The value is ``measured alone`` if a measurement confirmed the saving.  Otherwise it is the value that the
-        finding's evidence states.
+        If the saving was measured again in fresh processes and confirmed, the value is ``measured alone``.  Otherwise
+        it is the one in ``evidence``.
         """
         return "measured alone" if self.confirmed else self.evidence.sureness
 

@@ -6,10 +6,12 @@ from logparse.model import Override
 
 
 def may_write(override: Override) -> bool:
-    """Return True if aiter's tables can hold the override (the user's choice of a solution for a product).
+    """Return True if aiter's tables of kernels may be able to state which kernel to use for this product.
 
-    A product that aiter measured has the key of a table row, with commas.  Without such a key, the solution must be a
-    kernel that only aiter has.
+    The override (the user's choice of a kernel for a product) fits in two cases:
+
+    * aiter itself measured the product.  Then ``override.key_text`` contains commas, as a row of aiter's tables does.
+    * The kernel belongs to no other library, for example not to hipBLASLt.
     """
     own = "," in (override.key_text or "")
     return own or override.solution.library not in ("hipblaslt", "rocblas", "cublaslt", "torch", "miopen")

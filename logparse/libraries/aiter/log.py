@@ -164,9 +164,10 @@ def _values(fields: str) -> dict[str, str]:
 
 
 def _solution(found: re.Match[str]) -> Solution | None:
-    """Return the kernel that ran, from a log line about a look-up. None if the line names no kernel and no library.
+    """Return the kernel that aiter chose, according to a log line. None if the line names no kernel and no library.
 
-    If the table has a row for the call, the line names the row's kernel but not the kernel's number.
+    aiter looks in its table of tuned kernels before each call, and logs the result.  If the table has a row for the
+    call, the line states the kernel by name but not by number.
     """
     if found["used"]:
         return _named(found["used"], found["index"])

@@ -47,7 +47,10 @@ blocks.  So these two zeros in a library's log mean that the scale is unknown.  
 
 
 def unlogged_scale(problem: Problem) -> bool:
-    """Return True if a product's scale is unknown although the product is, or may be, scaled in blocks."""
+    """Return True if a log line does not tell how an 8-bit, 6-bit or 4-bit product is scaled.
+
+    Types of 6 and 4 bits always have a scale for each block of elements.  Types of 8 bits may have scales for blocks.
+    """
     if not isinstance(problem, GemmProblem) or None not in (problem.scale_a, problem.scale_b):
         return False
     types = {problem.a_type, problem.b_type}

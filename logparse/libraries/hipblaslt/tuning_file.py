@@ -112,10 +112,9 @@ class TuningRow:
 
     @property
     def time_us(self) -> float | None:
-        """The measured time in this row, in µs.
+        """The measured time in this row of a tuning file, in µs.
 
-        The time is missing (None) if the row states none, or if the row is a copy of a timed row with other sizes
-        (``claim``).
+        None if the row states no time, or if the row was copied from the row of a product with other sizes (``claim``).
         """
         value = self._number("us")
         return value if 0 < value < math.inf and not self.claim else None
@@ -147,11 +146,11 @@ class TuningRow:
 
     @property
     def problem(self) -> GemmProblem | None:
-        """The matrix product that the row is for, as the library understands the row.
+        """The matrix product for which this row of a tuning file states a kernel, as hipBLASLt reads the row.
 
         * It is never a grouped GEMM.
         * Every transpose except N is read as T.
-        * Numbers that the library does not compare, such as strides, may have any value.
+        * Numbers that hipBLASLt does not compare, such as strides, may have any value.
         """
         read = {name: "N" if self.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
         read |= {x: str(size) for x in (*_NUMBERS, INDEX) if (size := leading(self.taken.get(x, ""))) is not None}
@@ -181,10 +180,10 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read each row of a tuning file as a measurement in µs.
+    """Read a hipBLASLt tuning file: each row is the measured time of a kernel in µs.
 
-    The file's revision, the GPU architecture and the number of compute units become facts.  A row that is only a copy
-    of a timed row with other sizes (``claim``) is read without its time.
+    The file's revision, the GPU architecture and the number of compute units are recorded too.  Some rows are copies of
+    a measured row, with the sizes of another matrix product.  Their time was never measured, so it is left out.
     """
     header: tuple[str, ...] | None = None
     lines: list[Line] = []

@@ -278,10 +278,10 @@ def _product_text(problem: Problem | None) -> str:
 
 
 def work_of(problem: Problem | None) -> str:
-    """Return a text that distinguishes products that have the same key in a tuning file but take different times.
+    """Return a text that tells apart products that take different times although a tuning file has one key for them.
 
-    For example, two rows for the same sizes may have different epilogues.  The text contains the properties of
-    ``product_of`` in brackets, then β, then the epilogue.
+    For example, products of the same sizes may have different epilogues.  The text has up to three parts: the
+    properties from ``product_of`` in brackets, β and the epilogue.
     """
     if not isinstance(problem, GemmProblem):
         return ""
@@ -371,18 +371,20 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
 
 
 def _object_compute(problem: Problem, facts: Facts) -> str | None:
-    """Return the compute type that a row of a tuning file needs for calls through hipBLASLt's C++ object.
+    """Return the compute type by which hipBLASLt's C++ interface finds a row of a tuning file for a call.
 
-    Returns None if ordinary rows (for the C functions) work too, or if the call has no key.
+    * ``NO_ROW`` means that the interface finds no row for such calls.
+    * None means that the C interface looks for the same compute type, or that no row can be written for the call.
     """
     own, other = tuning_file.key(problem, facts), tuning_file.object_key(problem, facts)
     return None if other is None or own == other else other.rpartition(",")[2]
 
 
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Find the matrix products that a job calls through hipBLASLt's C++ object, for which ordinary rows do not work.
+    """Find calls through hipBLASLt's C++ interface that need another tuning row than calls of the C interface.
 
-    The result maps the product's text to a report, which has the key of a row that would work and the reason.
+    Returns a dictionary from the text of the matrix product to a report.  The report states the key that such a row
+    needs and the reason.
     """
     out = {}
     for call in object_calls(messages):

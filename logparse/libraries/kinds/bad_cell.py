@@ -15,10 +15,10 @@ _SHOWN = 40
 
 
 def reason_of(error: ValueError, cells: Mapping[str, str]) -> str:
-    """Return the reason why a row of a table cannot be read, which names the bad cell.
+    """Return a message that says which cell of a table row cannot be read, for example ``us is 'x1', not a number``.
 
-    Example: ``us is 'x1', not a number``. ``cells`` are the row's cells by the names of their columns.  An error that
-    is no failed conversion has its reason already.
+    ``cells`` maps the names of the columns to the row's cells.  If ``error`` does not come from the conversion of a
+    number, its own message is returned.
     """
     match = _CONVERSION.search(str(error))
     if match is None:

@@ -67,10 +67,10 @@ FOREIGN = Outcome("foreign")
 
 @dataclass(frozen=True)
 class Head:
-    """The name and the first bytes of a file, from which a format of whole files recognises its files.
+    """The name of a file and its first bytes, which suffice to recognise the file's format.
 
-    ``name`` is the file's name without folder and without endings such as ``.gz``.  ``data`` is the first 64 KiB of the
-    content.
+    * ``name`` is the file's name without folder and without endings such as ``.gz``.
+    * ``data`` is the first 64 KiB of the content.
     """
 
     name: str
@@ -206,9 +206,9 @@ class BlockReader(Protocol):
 
     @property
     def awake(self) -> bool:
-        """True if the last line belongs to an unfinished block, so that the reader must see the next line.
+        """True if the log is within a block of lines, so that this reader of blocks must see the next line too.
 
-        Otherwise it sees only lines with one of the format's markers.
+        Outside a block, this reader sees only lines that contain one of its format's marker words.
         """
         ...
 
@@ -253,10 +253,10 @@ Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 
 
 def stated_of(formats: Iterable[Format]) -> dict[str, Any]:
-    """Return a summary of some file formats: which tools' measurements they hold, and whether one is a job's log.
+    """Summarise some file formats in a dictionary, which is saved together with the data that was read.
 
-    The result is a dictionary that is saved with the data. ``evidence`` and ``winners`` are sorted names of measuring
-    tools (see ``Origin``).  ``job_log`` is True if it is True for one of the formats.
+    * ``evidence`` and ``winners`` are sorted names of tools whose measurements the formats hold (see ``Origin``).
+    * ``job_log`` is True if one of the formats is the log of a user's job.
     """
     formats = tuple(formats)
     origins = [origin for format in formats for origin in format.origins]
@@ -300,10 +300,10 @@ class Emission:
 
     @property
     def lines(self) -> list[Shell]:
-        """The lines of a shell script after which a library reads this file.
+        """Lines for a shell script.  After these lines, the library reads this override file.
 
-        The lines contain the file's path.  Before the file is written, the lines contain the placeholders ``{folder}``
-        and ``{path}`` instead.
+        The lines contain the file's path.  As long as the file is not written, they contain the placeholders
+        ``{folder}`` and ``{path}`` instead.
         """
         if self.path is None:
             return self.lines_at(Shell("{folder}"), Shell("{path}"))

@@ -135,7 +135,7 @@ class Row:
 
     @property
     def kept(self) -> bool:
-        """True if the library still has the row after it has read the file, or if this is unknown."""
+        """False if it is known that the library drops this row when it reads the override file."""
         return self.verdicts.read is not False
 
     @property
@@ -145,16 +145,19 @@ class Row:
 
     @property
     def live(self) -> bool:
-        """True unless it is known that the library does not use the row."""
+        """False if it is known that the library does not use the kernel of this row of an override file."""
         return not self.dead and self.verdicts.honoured is not False
 
 
 class Offer(NamedTuple):
-    """A kernel that one row of an override file proposes for a call.
+    """A kernel that one row of an override file proposes for some calls of a library.
 
-    An override file is a list of kernels to use, and the row is for the calls with its key. ``solution`` is the kernel,
-    spelled as in the file, and ``id`` is the library's id of it.  ``work`` describes the work that the time covers, if
-    the key does not state it (``Merging.work``).
+    An override file is a user's list of kernels to use instead of the library's choice.
+
+    * ``key`` describes the calls for which the row is.
+    * ``solution`` is the kernel, spelled as in the file, and ``id`` is the library's own name or number of it.
+    * ``work`` describes what else the call computes, if the key does not state it.  Times of different work are not
+      compared.
     """
 
     line: int
@@ -236,7 +239,10 @@ class Reading(Generic[S_co]):
 
     @cached_property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
-        """Maps each shape of a matrix product or convolution to the rows for it that the library can use."""
+        """The rows of an override file that the library can use, grouped by the shape of their matrix product.
+
+        Rows for convolutions are grouped by the shape of the convolution.
+        """
         return in_groups((x for x in self.rows if x.live), lambda x: x.problem.shape if x.problem else None)
 
 

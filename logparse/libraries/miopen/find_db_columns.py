@@ -55,7 +55,10 @@ class _Block:
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def tabled(self) -> _Block:
-        """Return a copy of this block with the measurements and convolutions of its usual lines, as ``tables``."""
+        """Fill ``tables``, in a copy of this object, with the times and convolutions from all lines of the usual form.
+
+        This object is a part of MIOpen's solver database.  Lines of another form are read elsewhere.
+        """
         lines = np.flatnonzero(self.usual)
         if not len(lines):
             return replace(self, tables={})
@@ -69,7 +72,7 @@ class _Block:
         return replace(self, tables=tables)
 
     def _problems(self, lines: Ints) -> tuple[pa.Array, dict[str, pa.Array]]:
-        """Return the convolutions of the usual lines: their texts, and one column for each field."""
+        """Return the convolutions in the given lines of MIOpen's database: their texts, and a column for each field."""
         places, numbers = self.places[lines], self.index.sizes.take(lines, axis=1)
         native = native_reader()
         assert native is not None, "without it no line is usual"
@@ -89,10 +92,12 @@ class _Block:
     def _measurements(
         self, lines: Ints, line: npt.NDArray[np.int32], items: Ints, problem: pa.Array
     ) -> dict[str, pa.Array]:
-        """Return the measurements in this block of MIOpen's solver database, as columns with one element per solver.
+        """Return the solvers' measured times in this part of MIOpen's database, as columns with one row per solver.
 
-        * ``items`` are the indices of the solvers' entries.
-        * ``line`` has the same length.  It gives the index of the entry's line within ``lines`` (the usual lines).
+        * ``lines`` are the numbers of the lines that are read here.  Lines of unusual form are read elsewhere.
+        * ``items`` are the numbers of the solvers' entries.
+        * ``line`` says in which line an entry is, as an index into ``lines``.
+        * ``problem`` holds the convolution of each line, as a text.
         """
         index, zeros = self.index, np.zeros(len(items), np.int32)
         solver, timed = index.solver[items], index.time_us[items] > 0

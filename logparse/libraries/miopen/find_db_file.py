@@ -85,7 +85,7 @@ class FindDbFile(Collection[Row]):
             yield from self.of_line(number)
 
     def of_line(self, number: int) -> list[Row]:
-        """Return the rows of the record in the line with this number. There is one row for each solver."""
+        """Return the check of each solver's entry in the line with this number of MIOpen's database."""
         return [row for _, row in self._judged(number)]
 
     def _judged(self, number: int) -> Judged:
@@ -99,10 +99,10 @@ class FindDbFile(Collection[Row]):
 
     @property
     def judged(self) -> Iterator[tuple[Item, Row, Sequence[int]]]:
-        """The different entries (solvers) of the database, each with its check and the lines that contain it.
+        """The solvers' entries in MIOpen's database: for each, the check of the entry and the lines that contain it.
 
-        Each entry is given with its row. Entries are equal if they agree in solver, algorithm and direction. MIOpen
-        treats equal entries in the same way, so only one of them is checked.
+        Entries with the same solver, algorithm and direction are given once, with all their lines, because MIOpen
+        treats them in the same way.
         """
         for number, judged in self.odd.items():
             yield from ((item, row, (number,)) for item, row in judged)
@@ -125,10 +125,10 @@ class FindDbReading(Reading[FindDbFile]):
         return ((row, lines) for _, row, lines in self.parsed.judged)
 
     def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
-        """Yield the key, solver and time of each row that may be copied into a merged database.
+        """Yield what may be copied from MIOpen's database to a merged one: keys, solvers and times.
 
-        ``work`` has no effect here, because the key of a row already states the whole convolution to which the time
-        belongs.
+        ``work`` is not used.  In other libraries' files it tells apart products that share a key.  But a key of MIOpen
+        describes the whole convolution.
         """
         index = self.parsed.columns
         begins, names = index.begins.tolist(), [index.solvers[place] for place in index.solver.tolist()]
@@ -191,9 +191,9 @@ class Kinds:
         self._place = np.frombuffer(found.indices.buffers()[1], np.int32)[: len(codes)]
 
     def all_for(self, holds: Callable[[str, str, Direction], bool]) -> npt.NDArray[np.bool_]:
-        """Check each group of equal entries once with ``holds``, and return the answer for every entry.
+        """Call ``holds(solver, algorithm, direction)`` for each group of entries, and return an answer for every entry.
 
-        ``holds`` is called as ``holds(solver, algorithm, direction)``.
+        The entries of a group have the same solver, algorithm and direction, so one call per group is enough.
         """
         fine: list[bool] = []
         for names, direction in (divmod(code, 3) for code in self._codes):

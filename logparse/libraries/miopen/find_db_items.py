@@ -234,11 +234,12 @@ RULES = (
 
 
 def items(key: str, payload: str, problem: ConvProblem | None, line: int = 1, first: int = 1) -> Sequence[Item]:
-    """Split a record of MIOpen's solver database (find-db) into its entries, one for each solver.
+    """Split a line of MIOpen's solver database (find-db) into its entries, one for each solver.
 
-    Each entry also gets two texts, which are empty if there is nothing to report: ``thrown`` is the text of the entry
-    at which MIOpen throws an exception, and ``spelled`` is the key in MIOpen's own spelling.  ``first`` is the line of
-    the key's first record.
+    ``first`` is the number of the first line with this key. Each entry also gets two texts about the whole line:
+
+    * ``thrown`` is the entry at which MIOpen throws an exception.  It is empty if MIOpen throws none.
+    * ``spelled`` is the key as MIOpen would spell it.  It is empty if the line already spells it so.
     """
     found = tuple(items_of(line, key, payload, first, problem, _split))
     own = key_of(problem) if problem is not None else None

@@ -66,10 +66,10 @@ def text_column(texts: Iterable[str]) -> pa.Array:
 
 @lru_cache(maxsize=1 << 14)
 def _problem_of(tail: Tail) -> ConvProblem | None:
-    """Return a sample convolution for the last part of a key in MIOpen's solver database. All its sizes are 1.
+    """Parse the end of a key in MIOpen's solver database, and return a convolution with the fields that the end states.
 
-    Returns None if MIOpen has no such key or spells the key differently, or if logparse cannot store such a
-    convolution.
+    All sizes of the convolution are 1, because the end of a key does not state the sizes.  Returns None if MIOpen has
+    no such key or spells the key differently, or if logparse cannot store such a convolution.
     """
     try:
         problem = problem_from_key(_SMALLEST[tail[0]] + tail[1])
@@ -87,10 +87,11 @@ def _pieces(problem: ConvProblem) -> Pieces:
 
 
 class Tails:
-    """A table of the last parts of keys in MIOpen's solver database, with the fields of a convolution that they state.
+    """The ends of the keys in MIOpen's solver database, each parsed only once.
 
-    There is one row per different last part, and one column per field. ``places`` holds the row of each one.  It is -1
-    if MIOpen has no such key.
+    The end of a key states for example strides, layouts and types, and the sizes are before it.  Hundreds of thousands
+    of keys have only a few hundred different ends.  Each valid end is a row of this table, and each field of a
+    convolution is a column.  ``places`` gives the row of each end, or -1 if MIOpen has no such key.
     """
 
     def __init__(self, tails: Sequence[Tail]) -> None:

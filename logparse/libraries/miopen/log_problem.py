@@ -30,10 +30,10 @@ Named = tuple[ConvProblem, str | None]
 
 @dataclass
 class _Waiting:
-    """Commands in a MIOpen log whose calls have not yet printed their result. A later line belongs to one of them.
+    """Commands from a MIOpen log for which a later line, for example with a time, has not been read yet.
 
-    All commands are of one kind and direction, and each is kept with its line number. ``ended`` counts the calls whose
-    line has been read although it is unknown to which command the line belongs.
+    The commands all search for a solver, or none does, and all have the same direction.  Each is kept with its line
+    number. ``ended`` counts the later lines that belong to one of the commands, but it is unknown to which.
     """
 
     commands: deque[tuple[int, ConvProblem]] = field(default_factory=deque)
@@ -45,10 +45,9 @@ class _Waiting:
             self.ended = max(0, self.ended - 1)
 
     def end(self, problems: int) -> None:
-        """Note that one of the waiting calls has printed its line.
+        """Note that a line about one of the commands was read. Forget the command if it is certain which one it is.
 
-        Its command is dropped if it is certain which one it was. ``problems`` is the number of different convolutions
-        whose call has not printed its line yet.
+        ``problems`` is the number of different convolutions in the commands.
         """
         self.ended += 1
         if problems == 1:
@@ -75,11 +74,11 @@ class Thread:
         self._waiting: dict[tuple[bool, str], _Waiting] = {}
 
     def line(self) -> None:
-        """Count one more line of the log, because the age of a waiting command is measured in lines."""
+        """Count one more line of the log.  Commands that are many lines old are forgotten."""
         self._lines += 1
 
     def command(self, text: str) -> None:
-        """Read a command line in MIOpen's log, and remember its convolutions until their calls print a line."""
+        """Remember the convolution of a logged command line, because MIOpen's later lines do not name it again."""
         self._key = None
         logged = _LOGGED.search(text)
         command = None if logged is None else readable_command(f"MIOpen: {text[logged.start() :]}")
@@ -90,7 +89,10 @@ class Thread:
             waiting.commands.append((self._lines, problem))
 
     def typed(self, text: str | None) -> None:
-        """Remember a command line that a person or MIOpenDriver wrote, until the next such line."""
+        """Remember a command line that a person or MIOpenDriver wrote, because later lines do not name its convolution.
+
+        The next such line replaces it.
+        """
         self._key = None
         self._typed = text
 
@@ -107,9 +109,9 @@ class Thread:
         self._started = +self._started
 
     def finding(self, direction: Direction | None) -> Named | None:
-        """Return the convolution that a log line during a search for solvers is about.
+        """Return the convolution for which MIOpen searches a solver, according to the lines before this one.
 
-        Returns None if the convolution is unknown or has another direction.
+        Returns None if the convolution is unknown, or if it is not of this direction.
         """
         if len(self._started) > 1:
             self.shared = True
@@ -141,10 +143,13 @@ class Thread:
         return None if self._key is None or self.shared else _keyed(self._key, direction)
 
     def _of_commands(self, direction: Direction | None, *, find: bool, end: bool = False) -> Named | None:
-        """Return the convolution of the logged commands whose calls have not printed their line yet.
+        """Find out from earlier commands in MIOpen's log which convolution a line without a name is about.
 
-        Returns None if there is no such command, or if the commands are about different convolutions.  If ``end`` is
-        True, the present line shows that the call of one such command ran.
+        Only commands for which no such line has been read yet are considered.
+
+        * Returns None if there is no such command, or if the commands are about different convolutions.
+        * ``find`` tells whether the line is about a search for a solver.
+        * ``end`` is True if the line shows that a command's call has ended.  Then the command is forgotten.
         """
         problems: dict[str, ConvProblem] = {}
         for (of_find, of_direction), waiting in self._waiting.items():

@@ -48,10 +48,10 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
 
 
 def _field(column: str, forward: bool) -> str:
-    """Return which field of ``ConvProblem`` is meant by a size in a key of MIOpen's tuned parameters.
+    """Return the field of ``ConvProblem`` that a size in a key of MIOpen's tuned parameters states.
 
-    For example ``in_channels`` is ``c`` in the forward direction.  A key begins with the sizes of its first tensor.  In
-    the directions B and W this is dy, so ``in_channels`` is ``k`` there.
+    A key begins with the sizes of the input.  In the forward direction ``in_channels`` is the field ``c``.  In a
+    gradient's computation the input is the gradient of the output (dy), so ``in_channels`` is ``k``.
     """
     named = {"spatial_dim": "spatial", "batchsize": "n", "group_count": "groups"}
     named |= {"in_channels": "c", "out_channels": "k"} if forward else {"in_channels": "k", "out_channels": "c"}
@@ -125,10 +125,11 @@ def _no_parameters(item: Item, target: Facts) -> str | None:
 
 
 def _crash(item: Item, target: Facts) -> str | None:
-    """Return a message if MIOpen may crash (divide by 0) because of the tuned parameters in a database entry.
+    """Return a message if the tuned parameters in a database entry may crash MIOpen, which divides by some of them.
 
-    MIOpen reads each parameter into an int in the same way as ``strtol``, and stops at the first one without a number.
-    If that text is not empty, the parameter becomes 0.
+    * MIOpen reads each parameter as ``strtol`` does, so a text without a number becomes 0, and the division fails.
+    * An empty text does not become 0.
+    * MIOpen reads no further parameters after a text without a number.
     """
     if not item.solver.endswith(_PADDED):
         return None

@@ -139,9 +139,11 @@ def problem_from_key(key: str) -> ConvProblem:
 def key_of(problem: ConvProblem) -> str | None:
     """Return the key of a convolution in MIOpen's solver database (find-db).
 
-    Returns None if a field that the key needs is unknown.  A transposed convolution gets the key of the convolution
-    that MIOpen turns it into: F and B are swapped, and x and y are swapped.  ``pad_d`` may be unknown, so that shipped
-    3D keys with a 2-number pad are written back as they were.
+    * Returns None if a field that the key needs is unknown.
+    * MIOpen computes a transposed convolution as an ordinary one, so its key has F and B swapped, and x and y swapped.
+    * Some 3D keys in MIOpen's own databases have a pad of only 2 numbers.  For these, ``pad_d`` is unknown, and the key
+      is
+      written with 2 numbers again.
     """
     direction = key_direction(problem)
     if direction not in ("F", "B", "W"):

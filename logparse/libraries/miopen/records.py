@@ -217,9 +217,9 @@ def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
 
 
 def slot(row: Offer) -> str:
-    """Return a text that is equal for two rows if only the better one may be in a merged MIOpen database.
+    """Return the text ``key=solver`` for an entry of a MIOpen database.
 
-    The text has the form ``key=solver``.
+    A merged database holds only the better one of two entries with the same text.
     """
     return f"{row.key}={row.id}"
 
@@ -233,11 +233,11 @@ def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
-    """Return a function that gives the fact in which MIOpen databases must agree to be merged: the file name.
+    """Return a function that checks a MIOpen database before a merge, and returns its file name.
 
-    The function returns the file's name as ``[("name", name)]``, because databases are merged only if all names are
-    equal. It raises InputError if MIOpen looks for no user database of this ``kind`` under the name, or if the file is
-    for fused operations (fusion plans).
+    Only databases with the same file name are merged.  The function returns ``[("name", name)]``.  It raises InputError
+    if MIOpen looks for no user database of this ``kind`` under the name, or if the file is for fused operations (fusion
+    plans).
     """
 
     def check(name: str, data: bytes) -> list[tuple[str, str]]:

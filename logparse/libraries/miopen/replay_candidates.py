@@ -1,8 +1,9 @@
 """List every solver that can run a convolution.  A separate process asks MIOpen for the list.
 
-If the find-db is switched off, immediate mode lists all applicable dynamic solvers, with invented times.  Environment
-variables switch the find-db off, and MIOpen reads them once per process.  Without the find-db it is unknown which
-solver MIOpen itself would choose.  So these variables must not be set in the process that measures.
+MIOpen's quick search (immediate mode) normally answers from the find-db, its database of measured solvers.  Without the
+find-db it lists all solvers that need no build for the sizes, and makes up their times.  Environment variables switch
+the find-db off for a whole process.  The process that measures must keep the find-db, because without it MIOpen's own
+choice of a solver is unknown.
 """
 
 from __future__ import annotations

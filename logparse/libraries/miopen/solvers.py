@@ -181,13 +181,13 @@ means the same solver in every version.  Solvers of other primitives (fusion, po
 here.
 """
 
+# SOLVERS lacks ConvHipConv, because its number differs between the public versions.
 _JUDGED = {*SOLVERS.values(), "ConvHipConv", "ConvHipDirectFwd11x11", "ConvHipBwdWrW53"}
 
 
 def is_registered(solver: str) -> bool:
     """Return True if MIOpen has a convolution solver of exactly this name.
 
-    Then its direction and algorithm are known too.  ``ConvHipConv`` has no number here, because its number differs
-    between the public versions.
+    The direction and the algorithm of such a solver are known too.
     """
     return solver in _JUDGED

@@ -83,7 +83,10 @@ def facts(data: bytes) -> list[Fact]:
 
 
 def _marks(data: bytes) -> Iterator[Mapping[str, Any]]:
-    """Yield the JSON objects in a report about applied settings and files. The report has one object per line."""
+    """Yield the JSON objects in a file that the job wrote to tell which settings and override files it used.
+
+    The file has one object per line.  Raises ValueError if a line is not such an object.
+    """
     for line in data.decode("utf-8").splitlines():
         if line.strip():
             try:

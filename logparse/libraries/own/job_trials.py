@@ -112,9 +112,9 @@ def record(data: bytes) -> Record:
 
 
 def seen_of(found: Any) -> Seen:
-    """Read the results about one change from a JSON object, which comes from a file or from a stored fact.
+    """Read from a parsed JSON object how the job behaved with one change that was tried.
 
-    Raises ValueError if ``found`` is no such object.
+    Raises ValueError if ``found`` is not an object of this form.
     """
     if not isinstance(found, Mapping) or not isinstance(found.get("name"), str):
         raise ValueError("an action in the file has no name")

@@ -186,10 +186,13 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
 
 
 def _other_rows(function: str, problem: GemmProblem) -> str:
-    """Tell whether rocBLAS finds other rows of an override file for this call than for a call of ``rocblas_gemm_ex``.
+    """Tell whether a call needs other rows of an override file than a call of ``rocblas_gemm_ex`` for the same product.
 
-    An override file is a user's list of kernels to use.  The result is ``PLAIN`` or ``BATCH_OF_ONE`` if it does, or an
-    empty text if rocBLAS finds the same rows.
+    An override file is a user's list of kernels to use.
+
+    * ``PLAIN``: the function is, for example, ``rocblas_sgemm``, and needs rows with strides of 0.
+    * ``BATCH_OF_ONE``: the function is batched but gets one product, and rocBLAS finds no row that logparse writes.
+    * An empty text: rocBLAS finds the same rows.
     """
     match = FUNCTION.match(function)
     if match is None or problem.batch_count != 1:
@@ -411,10 +414,10 @@ def _key(gemm: GemmProblem) -> str:
 
 
 def plain_key(gemm: GemmProblem) -> str | None:
-    """Return the row of an override file by which ``rocblas_sgemm`` and similar functions find a kernel for a product.
+    """Return the start of an override file's row that ``rocblas_sgemm`` and similar functions use for a product.
 
-    An override file is a list of kernels to use. The result lacks the number of the kernel, and its strides are 0.
-    Returns None if there is no such function for the types.
+    An override file is a list of kernels to use.  The kernel's number, which ends such a row, is not included.  The
+    strides in the row are 0.  Returns None if no such function computes the product, for example because of its types.
     """
     if gemm.batch_count != 1 or {gemm.b_type, gemm.d_type, gemm.compute_type} != {gemm.a_type}:
         return None

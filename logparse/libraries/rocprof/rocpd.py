@@ -169,7 +169,10 @@ class _Part:
         return ranges
 
     def _kernels(self, ranges: Ranges) -> tuple[KernelTotals, int]:
-        """Return the total times of the kernels in this part, and count the rows that lack a name or times."""
+        """Add up the times of each kernel in one process of a rocprofv3 database.
+
+        Also returns the number of rows that were left out because they lack a valid name or valid times.
+        """
         totals, bad = KernelTotals(), 0
         self._db.execute("drop table if exists temp.launches")
         calls = f"from ({self._regions}) where category like 'HIP%' group by stack" if ranges.names else "limit 0"

@@ -153,7 +153,7 @@ class _Table:
         return "fact"
 
     def close(self) -> Iterator[Outcome]:
-        """After the last row, yield what was collected: total times, ranges and facts."""
+        """Yield the results after the last row of a profiler table: kernel times, marked ranges, and facts."""
         units = self._units
         yield Outcome("measurement", list(self._totals.records()), lines=units["measurement"])
         messages = [Message(category=CATEGORY, text=text, count=n) for text, n in self._ranges.items()]

@@ -123,11 +123,11 @@ def busy(
     marked: Marked,
     why: Callable[[Sequence[Gaps]], Iterator[Fact]] | None = None,
 ) -> Iterator[Fact | Reject]:
-    """Yield facts about how busy the GPU was during the marked steps, for example ``gpu_busy_us``.
+    """Yield figures about how busy the GPU was during the profiled steps, for example ``gpu_busy_us``.
 
-    * If the trace launched no kernel, only the time of copies is stated.
-    * If a time stamp must be wrong, a reject is yielded instead of the facts.
-    * ``why`` is a function that makes the facts about the idle times of each device.
+    * If no kernel ran, only the time of copies is yielded.
+    * If the kernels' time stamps are too far apart, one of them must be wrong.  Then only an error is yielded.
+    * ``why`` gets the idle times of each GPU, and yields figures about their causes.
     """
     early = before(kernels)
     inside = ~early if kernels.searched is None else ~early & ~kernels.searched

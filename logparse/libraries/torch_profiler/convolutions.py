@@ -150,9 +150,11 @@ def forward(at: Places, backend: Backend | None = None) -> Reader:
 
 
 def forward_transposed(at: Places, backend: Backend) -> Reader:
-    """Return a function that reads a transposed convolution from the inputs of a library's own operator.
+    """Return a function that reads a transposed convolution from the recorded inputs of a backend's operator.
 
-    The inputs do not include the output.  Its size is computed from ``output_padding``, the input before ``stride``.
+    For example, the operator is ``aten::miopen_convolution_transpose``.  Its inputs do not include the output.  So the
+    size of the output is computed from the other inputs, among them ``output_padding``, which comes just before
+    ``stride``.
     """
 
     def read(x: Inputs) -> Operation:

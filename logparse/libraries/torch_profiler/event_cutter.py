@@ -277,10 +277,13 @@ _TOKEN = regex(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def parse(batch: Batch, i: int) -> tuple[dict[str, Any] | None, int, str]:
-    """Parse one event of a trace. A text that was cut into several pieces is joined first.
+    """Parse the event of a trace that begins with piece ``i`` of the cut text.
 
-    ``i`` is the number of its first piece.  Returns the event, the number of pieces that it takes, and an empty reason.
-    No error is raised: an event that cannot be read gives None, one piece, and the reason.
+    The text was cut at places that look like the end of an event.  If a place was inside a string or object, the piece
+    is joined with the next ones.
+
+    Returns the event, the number of pieces, and an empty reason.  For a damaged event it returns None, 1 and the
+    reason.
     """
     bodies = batch.bodies
     text = bodies[i]

@@ -441,9 +441,9 @@ def _identity(columns: Columns) -> list[Record]:
 
 
 def _of_capture(columns: Columns) -> Fact:
-    """Return a fact with the number of kernels in a trace of the capture of a CUDA graph.
+    """State how many kernels are left out because the trace only shows the capture of a CUDA graph.
 
-    These kernels did not run as part of the job's work, so they are left out elsewhere.
+    The result also has their time in µs.  These kernels are not part of the job's work.
     """
     left_out = {"kernels": len(columns.kernel_id), "us": round(math.fsum(columns.kernel_us), 3)}
     return Fact("graph_capture", json.dumps(left_out))

@@ -125,9 +125,12 @@ def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
 
 
 def _between(roles: str, before: str) -> int:
-    """Kernels that only prepare or convert data may run between two gradients. Return how many belong to the first.
+    """Return how many of the helper kernels between two gradients of a convolution belong to the first one.
 
-    The first gradient is the input gradient.
+    A helper prepares or converts data.  The first gradient is the input gradient, the second one the weight gradient.
+
+    * ``roles`` has one letter per helper kernel (see ``_role``).
+    * ``before`` has the letters of the kernels before the first gradient's main kernel.
     """
     rest = roles.partition("i")[0]
     clear = rest.rfind("o") + 1

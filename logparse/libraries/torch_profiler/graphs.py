@@ -205,12 +205,12 @@ class _Captures:
 
 
 def _agree(capture: Capture, names: tuple[int, ...], columns: Columns) -> bool:
-    """Return whether a captured CUDA graph can be the one that a replay ran. ``names`` are the replay's kernels.
+    """Return False if kernels that a CUDA graph launched cannot come from this recorded capture of a graph.
 
-    The result is False in two cases:
+    ``names`` are the launched kernels, in the same order as the operators in the capture.  The two do not fit if
 
-    * An operator is a matrix product or convolution, but all its kernels are PyTorch's own and compute neither.
-    * An operator is elementwise, but one of its kernels computes a matrix product or convolution.
+    * a matrix product or convolution in the capture has only kernels that compute neither, or
+    * an elementwise operator in the capture has a kernel that computes a matrix product or convolution.
     """
     missing: dict[int, bool] = {}
     for name, kind, operator in zip(names, capture.kinds, capture.operators, strict=True):

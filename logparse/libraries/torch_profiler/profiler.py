@@ -122,9 +122,9 @@ The first match is taken.
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a trace of PyTorch's profiler.
+    """Read a trace of PyTorch's profiler, and yield its calls, kernels and facts.
 
-    First one result counts each event. Then the calls, kernels and facts of the trace follow.
+    Counts of the events in the trace come before them.
     """
     from logparse.libraries.torch_profiler.events import read_events  # loads slowly, and only traces need it
 

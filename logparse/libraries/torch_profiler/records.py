@@ -196,7 +196,7 @@ class Columns:
         return count
 
     def thread(self, pid: object, tid: object) -> int:
-        """Return the number by which the columns name a thread.  A new thread gets the next number."""
+        """Return the number of a thread of a traced process.  A new thread gets the next free number."""
         place = (str(pid), str(tid))
         index = self._threads.setdefault(place, len(self.threads))
         if index == len(self.threads):
@@ -255,7 +255,10 @@ class _Search:
     naive_us: float = 0.0
 
     def add(self, kernels: int, us: float, naive_us: float) -> None:
-        """Add one call during which the library searched for a solver."""
+        """Count one more call that searched for a solver, with its kernels and their time in µs.
+
+        ``naive_us`` is the time of the naive kernels among them.
+        """
         self.calls, self.kernels = self.calls + 1, self.kernels + kernels
         self.us, self.naive_us = self.us + us, self.naive_us + naive_us
 
@@ -414,7 +417,10 @@ class Records:
         return found, int(np.count_nonzero((last - first > 1) & (mine >= 0)))
 
     def _walk(self) -> None:
-        """Add every matrix product and convolution that launched kernels, even if its inputs could not be read."""
+        """Record the matrix products and convolutions that launched kernels, with the kernels of each.
+
+        Operators whose inputs cannot be read are counted separately.
+        """
         asked = np.array([op is not None or unread for _, op, unread in self._columns.kinds], dtype=bool)
         if not len(asked) or not len(self._op):
             return

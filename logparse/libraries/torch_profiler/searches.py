@@ -72,11 +72,12 @@ def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
 
 
 def _alone(call: Sequence[str], backward: bool) -> frozenset[int] | None:
-    """Return which kernels did the actual work, in a call that searched for a solver and is the operator's only call.
+    """Return the positions of the kernels that did the actual work, in a call that searched for the fastest solver.
 
-    The result is their positions in the call, or None if the call did not search.  Without other calls to compare, only
-    a naive kernel beside others shows a search.  If the call computes two gradients, one of them may use a naive kernel
-    without a search.
+    This function is for an operator that was called only once, so there is no other call to compare.  A search tries
+    several kernels, among them naive ones.  Returns None if the call did not search: it has no naive kernel, or too few
+    others beside it.  If the call computes two gradients (``backward``), one of them may use a naive kernel without a
+    search.
     """
     mains = {name for name in call if is_main(name)}
     if not any(NAIVE.search(name) for name in mains) or len(mains) < _MORE + backward:

@@ -56,9 +56,9 @@ class Product:
 
 
 def product(at: Product) -> Reader:
-    """Return a function that reads a matrix product from the inputs of a serving engine's operator.
+    """Return a function that reads a matrix product from the recorded inputs of a serving engine's operator.
 
-    ``at`` says which input is where.
+    ``at`` states the positions of the inputs, for example of the weights and of their scale.
     """
 
     def read(x: Inputs) -> Operation:

@@ -149,10 +149,11 @@ class KernelIdentity(NamedTuple):
 def timeline(
     columns: Columns, places: Ints, identities: Sequence[KernelIdentity], header: Mapping[str, Any]
 ) -> pa.Table:
-    """Return a table with all that a simulation of the job's step needs from a trace. The table has one row.
+    """Return a one-row table with all that a simulation of the job's step needs from a trace.
 
-    ``places`` is the index of each kernel's identity in ``identities``.  Damaged events, and events that lack a needed
-    field, are left out.  ``ingest`` counts events by the same rule.
+    ``identities`` are the different kernels, and ``places`` tells for each launched kernel which of them it is.
+    Damaged events, and events that lack a needed field, are left out.  The counts of events in a read trace follow the
+    same rule.
     """
     works, groups = _works(columns, places)
     calls = _calls(columns, works["correlation"])
@@ -353,9 +354,9 @@ def call_kind(name: str) -> int:
 
 
 def _listed(rows: Sequence[tuple[Any, ...]] | Mapping[str, npt.NDArray[Any]], type: pa.DataType) -> pa.Array:
-    """Make an Arrow column that has only one element: the list of all ``rows``.
+    """Make an Arrow column with a single element, which is the list of all ``rows``.
 
-    ``rows`` are tuples, or columns by name.
+    ``rows`` is a sequence of tuples, or a dictionary from the names of the fields to arrays.
     """
     fields = [*type.value_type]
     columns: list[Any] = [rows[x.name] for x in fields] if isinstance(rows, Mapping) else [*zip(*rows, strict=True)]

@@ -6,5 +6,9 @@ from logparse.model import Override
 
 
 def may_write(override: Override) -> bool:
-    """Return True for solutions of hipBLASLt, if the target states which header its TransformerEngine reads."""
+    """Return True if a TransformerEngine cache file can state this kernel for this machine.
+
+    The kernel must be from hipBLASLt, and it must be known how many columns the machine's TransformerEngine expects in
+    the file.
+    """
     return override.solution.library == "hipblaslt" and "transformer_engine_columns" in override.target

@@ -107,7 +107,7 @@ class CacheRow:
 
     @property
     def workspaces(self) -> tuple[int, int]:
-        """The smallest and the largest workspace in bytes that a call may have so that this row is used for it."""
+        """The least and the most bytes of workspace with which a call uses this row of the file."""
         return self.number("ws_min"), self.number("ws_max")
 
     @cached_property
@@ -313,9 +313,10 @@ FORMATS = (FORMAT, LOG)
 
 
 def accepts(override: Override) -> bool:
-    """Return True if TransformerEngine's cache file can tell the target machine to use this kernel for this product.
+    """Return True if a TransformerEngine cache file can tell the target machine to use this kernel for this product.
 
-    It must be a hipBLASLt kernel with a number, and the target must state the header of its TransformerEngine build.
+    The kernel must be from hipBLASLt, and it must be known how many columns the machine's TransformerEngine expects in
+    the file.
     """
     return override.solution.library == "hipblaslt" and COLUMNS in override.target
 

@@ -38,9 +38,9 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read TunableOp's list of products that were not tuned yet, one product per line.
+    """Read TunableOp's list of matrix products that were not tuned yet, one product per line.
 
-    A line gives a call without a count, or a reject (a counted error) if it cannot be read.
+    The list does not state how often a product was called.  A line that cannot be read is reported as an error.
     """
     for at, text in lines_of(source):
         record = row(text)

@@ -191,9 +191,10 @@ class _Reader:
         return Outcome("message")
 
     def running(self, match: re.Match[str]) -> Outcome:
-        """Read a log line about a version that PyTorch compares: ``KEY validation: expect FILE to match RUNNING``.
+        """Read a log line in which PyTorch compares the version in a results file with its own.
 
-        RUNNING is the version of the PyTorch that runs. It becomes a fact.
+        The line is ``KEY validation: expect FILE to match RUNNING``.  RUNNING is recorded, because it is the version of
+        the PyTorch that runs.
         """
         return Outcome("fact", validators.facts({match["key"]: match["running"]}))
 
@@ -224,9 +225,9 @@ class _Reader:
         return out
 
     def _cut(self, block: _Block, how: str) -> Iterable[Record]:
-        """Return what is known of a tuning that the log begins but does not end.
+        """Return what is known of a TunableOp tuning whose last line is missing in the log.
 
-        The kernel that was being timed may have crashed the process.
+        The process may have crashed in the kernel that PyTorch was timing.
         """
         yield Message(category="partial", text=f"tuning of {block.key} {how}")
         yield from self._without_time(block, "the log ends while PyTorch times this kernel")

@@ -338,10 +338,11 @@ class GemmOperands(OperandSets):
         return out * wide(self.memory["scale_d"][0]) if "scale_d" in self.memory else out
 
     def _before_activation(self, wide: Callable[[Tensor], Tensor], part: slice = _ALL) -> Tensor:
-        """Compute α·op(A)·op(B)·scales + β·C + bias, the result before the activation.
+        """Compute α·op(A)·op(B)·scales + β·C + bias: the result of a matrix product before the activation.
 
-        The result is row-major as in torch, so its rows are the columns of D.  ``part`` is a slice of the rows.  For a
-        batch ``part`` is a slice of the products in the batch.
+        * The result is row-major, as in torch.  BLAS is column-major, so rows of the result are columns of BLAS's
+          matrix D.
+        * ``part`` selects some rows of the result, or some products of a batch.
         """
         scales = {name: wide(held[0]) for name, held in self.memory.items() if name.startswith("scale_")}
         out = wide(self.x[0][part]) @ wide(self.y[0] if self.batch == 1 else self.y[0][part])
@@ -445,11 +446,11 @@ class ConvOperands(OperandSets):
         return list(self.tensors.values())
 
     def poison(self) -> None:
-        """Fill the output with NaN, so that elements that a kernel does not write are found.
+        """Fill the output with NaN, so that a check finds the elements that a kernel does not write.
 
-        Only the first copy of the output is filled.  No direction reads its own output.  torch's functions allocate
-        their outputs.  So a block of the same size is also filled with NaN and freed at once, and the allocator then
-        gives them this block.
+        Only the first copy of the output is filled, which is safe because no direction of a convolution reads its
+        output. torch's functions allocate a new output.  So a block of the same size is also filled with NaN and freed
+        at once, because the allocator then gives them this block.
         """
         output = self.tensors[self.output][0]
         output.fill_(math.nan)

@@ -82,9 +82,9 @@ class OperatorOperands:
                 memory.copy_(torch.randint(0, 2, memory.shape, generator=generator, device=memory.device))
 
     def poison(self) -> None:
-        """Do nothing. For matrix products and convolutions this method fills the output with NaN before a check.
+        """Do nothing, because results are checked only for matrix products and convolutions.
 
-        The results of other operators are not checked.
+        The classes for those fill the output with NaN in their method of this name.
         """
 
     def error(self, output: Tensor) -> float:
