@@ -24,11 +24,16 @@ _CONV_LAYOUT_KNOWN = tuple(f"{{t}}.{name} is not null" for name in CONV_LAYOUT)
 
 
 def linked(one: Problem, other: Problem) -> Level | None:
-    """Tell whether two matrix products or convolutions, from different files, may be the same call, and how surely.
+    """Tell whether two matrix products or convolutions, from different files, may be the same call.
 
-    Returns ``exact`` (all fields are known to be equal), ``layout`` (all fields that describe the memory layout are
-    known to be equal) or ``shape`` (only the shape).  Returns None if they are different calls.  The order of the
-    arguments does not matter.
+    | result | meaning |
+    |---|---|
+    | ``exact`` | all fields are known to be equal |
+    | ``layout`` | all fields that describe the memory layout are known to be equal |
+    | ``shape`` | only the shape is known to be equal |
+    | None | they are different calls |
+
+    The order of the arguments does not matter.
     """
     if isinstance(one, GemmProblem) and isinstance(other, GemmProblem):
         names, one, other = GEMM_FIELDS, one.normal, other.normal
@@ -52,9 +57,9 @@ def linked(one: Problem, other: Problem) -> Level | None:
 
 
 def _folded(value: object) -> object:
-    """Return a field's value with AMD's 8-bit float types (FNUZ) renamed to the standard ones (OCP).
+    """Return a field's value with AMD's own 8-bit float types (FNUZ) renamed to the standard ones (OCP).
 
-    hipblaslt-bench prints the same name for both.  So this difference must not make two calls different.
+    hipblaslt-bench prints the same name for both, so two calls must not be different only because of this name.
     """
     return value.replace("_fnuz", "") if isinstance(value, str) else value
 
@@ -110,11 +115,11 @@ def full_links_sql(problems: str) -> str:
 
 
 def open_sql(rows: str) -> str:
-    """Return SQL for the rows whose matrix product or convolution may be the same call as another one.
+    """Return SQL for the matrix products and convolutions that may be the same call as one with another text.
 
-    These rows have an unknown field, a type that has a second spelling (``_fnuz``), or a number of compute units.  Any
-    other two texts differ in a known field, so they need no comparison.  This saves much, because a find-db (MIOpen's
-    database of solvers) holds hundreds of thousands of such texts.
+    They have an unknown field, a type that has a second spelling (``_fnuz``), or a number of compute units.  Any other
+    two texts differ in a known field, so they need no comparison.  This saves much time, because a find-db (MIOpen's
+    database of solvers) holds hundreds of thousands of texts.
     """
     return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz') or contains(problem, ' sms=')"
 

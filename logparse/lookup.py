@@ -1,7 +1,6 @@
-"""Answer a user's questions: which matrix products ran most, what is known of one of them, what the store holds.
+"""Answer a user's questions: which products ran most, what is known of one of them, what does the store hold?
 
-A problem is a matrix product or convolution with its sizes, types and layout.  A solution is a kernel that a library
-can run for it.
+A product here is a matrix product or convolution with its sizes, types and layout.
 """
 
 from __future__ import annotations
@@ -236,7 +235,10 @@ class LeftOut:
 
     @property
     def text(self) -> str:
-        """A sentence that lists these counts for the user. Empty if nothing is left out."""
+        """A sentence that tells the user what was left out, for example damaged lines, and how often.
+
+        Empty if nothing was left out.
+        """
         parts = [
             (self.rejects, "damaged line", _REJECTS),
             (self.by_tool, "call", " of benchmark commands"),
@@ -337,10 +339,9 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """All that is known of one matrix product or convolution: its calls and its measured times.
+    """All that the store knows of one matrix product or convolution: its calls and its measured times.
 
-    Each row has a column ``level``. It tells whether the row is about exactly this product or convolution, or about one
-    that may differ.
+    The column ``level`` tells for each row how certain it is that the row is about this product (see ``links.linked``).
     """
 
     problem: Problem
@@ -377,9 +378,9 @@ def _differing(texts: Sequence[str]) -> list[str]:
 
 
 def _distinct(several: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
-    """Join the rows of several tables, without duplicates.
+    """Join the rows of several tables, and drop duplicates.
 
-    Rows that differ only in ``level`` are equal.
+    Rows that differ only in the column ``level`` are duplicates.
     """
     rows = {
         tuple(str(value) for name, value in row.items() if name != "level"): row for table in several for row in table
@@ -491,9 +492,9 @@ def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def found_about(store: Store, known: Sequence[Known]) -> list[str]:
-    """Return what the last ``logparse recommend`` found out about the time that some calls should take.
+    """Return what the last ``logparse recommend`` found out about these calls compared with similar ones.
 
-    Each text is one line.  Findings about matrix products or convolutions that may be the same call are included.
+    Each text is one line.  The result includes findings about products or convolutions that may be the same call.
     """
     sql = (
         "select distinct message || coalesce('; compared with ' || comparable, '') from findings"
@@ -559,9 +560,9 @@ def show(store: Store, text: str) -> list[Known]:
 
 
 def _labelled(store: Store, text: str) -> list[Problem]:
-    """Return the matrix products and convolutions that tables show under this name.
+    """Return the matrix products and convolutions whose short name in logparse's tables is this text.
 
-    Sizes in the name may be joined by × or x.
+    The sizes in the text may be joined by × or x.
     """
     text = " ".join(re.sub(r"(?<=\d)x(?=\d)", "×", text).split())
     sizes = _LABELLED_SIZES.match(text)
@@ -580,10 +581,10 @@ _LABELLED_SIZES = regex(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)
 
 
 def _sizes(problem: Problem) -> str:
-    """Return the part of a text that states the sizes, for example `` mnk=4096,512,1024 `` in the text of a GEMM.
+    """Return the part of a product's text that states the sizes, for example `` mnk=4096,512,1024 `` for a GEMM.
 
-    The texts of all products (or convolutions) with these sizes contain this part. So when the same call is searched,
-    only texts with this part must be parsed.
+    Every product or convolution with these sizes has this part in its text.  So a search for the same call needs to
+    parse only texts with this part.
     """
     if isinstance(problem, GemmProblem) and not problem.members:
         return f" mnk={problem.m},{problem.n},{problem.k} "
@@ -612,9 +613,9 @@ def problems_in(text: str) -> list[Problem]:
 
 
 def _named(text: str) -> Iterator[Problem]:
-    """Yield the matrix products and convolutions that a pasted text names.
+    """Yield the matrix products and convolutions in a text that the user pasted.
 
-    The text is read in three ways: as a line of a log, as a whole file, and as the key of a find-db row.
+    The text is read as a line of a log, as a whole file, and as a key of MIOpen's find-db.
     """
     from logparse.ingest.input_file import InputFile
     from logparse.ingest.lines import LineReader

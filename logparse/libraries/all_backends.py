@@ -1,7 +1,7 @@
 """List of all libraries whose kernels ``logparse replay`` can time.
 
-Each library's folder offers such a library as the object ``BACKEND`` of a module.  The default comes first, then the
-others by name.
+Each library's folder has a module with an object ``BACKEND``.  The library that is used by default comes first, and the
+others follow by name.
 """
 
 from __future__ import annotations

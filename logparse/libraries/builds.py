@@ -1,8 +1,10 @@
-"""Tell whether two machines have the same GPU and the same build of a library.
+"""Tell whether a kernel's time from one machine also holds for another machine.
 
-The first machine is the one on which a kernel was timed.  The second one is the target: the machine on which the job
-will run.  A time from another build may help to rank findings.  But it never becomes an override (an entry of a file
-that makes the library use another kernel).
+For this, the two must have the same GPU and usually the same build of the library.  The first machine is the one on
+which the kernel was timed.  The second one (the target) is the one on which the job will run.
+
+A time from another build may still help to rank findings.  But logparse never writes an override file (a list of
+kernels for a library to use) because of such a time.
 """
 
 from __future__ import annotations
@@ -42,9 +44,8 @@ def ids_are_names(library: str) -> bool:
 def same_build(one: Facts, other: Facts, library: str) -> bool | None:
     """Tell whether two machines have the same build of ``library``.  Return None if this is unknown.
 
-    Facts such as the revision and the version are compared in order. The first fact that both machines state decides.
-    In some builds the revision is empty (Debian's hipBLASLt).  If it is empty on both machines, the next fact decides,
-    which is the version.
+    The builds are compared by their revisions if both machines state one, and otherwise by their versions.  Debian's
+    hipBLASLt has an empty revision.  If it is empty on both machines, the versions are compared.
     """
     for name in facts_of_build(library):
         if name in one and name in other and (one[name] or other[name]):
@@ -53,10 +54,10 @@ def same_build(one: Facts, other: Facts, library: str) -> bool | None:
 
 
 def comparable(one: Facts, other: Facts, library: str) -> bool | None:
-    """Tell whether a kernel takes about the same time on two machines.
+    """Tell whether the kernels of a library take about the same time on two machines.
 
-    The answer is True if both have the same GPU model and the same build of ``library``.  If the library identifies its
-    kernels by names (``Build.by_name``), the build does not matter.  Returns None if a fact is unknown.
+    True means that both have the same GPU model and the same build of ``library``.  If the library has a name instead
+    of a number for each kernel (``Build.by_name``), the build does not matter.  Returns None if this is unknown.
     """
     device = same_device(one, other)
     build = True if ids_are_names(library) else same_build(one, other, library)

@@ -45,9 +45,10 @@ def formats_of(module: str) -> tuple[OverrideFormat, ...]:
 
 
 def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
-    """Yield the writers that may be able to write some of the overrides (choices of a solution for a problem) to files.
+    """Yield the writers that may be able to write some of the given overrides to files.
 
-    They include the writer of TunableOp's list of products to tune.
+    An override is a user's choice of a kernel for a call.  The writer of TunableOp's list of products to tune is
+    included.
     """
     given = list(overrides)
     for folder, module in _modules():
@@ -67,9 +68,9 @@ def _takes(folder: str) -> Callable[[Override], bool]:
 
 
 def format_of(writer: Writer) -> OverrideFormat | None:
-    """Return the override format that a writer writes.
+    """Return the format of the override files (lists of kernels to use) that a writer writes.
 
-    Returns None for a writer whose files are read by a tuning program and not by the library.
+    Returns None if a tuning program reads the writer's files instead of the library.
     """
     # A writer comes from a module that is imported, so these modules are asked first and no other is imported.
     modules = sorted((module for _, module in _modules()), key=lambda module: module not in sys.modules)

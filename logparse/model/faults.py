@@ -47,10 +47,9 @@ def _number_fault(name: str, value: object, least: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
-    """Check the fields of a matrix product or convolution that are not numbers. Return a reason if it cannot be stored.
+    """Explain why the text fields of a matrix product or convolution cannot be stored. Return None if they can be.
 
-    Returns None if all of these fields are valid. Results are cached, because files hold few combinations of such
-    fields.
+    Results are cached, because files hold few combinations of such fields.
     """
     of = _fields_of(kind)
     for name, value in zip(of.texts, values, strict=True):
@@ -87,7 +86,10 @@ def _operator_fault(problem: OperatorProblem) -> str | None:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The rules for the fields of a matrix product or convolution: least values of numbers, and the allowed texts."""
+    """The rules for the fields of a matrix product or convolution.
+
+    They are the least values of numbers and the allowed texts.
+    """
 
     numbers: Sequence[str]
     least: Sequence[int]
@@ -134,7 +136,7 @@ def _allowed(type_: Any) -> Sequence[object]:
 def solution_fault(solution: Solution) -> str | None:
     """Explain why a kernel's name cannot be stored.  Return None if it can be stored.
 
-    The name can be stored if parsing its text gives the same object again.
+    A name can be stored if its text can be parsed again into the same object.
     """
     if solution_from_text(solution.text) == solution:
         return None

@@ -1,7 +1,7 @@
 """Gains: the time that something takes now, and the time that it takes after a change.
 
-Findings, actions, the list of things to do, simulated steps and verified runs all state a ``Gain``.  How surely a gain
-is known is its ``Sureness`` (``remedies.py``).
+They are used for everything that promises or measures a saving: findings, changes, the list of things to do, simulated
+steps and measured runs.  How surely a gain is known is its ``Sureness`` (``remedies.py``).
 """
 
 from __future__ import annotations
@@ -71,6 +71,6 @@ class Gain:
 
 
 def total(gains: Iterable[Gain]) -> Gain | None:
-    """Add up gains of different things.  The sum has no interval.  Return None if there are no gains."""
+    """Add up the gains of several changes.  The sum has no interval.  Return None if there are no gains."""
     known = list(gains)
     return Gain(math.fsum(x.now_us for x in known), math.fsum(x.then_us for x in known)) if known else None

@@ -69,10 +69,9 @@ Wrong: TypeAlias = Iterable[tuple[str, str]]
 
 
 def fault(noun: Record | Problem | Solution) -> str | None:
-    """Explain why a record, matrix product, convolution or kernel cannot be stored.
+    """Explain why a record, matrix product, convolution or kernel cannot be stored. Return None if it can be.
 
-    Returns None if all of its fields are allowed. The result names the first field whose text is not allowed.  A text
-    in a field for a number is not allowed either.
+    The result names the first field whose text is not allowed.  A text is never allowed in a field for numbers.
     """
     check = _CHECKS.get(type(noun))
     for name, text in check(noun) if check is not None else ():
@@ -178,9 +177,9 @@ Getter: TypeAlias = Callable[[Mapping[str, Any]], tuple[object, ...]]
 
 
 def _tests_of(kind: Any) -> Mapping[str, Test | None]:
-    """Return for each field of a matrix product or convolution the function that tests the field's text.
+    """Return a function for each field of a matrix product or convolution, which checks the field's text.
 
-    For a field that is not a text, there is no function (None).
+    A field that does not hold a text has no function (None).
     """
     types = get_type_hints(kind)
     return {x.name: _test(x.name, types[x.name]) for x in fields(kind) if x.name != "members"}

@@ -85,9 +85,11 @@ class Member:
 class GemmProblem:
     """A matrix product D = act(alpha · op(A) · op(B) + beta · C + bias), as a column-major BLAS call.
 
-    op(A) is m×k, op(B) is k×n and D is m×n.  For a grouped GEMM, ``members`` holds the sizes, and the fields for sizes
-    have no value.  ``normal`` is the same call in a uniform notation, so that equal calls have equal fields.  ``text``
-    and ``shape`` are made from ``normal``.
+    * op(A) is m×k, op(B) is k×n, and D is m×n.
+    * A grouped GEMM has its sizes in ``members``, and its own fields for sizes have no value.
+    * ``normal`` is the same product with equivalent values spelled alike, so that equal calls have equal fields.
+      ``text``
+      and ``shape`` are made from it.
     """
 
     trans_a: Trans | None = None
@@ -216,10 +218,11 @@ class GemmProblem:
 
     @cached_property
     def text(self) -> str:
-        """The product as one text that identifies it, with every field in a fixed order.
+        """A text that identifies the product, with all of its fields in a fixed order.
 
-        ``?`` is an unknown value.  ``-`` is a field that makes no difference or has its usual value.  The words
-        ``input=`` and ``sms=`` were added later, so they are in the text only if a value is not the usual one.
+        * ``?`` is an unknown value.
+        * ``-`` is the usual value, or a value that makes no difference.
+        * The words ``input=`` and ``sms=`` came later, so a text has them only for an unusual value.
         """
         mine, irrelevant, plain = vars(self.normal), self.irrelevant, self.plain
         cells: list[object] = []  # This runs for each distinct line of a log.  So it is one loop without calls.
@@ -301,9 +304,9 @@ class GemmProblem:
 
     @property
     def label(self) -> str:
-        """A short name for tables, for example ``TN 4096×512×1024 bf16_r GELU_BIAS``.
+        """A short name of the product for tables, for example ``TN 4096×512×1024 bf16_r GELU_BIAS``.
 
-        ``β≠0`` is added to the name if C is added to the product.
+        The name contains ``β≠0`` if C is added to the product.
         """
         size = "+".join(f"{x.m}×{x.n}×{x.k}" for x in self.members) or f"{self.m}×{self.n}×{self.k}"
         batch = f" b{self.batch_count}" if self.batch_count not in (None, 1) else ""
@@ -314,15 +317,15 @@ class GemmProblem:
 
     @property
     def converted(self) -> tuple[str, ...]:
-        """The types to which A and B are converted before the multiplication.  Empty if both keep their own types."""
+        """The types to which A and B are converted before they are multiplied.  Empty if no type changes."""
         both = ((self.compute_input_a_type, self.a_type), (self.compute_input_b_type, self.b_type))
         return tuple(dict.fromkeys(to for to, own in both if to is not None and to != own))
 
     @property
     def _unusual(self) -> str:
-        """Words for the special properties of a product that needs a special kernel.
+        """Words for unusual properties of the product, for example ``swizzled A`` or ``block32 scales``.
 
-        Examples are ``swizzled A`` and ``block32 scales``. ``label`` adds these words to the product's name.
+        Only special kernels can compute such a product.  The words are a part of its name in tables (``label``).
         """
         swizzled = "".join(x.upper() for x in "ab" if getattr(self, f"swizzle_{x}"))
         scales = sorted({x for x in (self.scale_a, self.scale_b) if x not in (None, "none", "scalar", "row")})
@@ -444,9 +447,9 @@ class ConvProblem:
 
     @cached_property
     def layer(self) -> str:
-        """The text of the convolution without its direction, by which the three convolutions of one layer are found.
+        """The text of the convolution without its direction.
 
-        The forward pass and both gradients of one layer have the same text.
+        The forward pass and both gradients of one layer have the same text, so the text finds the three of them.
         """
         values = _OF_LAYER(vars(self))
         return _LAYER_TEXT % (tuple("?" if x is None else x for x in values) if None in values else values)
@@ -465,9 +468,9 @@ class ConvProblem:
 
     @property
     def flops(self) -> int | None:
-        """Number of operations: 2·n·k·prod(out)·(c/groups)·prod(filter), which is the same for F, B and W.
+        """Number of operations of the convolution: 2·n·k·prod(out)·(c/groups)·prod(filter).
 
-        For ``B+W`` it is twice as much.  Unknown (None) if a size is unknown.
+        It is the same in every direction (F, B and W), and twice as much for ``B+W``.  None if a size is unknown.
         """
         of_filter = (self.c, self.filter_d, self.filter_h, self.filter_w)
         product = _product(self.n, self.k, self.out_d, self.out_h, self.out_w, *of_filter)
@@ -563,9 +566,9 @@ The text is empty if no value was given.
 
 @dataclass(frozen=True)
 class OperatorProblem:
-    """Any operator of a framework that is not a matrix product or convolution, with all of its inputs.
+    """An operator of a framework with all of its inputs, for example ``aten::add_`` of two tensors and a number.
 
-    For example, it is ``aten::add_`` of two tensors and a number.
+    Matrix products and convolutions have classes of their own.
     """
 
     name: str
@@ -591,7 +594,7 @@ class OperatorProblem:
 
     @property
     def bytes(self) -> float:
-        """Total size of the input tensors in bytes.  The results are not recorded."""
+        """Total size of the operator's input tensors in bytes.  The sizes of its results are not known."""
         return sum((math.prod(x.sizes)) * _TENSOR_BYTES.get(x.dtype, 4.0) for x in self.tensors)
 
     @property

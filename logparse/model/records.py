@@ -1,6 +1,6 @@
-"""Records: the facts, calls and times that files state, and the findings that analyzers make of them.
+"""The things that files state (facts, calls, times) and the findings that analyzers make of them, as classes.
 
-Names of times contain their unit.
+The names of fields with a time contain its unit.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ TRIED: frozenset[Status] = frozenset({"ok", "failed", "unsupported", "wrong", "t
 class Solution:
     """A kernel or algorithm of a library that computes a product or convolution, for example ``hipblaslt:477479``.
 
-    ``raw`` is the spelling in the file.  ``algorithm`` is MIOpen's name of the algorithm.  PyTorch's normal call is
-    ``Solution("torch", "Default")``, whose text is ``Default``.
+    * ``raw`` is its spelling in the file.
+    * ``algorithm`` is MIOpen's name of the algorithm.
+    * PyTorch's normal call is ``Solution("torch", "Default")``, whose text is ``Default``.
     """
 
     library: str
@@ -76,7 +77,7 @@ class Measurement:
     """The measured time of one kernel for one matrix product or convolution, or the reason why there is no time.
 
     ``origin`` is the tool that measured, for example ``find-db``, ``tunableop`` or ``trace`` (see
-    ``libraries.kinds.format.Origin``).  If an answer compares times of different tools, it states this.
+    ``libraries.kinds.format.Origin``).  An answer that compares times of different tools names the tools.
     """
 
     problem: Problem
@@ -148,10 +149,10 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class SolutionName:
-    """The names that one build of a library has for a kernel.
+    """The names that one build of a library has for a kernel that is known by its number.
 
-    They come from the output of a benchmark or from an extended profile. One name is the library's name of the
-    solution, the other one the name of its kernel.
+    They come from the output of a benchmark or from an extended profile.  ``name`` is the library's name of the
+    solution, and ``kernel_name`` is the name of its GPU kernel.
     """
 
     solution: Solution
@@ -161,10 +162,10 @@ class SolutionName:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """All GPU kernels of one name that one operator launched in a trace, added up.
+    """The total time of all GPU kernels with one name that one operator launched in a trace.
 
-    * ``problem`` is empty if no math library computes the operator.
-    * ``operator`` is an operator that no math library computes, with its recorded inputs.
+    * ``problem`` is the matrix product or convolution that the kernels compute, if they compute one.
+    * ``operator`` is any other operator, with its recorded inputs.
     * ``min_us`` and ``max_us`` are unknown in statistics of rocprof v1.
     * ``unit`` names the kind of step in which the kernels ran, if the trace distinguishes kinds.
     """
@@ -241,10 +242,10 @@ class Override:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """The numbers on which a finding is based, such as measured times.
+    """The numbers that support a finding, such as measured times.
 
-    The rank and the confidence of the finding are computed from its fields.  ``details`` are only shown.  Raises
-    ValueError if a detail has the name of a field.
+    The rank and the confidence of the finding are computed from its fields.  ``details`` are only shown to the user.
+    Raises ValueError if a detail has the name of a field.
     """
 
     sureness: Sureness = "estimated"
@@ -304,9 +305,9 @@ class Evidence:
 
     @cached_property
     def shown(self) -> Mapping[str, object]:
-        """The known fields and all ``details``, as a dictionary to show to the user.
+        """The known fields and all ``details``, as a dictionary for the user.
 
-        ``sureness`` and ``now_us`` are left out, because they have columns of their own.
+        ``sureness`` and ``now_us`` are left out, because tables show them in columns of their own.
         """
         own = vars(self).items()
         return {name: x for name, x in own if x is not None and name not in _NOT_SHOWN} | dict(self.details)
@@ -353,12 +354,12 @@ class Finding:
 
     @property
     def now_us(self) -> float | None:
-        """Time in µs that one call takes now."""
+        """Time in µs that one call takes now, before the proposed change."""
         return self.evidence.now_us if self.per_call is None else self.per_call.now_us
 
     @property
     def then_us(self) -> float | None:
-        """Time in µs that one call would take with the faster solution."""
+        """Time in µs that one call would take after the proposed change."""
         if self.per_call is not None:
             return self.per_call.then_us
         return self.evidence.best_us if self.evidence.now_us is None else None
@@ -370,14 +371,14 @@ class Finding:
 
     @property
     def saving_us(self) -> float | None:
-        """Time in µs that one run would save."""
+        """Time in µs that the proposed change would save in one execution of the job."""
         return None if self.in_run is None else self.in_run.saving_us
 
     @property
     def override(self) -> Override | None:
-        """The kernel that the library should use, if the finding's advice is to write an override file (``UseRows``).
+        """The kernel that the library should use instead of its own choice, if the finding proposes one (``UseRows``).
 
-        None for any other advice.
+        None if the finding proposes anything else.
         """
         return self.remedy.override if isinstance(self.remedy, UseRows) else None
 

@@ -37,9 +37,9 @@ def _counted(count: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class UseRows:
-    """An advice: let the library read a file of kernels to use (an override file), so that it is faster.
+    """A proposal to give the library an override file, which tells it to use a faster kernel.
 
-    ``override`` is empty if the advice is for many findings at once.
+    ``override`` says which kernel.  It is empty if the proposal is for many findings at once.
     """
 
     override: Override | None = None
@@ -56,7 +56,7 @@ class UseRows:
 
 @dataclass(frozen=True)
 class Search:
-    """An advice: let the library's own tool search for faster kernels."""
+    """A proposal to let the library's own tool search for faster kernels."""
 
     name: ClassVar[str] = "search"
     changes: ClassVar[str] = "a search, then a file"
@@ -70,7 +70,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Replay:
-    """An advice: time the matrix product or convolution on the GPU with ``logparse replay``.
+    """A proposal to time the matrix product or convolution on the GPU with ``logparse replay``.
 
     ``on_target`` is True if a faster kernel is known, but only from another GPU model or library build than the target
     machine's.
@@ -90,9 +90,10 @@ class Replay:
 
 @dataclass(frozen=True)
 class Setting:
-    """An advice: change a setting or the memory layout of the whole program, so that the library uses ``solution``.
+    """A proposal to change a setting or the memory layout of the whole program, which leads to a faster kernel.
 
-    ``solution`` is a faster kernel. ``logparse replay --only actions`` measures how much time this saves.
+    ``solution`` is that kernel.  The command ``logparse replay --only actions`` measures how much time the change
+    saves.
     """
 
     solution: str
@@ -109,7 +110,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class ChangeProgram:
-    """An advice: change the program by hand, so that the library uses the kernel ``solution``.
+    """A proposal to change the program by hand, so that the library uses the kernel ``solution``.
 
     ``change`` tells what to do and begins with a verb.
     """
@@ -132,7 +133,7 @@ class ChangeProgram:
 
 @dataclass(frozen=True)
 class Advise:
-    """An advice in words: the user should do what the text of the finding says.
+    """A proposal in words only: the user should do what the text of the finding says.
 
     ``change`` is a short title that begins with a verb.  It is empty if the finding has no short title.
     """

@@ -1,4 +1,4 @@
-"""Parse the texts that describe matrix products, convolutions and operators, or only the first words of such texts."""
+"""Parse the texts of matrix products, convolutions and operators, or only the first words of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def layer_of(text: str) -> tuple[str, str] | None:
 def problem_from_text(text: str) -> Problem:
     """Parse the text of a matrix product, convolution or operator, for example ``gemm trans=T,N mnk=…``.
 
-    Raises ValueError for any other text.
+    Raises ValueError if it is not such a text.
     """
     kind, *words = text.split(" ")
     if kind == "conv" and words:
@@ -63,7 +63,10 @@ def problem_from_text(text: str) -> Problem:
 
 
 def _with_plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Complete the values read from the text of a matrix product: an omitted value or ``-`` becomes the usual value."""
+    """Add the usual values to those read from a matrix product's text.
+
+    A value that the text omits, or states as ``-``, is the usual one.
+    """
     if values.get("scale_c") == "none" and values.get("beta") == "zero":
         del values["scale_c"]  # with beta zero C is not read
     for x in "ab":

@@ -77,11 +77,11 @@ _BYTES_OF_MESSAGE = 2000
 
 
 def read(text: str) -> Outcome:
-    """Read one line of aiter's log and return its records.
+    """Read one line of aiter's log.
 
-    * A line about the search for a shape in a table gives a call of this matrix product, and a message with the line
-      itself.
-    * A line that lists tables gives a fact about the job.
+    * If aiter looked for a matrix product in a table, the line gives a call of this product, and a message with the
+      line.
+    * If the line lists aiter's tables, it gives a fact about the job.
     * Any other line of aiter gives a message.
     """
     line = _LINE.match(text)
@@ -199,9 +199,9 @@ Source: the READMEs beside the programs.
 
 
 def _use(table: str) -> Shell:
-    """Return comments for a shell script that show how to tune the shapes that a table lacks.
+    """Return shell comments that show how to tune the products that are missing in an aiter table.
 
-    They contain the command of aiter's own tuning program.
+    The comments contain the command of aiter's own tuning program.
     """
     tuner = _TUNERS.get(table.partition("_tuned_gemm")[0])
     if tuner is None:
@@ -215,7 +215,7 @@ _USE = Shell("# its tuner, in a clone of aiter:\n#   python3 <aiter>/@tuner@ {pa
 
 
 class Untuned(NamedTuple):
-    """The result of ``untuned``: CSV files of shapes for aiter's tuning programs, and notes on omitted shapes."""
+    """CSV files with the shapes that aiter has not tuned yet, for its tuning programs, and notes on shapes left out."""
 
     files: list[Emission]
     notes: list[str]
@@ -260,19 +260,19 @@ _TABLE = regex(r"(\w+?)(_tuned)?_gemm\.csv")
 
 
 def _kind(table: str) -> str | None:
-    """Return the data type in the name of a GEMM table: ``bf16`` for the file name ``bf16_tuned_gemm.csv``.
+    """Return the data type in the file name of an aiter table, for example ``bf16`` from ``bf16_tuned_gemm.csv``.
 
-    Returns None if no tuning program is known for such a table.
+    Returns None if no tuning program for such tables is known.
     """
     found = _TABLE.fullmatch(table)
     return found[1] if found and (found[2] or found[1] in _TUNERS) else None
 
 
 def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emission]:
-    """Yield CSV files of untuned shapes: one file for all shapes that have the same columns.
+    """Yield CSV files with the matrix products that aiter has not tuned yet.
 
-    Different versions of aiter print different columns.  A column that a version does not print is filled with the
-    value that its calls have, if that value is known.
+    Versions of aiter print different columns, so there is one file for each set of columns.  A missing column is filled
+    if its value is certain for that version.
     """
     every = {name for row in rows for name in row}
     whole = [_completed(kind, row, every) for row in rows]
@@ -286,10 +286,10 @@ def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emi
 
 
 def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> dict[str, str]:
-    """Complete the description of a bf16 product in the log of an older version of aiter, which prints fewer columns.
+    """Add the columns that an older version of aiter does not print in its log, for a product of type bf16.
 
-    A version that does not print scaling and shuffle supports neither, so both become False.  The type of the result
-    becomes the type of the inputs, because aiter's tuning program uses that type if none is given.
+    * Scaling and shuffle become False, because such a version supports neither.
+    * The type of the result becomes the type of the inputs.  aiter's tuning program does the same if no type is given.
     """
     if kind != "bf16" or not {"bias", "dtype"} <= row.keys():
         return dict(row)
@@ -298,10 +298,10 @@ def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> d
 
 
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
-    """Collect the bf16 shapes for which log lines name the default kernel.  The result has them by size (M, N, K).
+    """Collect the bf16 products for which aiter's log says that it used its default kernel, by their size (M, N, K).
 
-    These lines lack the type of the result.  logparse then uses the type of the inputs, because aiter's tuning program
-    uses that type if none is given.
+    Such a log line does not state the type of the result.  The type of the inputs is taken, because aiter's tuning
+    program also does so if no type is given.
     """
     out: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for found in filter(None, map(_USING.match, texts)):

@@ -55,16 +55,16 @@ class Lookup:
         return [x for x in self.keys if x not in self.flags | self.words]
 
     def has(self, backend: object, name: str) -> bool:
-        """Return True if aiter lets a table with the file name ``name`` choose kernels of the library ``backend``.
+        """Return True if aiter accepts kernels of the library ``backend`` from a table with this file name.
 
-        If the name is not one of aiter's own, the libraries of all tables are accepted.
+        For a file name that is not one of aiter's own, the answer is True if aiter accepts them from any table.
         """
         table = stem(name)
         own = self.backends_of.items()
         return backend in self.backends or any(backend in more for of, more in own if table in (of, None))
 
     def present(self, columns: Collection[str]) -> list[str]:
-        """Return the columns that aiter compares when it looks up a call in a table with the given columns.
+        """Return which of a table's columns aiter compares with a call when it looks for the call's row.
 
         A column that only newer versions of aiter have is left out if the table lacks it.
         """
@@ -164,15 +164,15 @@ aiter recognises its tables by these names.
 
 
 def stem(name: str) -> str | None:
-    """Return which of aiter's tables a file is, according to its name, such as ``bf16_tuned_gemm``, or None.
+    """Return which of aiter's tables a file is, for example ``bf16_tuned_gemm``, or None.
 
-    The names are those in ``VARIABLES``.
+    Only the file's name is looked at.  It must contain one of the names in ``VARIABLES``.
     """
     return next((x for x in VARIABLES if x in name), None)
 
 
 def table_of(columns: Sequence[str]) -> Lookup | None:
-    """Return how aiter looks up calls in a table with these columns, or None if aiter has no such table."""
+    """Return the rules by which aiter finds a row in a table with these columns, or None if aiter has no such table."""
     has = set(columns)
     if {"M", "N", "K", "libtype", "solidx"} <= has:
         return BF16

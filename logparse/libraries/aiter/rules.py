@@ -71,7 +71,7 @@ class TunedRow:
 
     @cached_property
     def key(self) -> str:
-        """The text by which aiter finds this row for a call, in the same form as the text of a call (``tables.key``).
+        """The text by which aiter finds this row for a call (see ``tables.key``).
 
         The text is empty if a column or a value is missing.  Columns that only newer versions of aiter have are left
         out if the table lacks them.
@@ -316,7 +316,7 @@ def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]
 
 
 def _typed(texts: Sequence[str]) -> list[Cell]:
-    """Convert the cells of one column to the type that pandas would give the column: int, float, bool or text.
+    """Convert the texts in one column of a table to int, float, bool or text, as pandas would.
 
     A missing value becomes None.
     """
@@ -435,8 +435,8 @@ def padded(key: str) -> list[str]:
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Find the matrix products that aiter looked up in this table, according to a server's log.
 
-    The result maps the text of each product to a report, which states the key that was looked up and whether a row was
-    found.
+    The result maps the text of each product to a report, which states the key that aiter looked for and whether it
+    found a row.
     """
     operator, facts = stem(name), reading.key_facts
     device = {"gfx": arch(facts) or "", "cu_num": facts.get("cu_count", "")}
@@ -457,9 +457,10 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return what two tables must have in common to be merged: the columns, and the operator of aiter that reads them.
+    """Return what two aiter tables must have in common before they are merged: columns and operator.
 
-    Raises InputError if aiter cannot read the table, or if the columns and the file name do not tell the operator.
+    The operator is the one of aiter that reads the table.  Raises InputError if aiter cannot read the table, or if the
+    columns and the file's name do not tell the operator.
     """
     reading = read(name, data, {})
     columns = reading.parsed.context.columns
@@ -484,10 +485,10 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Return the kernel of an aiter table that is the same as a given kernel of any library, or None if no kernel is.
+    """Translate the name of a kernel into its name in aiter's tables. Return None if it has no name there.
 
-    A kernel of a library that aiter calls, such as hipBLASLt, is returned unchanged.  Any other kernel is converted to
-    a hipBLASLt kernel if possible (``tuning_rules.takes``).
+    A kernel of a library that aiter calls, such as hipBLASLt, keeps its name.  rocBLAS has numbers of its own for some
+    kernels of hipBLASLt.  Such a number becomes hipBLASLt's number.
     """
     return given if given.library in aiter.BACKENDS else hipblaslt_tuning.takes(given, rocblas_version)
 

@@ -74,11 +74,12 @@ _BYTES_OF_MESSAGE = 4000
 
 
 def is_ours(header: Header) -> bool:
-    """Return True if a table's header shows that aiter wrote the table.
+    """Return True if the column names show that aiter wrote a table.
 
-    Such a header has the columns of fused MoE, or M, N, K and a column that only aiter's tuning programs write.  A list
-    of 8- or 4-bit shapes has only sizes, like lists of other programs.  So the file name of such a list must contain
-    ``untuned``.
+    * The table of fused MoE is known by its columns.
+    * Any other table needs M, N, K and a column that only aiter's tuning programs write.
+    * A list of 8- or 4-bit products has only sizes, which other programs write too.  So its file name must contain
+      ``untuned``.
     """
     columns = set(header.columns)
     if set(_MOE) <= columns:
@@ -98,10 +99,13 @@ def _renamed(names: list[str]) -> list[str]:
 
 
 class _Table:
-    """Reads one aiter table and turns its rows into records.
+    """Reads an aiter table row by row.
 
-    A shape to be tuned becomes a call, a tuned row becomes a measurement, and a row of fused MoE becomes a message. The
-    reader also collects the GPUs that the rows name.
+    * A product that is still to be tuned gives a call.
+    * A tuned product gives a measurement.
+    * A row about fused MoE gives a message.
+
+    It also collects the GPUs that the rows name.
     """
 
     def __init__(self, header: Header) -> None:
@@ -121,10 +125,10 @@ class _Table:
             raise ValueError(f"column {error} is missing") from error
 
     def close(self) -> Iterator[Outcome]:
-        """Yield facts about the GPU for which the rows of the table were tuned.
+        """State for which GPU the rows of this aiter table were tuned.
 
-        If the rows name several GPUs, the fact lists all of them.  Such a fact is different from the fact of any single
-        machine.
+        If the rows name several GPUs, the result lists all of them.  Such a list differs from the name of every single
+        GPU.
         """
         devices = self._devices
         facts = [Fact(ours, " ".join(sorted(devices[name]))) for name, ours in _DEVICE.items() if devices[name]]
@@ -176,18 +180,19 @@ _DEVICE = {"gfx": "arch", "cu_num": "cu_count"}
 
 
 def device_of_key(key_text: str, columns: Collection[str]) -> dict[str, str]:
-    """Return the GPU architecture and the number of compute units that a table row states in its key.
+    """Return the GPU architecture and the number of compute units for which a row of an aiter table was tuned.
 
-    ``key_text`` holds the values that identify the row.  ``columns`` are the columns of its table.
+    * ``key_text`` holds the values that identify the row, separated by commas.
+    * ``columns`` are the columns of the table.
     """
     cells = dict(zip((x for x in _KEY if x in columns), key_text.split(","), strict=False))
     return {ours: cells[theirs] for theirs, ours in _DEVICE.items() if cells.get(theirs)}
 
 
 def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
-    """Return the matrix product of a table row, with the sizes and transposes of the column-major call to the library.
+    """Return the matrix product in a row of an aiter table, as the column-major call to a BLAS library.
 
-    Raises KeyError for a missing column and ValueError for a bad value.
+    Raises KeyError if a column is missing, and ValueError for a bad value.
     """
     rows, columns, k = int(values["M"]), int(values["N"]), int(values["K"])
     weights = _type(values.get("q_dtype_w") or values.get("dtype"))
@@ -210,11 +215,11 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
 
 
 def _type_of_operator(kind: str, file_name: str, arch: str | None) -> str | None:
-    """Return the type of the operands in a table that has no column for it.  None if it is unknown.
+    """Return the data type of the operands in an aiter table that has no column for it, or None if it is unknown.
 
-    The operator in the file's name states the type.  Operands of ``a8w8_blockscale`` are the 8-bit floats of the row's
-    arch (ROCm/aiter ``aiter/utility/dtypes.py``, ``gemm_a8w8_blockscale_tune.py``).  So their type is unknown in a row
-    without ``gfx``.
+    The type follows from the operator in the file's name.  For ``a8w8_blockscale`` it is the 8-bit float type of the
+    GPU architecture, so it is unknown if the row states no ``gfx``.  Source: ROCm/aiter ``aiter/utility/dtypes.py`` and
+    ``gemm_a8w8_blockscale_tune.py``.
     """
     if kind.startswith("a8w8_blockscale"):
         return on_arch("f8_r", arch) if arch else None
@@ -232,10 +237,10 @@ def _kind(file_name: str) -> str:
 
 
 def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
-    """Return True if a table row is for weights that were shuffled in memory (the GEMM field ``swizzle_a``).
+    """Return, as the field ``swizzle_a``, if a row of an aiter table is for weights that were shuffled in memory.
 
-    The answer comes from the column ``bpreshuffle`` or from the operator.  For 4-bit weights the field stays unknown
-    (None), because that operator takes weights with and without shuffle and its table does not tell which.
+    The answer comes from the column ``bpreshuffle``, or else from the operator ``kind``.  It is unknown (None) for
+    4-bit weights, because their operator takes weights with and without shuffle and the table does not tell which.
     """
     stated = _BOOLS.get(values.get("bpreshuffle", "").lower())
     by_operator = None if not kind or kind.startswith("a4w4") else kind.endswith("_bpreshuffle")
@@ -243,10 +248,10 @@ def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
 
 
 def _scales(values: Mapping[str, str], kind: str) -> dict[str, str | None]:
-    """Return how the weights and the inputs of a table row are scaled, as the GEMM fields ``scale_a`` and ``scale_b``.
+    """Return how the weights (``scale_a``) and the inputs (``scale_b``) of a row in an aiter table are scaled.
 
-    The operator decides: 8-bit operands, for example, are scaled per row or in blocks of 128.  An unknown scale is
-    None.
+    The operator ``kind`` decides.  For example, 8-bit operands are scaled per row or in blocks of 128.  The result is
+    None if the scale is unknown.
     """
     if kind == "bf16":
         scaled = _BOOLS.get(values.get("scaleAB", "false").lower())
@@ -351,8 +356,8 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
 def accepts(override: Override) -> bool:
     """Return True if aiter's table of bf16 products can tell aiter to use this kernel for this product.
 
-    A kernel of hipBLASLt or torch is accepted only if aiter itself measured it, because other programs run such kernels
-    too.  A kernel that only aiter has is always accepted.
+    A kernel of hipBLASLt or torch is accepted only if aiter itself measured it, because such kernels are also measured
+    by other programs.  Other kernels that the table can name belong to aiter alone and are always accepted.
     """
     if not isinstance(override.problem, GemmProblem) or override.solution.library not in BACKENDS:
         return False
@@ -392,7 +397,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
 
 def _backend(override: Override) -> list[str]:
-    """Return the cells that name a kernel in aiter's table: ``libtype,solidx,splitK``.
+    """Return the three cells ``libtype,solidx,splitK`` by which a row of an aiter table names this kernel.
 
     Raises EmissionError if aiter's table cannot name the kernel.
     """

@@ -63,9 +63,9 @@ The words are the same for hipBLASLt (``enums.SCALES``).  For blocks of 128, tra
 
 
 def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
-    """Return how each of the matrices A, B, C and D is scaled, according to a Trace line.
+    """Return how the matrices A, B, C and D are scaled, according to a line of cuBLASLt's Trace log.
 
-    If the line states a pointer to the scale but no mode, the scale is a single factor.
+    If the line has a pointer to a matrix's scale but no mode, the scale is a single factor.
     """
     out: dict[str, str | None] = {}
     for x in "abcd":

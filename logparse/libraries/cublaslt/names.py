@@ -103,9 +103,9 @@ def algorithm_text(values: Mapping[str, int]) -> str:
 
 
 def algorithm_values(text: str) -> dict[str, int]:
-    """Parse the text of a cuBLASLt algorithm and return every attribute as a number.
+    """Parse the text of a cuBLASLt algorithm, and return the number of each of its attributes.
 
-    This is the inverse of :func:`algorithm_text`.  Raises ValueError if a word of the text stands for no number.
+    :func:`algorithm_text` makes such texts.  Raises ValueError if a word of the text has no number.
     """
     given = dict(word.partition("=")[::2] for word in text.split(","))
     out: dict[str, int] = {}

@@ -84,9 +84,10 @@ class CublasLt(LtBackend):
         return _WORKSPACE.get(major, 1 << 20)
 
     def _gemm(self, problem: Problem) -> GemmProblem:
-        """Return the matrix product without its scale factors.  Raises UnsupportedError if cuBLASLt cannot run it.
+        """Remove the scale factors from a matrix product before its kernels are timed.
 
-        Scalar factors do not change the kernel: without a pointer to a factor the library uses 1.
+        A single factor does not change the kernel, and without a factor the library uses 1.  Raises UnsupportedError if
+        cuBLASLt cannot run the product.
         """
         gemm = supported_gemm(problem, self.types, self.compute_types, (None, "none", "scalar"))
         return replace(gemm, scale_a=None, scale_b=None, scale_c=None, scale_d=None)

@@ -46,10 +46,10 @@ _UNKNOWN = ("unknown", "None", "*")
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read the file in which FlashInfer's autotuner lists the kernels that it has chosen.
+    """Read the file in which FlashInfer's autotuner stores the kernels that it has chosen.
 
-    The file's metadata become facts, and each entry becomes a choice without a time.  An entry that cannot be read
-    becomes a reject (a counted error with a reason).
+    The file states no times.  Its metadata become facts about the machine.  An entry that cannot be read is counted as
+    an error with a reason.
     """
     data = content(source)
     try:

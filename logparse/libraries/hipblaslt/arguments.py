@@ -58,7 +58,7 @@ def unlogged_scale(problem: Problem) -> bool:
 
 
 def no_scale(gemm: GemmProblem) -> Message:
-    """Return a message for the user: the scale of a call is missing in the library's log (``unlogged_scale``)."""
+    """Return a message for the user that the library's log does not tell how this product is scaled."""
     return Message(category="info", function="scale", text=f"the log states no scale of {gemm.label}")
 
 
@@ -132,13 +132,16 @@ def _computed_as(values: Mapping[str, str | None], types: Mapping[str, str | Non
 
 
 def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
-    """Return the hipblaslt-bench arguments that describe a matrix product, without its sizes.
+    """Return the arguments by which hipblaslt-bench would describe a matrix product, without its sizes.
 
-    The arguments have the order in which the library logs them.  An unknown epilogue or scale is written as none.  4-
-    and 6-bit products have no kernel without scales, so their unknown scale is written as blocks of 32 (MX formats).
+    * They have the order in which hipBLASLt logs them.
+    * An unknown epilogue or scale is written as none.  But 4- and 6-bit products have no kernel without scales, so
+      their
+      unknown scale is written as blocks of 32 (MX formats).
+    * ``what`` names the output that needs the arguments, for error messages.
 
-    ``what`` names the output that needs the arguments, for error messages.  Raises EmissionError if a transpose, the
-    batch count or a type is unknown, because the output would then describe another product.
+    Raises EmissionError if a transpose, the batch count or a type is unknown, because the output would then describe
+    another product.
     """
     p = problem.normal
     known = {"transA": p.trans_a, "transB": p.trans_b, "batch_count": p.batch_count}
@@ -175,11 +178,12 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
 
 
 def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[str, int]:
-    """Return the sizes of a GEMM (or of one member of a grouped GEMM) for a hipblaslt-bench command.
+    """Return m, n, k, leading dimensions and strides of a GEMM, as a hipblaslt-bench command states them.
 
-    They are m, n, k, the leading dimensions and the strides. Unknown leading dimensions and strides are computed for
-    matrices without gaps.  With a single batch an unknown stride is 0.  Raises EmissionError if m, n or k is unknown.
-    ``what`` names the output for the error message.
+    * ``size`` is the GEMM, or one member of the grouped GEMM ``problem``.
+    * Unknown leading dimensions and strides are computed as for matrices without gaps.
+    * With a single batch an unknown stride is 0.
+    * Raises EmissionError if m, n or k is unknown.  ``what`` names the output for the error message.
     """
     if size.m is None or size.n is None or size.k is None:
         raise EmissionError(f"{what} needs m, n and k of {problem.label}, which are unknown")
@@ -209,11 +213,12 @@ the argument ``use_e``, which would tell.
 
 
 def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
-    """Return the matrix product that one row of hipblaslt-bench's results is about.
+    """Return the matrix product in one row of hipblaslt-bench's results.
 
-    ``cells`` maps column names to texts. Returns None for a grouped GEMM, because a row does not list its members.  A
-    column that this version does not print leaves its field unknown.  Raises ValueError if the text of a number is no
-    number.
+    * ``cells`` maps the names of the columns to texts.
+    * Fields for which this version prints no column are unknown.
+    * Returns None for a grouped GEMM, because a row does not list its members.
+    * Raises ValueError if a number cannot be read.
     """
     low = {name.lower(): value.strip() for name, value in cells.items()}
     if low.get("grouped_gemm", "0") not in ("0", "false"):

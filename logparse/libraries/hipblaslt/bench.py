@@ -176,11 +176,11 @@ _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>
 
 @dataclass
 class _Words:
-    """The flags of one hipblaslt-bench command line.
+    """The flags of one hipblaslt-bench command.
 
     * ``values`` maps the name of each flag, without dashes, to its value.
     * ``members`` holds the sizes of the product, or of each member of a grouped GEMM.
-    * ``tool`` is True if a person typed the line.
+    * ``tool`` is True if a person typed the command, and False if the library logged it.
     """
 
     values: dict[str, str] = field(default_factory=dict)
@@ -283,11 +283,11 @@ def _words(tokens: Sequence[str]) -> _Words:
 
 
 def _may_be_missing(token: str, following: str, bare: str | None) -> None:
-    """Check that a flag of a command may be written without its value, as it is in this line.
+    """Check that a flag of a hipblaslt-bench command needs no value, because the line gives it none.
 
-    ``following`` is the next text in the line.  Raises ValueError in these cases:
+    ``token`` is the flag, and ``following`` is the next text in the line.  Raises ValueError in these cases:
 
-    * The flag ``token`` needs a value.
+    * The flag needs a value.
     * The next text is neither a valid value nor another flag.
     """
     if following and following not in FLAGS and following not in _END_OF_COMMAND:
@@ -304,9 +304,10 @@ def _solution(words: _Words) -> Solution | None:
 
 
 def _logged_problem(words: _Words) -> GemmProblem:
-    """Return the matrix product of a bench command that the library itself logged.
+    """Return the matrix product of a hipblaslt-bench command that the library itself logged.
 
-    Raises ValueError if the line was cut or edited: it lacks a flag that the library's version always writes.
+    Raises ValueError if a flag is missing that this version of the library always writes.  Then the line was cut or
+    edited.
     """
     first = words.members[0] if words.members else {}
     for needed, given in ((ALWAYS_SIZES, first), (_ALWAYS, words.values)):
@@ -328,9 +329,9 @@ def _logged_problem(words: _Words) -> GemmProblem:
 
 
 def _tool_problem(words: _Words) -> GemmProblem:
-    """Return the matrix product of a command that a person typed.
+    """Return the matrix product of a hipblaslt-bench command that a person typed.
 
-    A missing flag has the default that ``hipblaslt-bench --help`` documents.
+    Missing flags get the defaults that ``hipblaslt-bench --help`` states.
     """
     types = dict.fromkeys(TYPES, words.values.get("precision", ""))
     defaults = {"transA": "N", "transB": "N", "batch_count": "1", "compute_type": "f32_r", "beta": "0"}

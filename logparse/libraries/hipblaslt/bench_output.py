@@ -77,10 +77,10 @@ Such lines are printed by kernels, or come from standard error.
 
 @dataclass
 class _Row:
-    """One row of results that hipblaslt-bench printed, before it is complete.
+    """One row of results that hipblaslt-bench printed.  Later lines may add to it.
 
-    The lines about its kernel and the block "Winner" follow later and may add to it. ``cells`` holds the texts by
-    column name in lower case.
+    They are the lines about its kernel and the block "Winner". ``cells`` holds the row's texts by column name in lower
+    case.
     """
 
     problem: GemmProblem
@@ -183,10 +183,10 @@ class _Reader:
         return found
 
     def _preamble(self, text: str) -> Outcome | None:
-        """Read a line of the output that describes the library's build or a GPU.  Return None for any other line.
+        """Read a line of hipblaslt-bench's output that describes the library's build or a GPU.
 
-        Only the GPU that was used gives facts.  A version line shows that another run of the tool has begun, so the
-        rows before it are complete.
+        Returns None for any other line.  GPUs that were not used are ignored.  A version line shows that the tool was
+        started again, so the rows before it are complete.
         """
         version = next((start for start in _VERSIONS if text.startswith(start)), None)
         if version is not None:
@@ -206,7 +206,7 @@ class _Reader:
         return Outcome("fact") if self.devices else None
 
     def _facts(self, *facts: Fact) -> Outcome:
-        """Leave out the facts that were already read in this output, so that none is stored twice. Return the others.
+        """Record facts about the machine, but each of them only once.
 
         A script may run hipblaslt-bench hundreds of times, and each run prints the same facts.
         """
@@ -253,10 +253,10 @@ class _Reader:
         return Outcome("measurement" if self._keep(new) else "fact")
 
     def _keep(self, new: _Row) -> bool:
-        """Keep a row of results.  Return False if the row only repeats an earlier one.
+        """Store a row of hipblaslt-bench's results, and return True. Return False if it only repeats an earlier row.
 
-        The block "Winner" repeats the fastest row.  It may add something, such as the kernel's number. This is then
-        added to the earlier row.
+        The block "Winner" repeats the fastest row and may add something, such as the kernel's number.  The addition is
+        then stored in the earlier row.
         """
         self.current = new
         if self.winner:

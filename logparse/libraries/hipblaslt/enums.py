@@ -111,7 +111,7 @@ def compute_type(text: str | None) -> str | None:
 
 
 class Epilogue(NamedTuple):
-    """The meaning of an epilogue's name in a log line, such as ``RELU_BIAS``: the operations after a matrix product.
+    """The operations after a matrix product that a name in a log line stands for, for example ``RELU_BIAS``.
 
     The fields have the same names and meanings as in ``GemmProblem``.
     """
@@ -124,10 +124,10 @@ class Epilogue(NamedTuple):
 
 
 def _forward(word: str, *, aux: bool = False) -> dict[str, Epilogue]:
-    """Return what the names of an activation's epilogues mean, such as ``RELU`` and ``RELU_BIAS``, in a forward pass.
+    """Explain the names of epilogues with one activation in the forward pass, for example ``RELU`` and ``RELU_BIAS``.
 
-    An epilogue is what follows a matrix product. If ``aux`` is True, the result includes the variants that keep a
-    matrix for the backward pass.
+    An epilogue is what follows a matrix product.  If ``aux`` is True, names such as ``RELU_AUX`` are included: they
+    also write a matrix for the backward pass.
     """
     act = word.lower()
     out = {word: Epilogue(act), f"{word}_BIAS": Epilogue(act, True, bias_source="d")}
@@ -188,11 +188,11 @@ SCALE_CODES: Mapping[str, str] = {word: code for code, word in SCALES.items() if
 
 
 def default_types(values: dict[str, Any]) -> dict[str, Any]:
-    """Add the default types of the bias and the auxiliary matrix to a call that does not set them.
+    """Add the types of the bias and the auxiliary matrix that hipBLASLt uses if a call does not set them.
 
-    The library then uses the type of D if D has 16 bits or more.  For a narrower D the default depends on the other
-    types, so it stays unknown (hipBLASLt API reference, ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and
-    ``..._EPILOGUE_AUX_DATA_TYPE``).
+    If D has 16 bits or more, they have the type of D.  For a narrower D the library's default depends on the other
+    types, so they stay unknown.  Source: hipBLASLt API reference, ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and
+    ``..._EPILOGUE_AUX_DATA_TYPE``.
     """
     d_type = values.get("d_type")
     if d_type is not None and d_type not in NARROW:
@@ -203,10 +203,10 @@ def default_types(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def beta_of(*texts: str | None) -> Beta | None:
-    """Tell whether a matrix product's scalar β is "zero" or "nonzero", from the texts of its real and imaginary parts.
+    """Tell whether the scalar β of a matrix product is "zero" or "nonzero".
 
-    Returns None if no text is given or a text is no number.  The library prints six decimals, so a β below 5e-7 is
-    printed and read as zero.
+    ``texts`` are its real part and perhaps its imaginary part, as logged.  The library prints six decimals, so a β
+    below 5e-7 is read as zero.  Returns None if no text is given or a text is not a number.
     """
     try:
         parts = [float(text) for text in texts if text is not None]
@@ -216,9 +216,9 @@ def beta_of(*texts: str | None) -> Beta | None:
 
 
 def tight_leading_dimensions(problem: GemmProblem) -> dict[str, int]:
-    """Return the smallest possible leading dimensions of a matrix product's matrices.
+    """Return the leading dimensions of matrices without gaps, which are also hipblaslt-bench's defaults.
 
-    They are hipblaslt-bench's defaults. Transposes must be known.  Returns an empty dictionary if m, n or k is unknown.
+    The transposes must be known.  Returns an empty dictionary if m, n or k is unknown.
     """
     if problem.m is None or problem.n is None or problem.k is None:
         return {}

@@ -57,14 +57,15 @@ _EPILOGUES = {
 
 
 def is_header(names: Sequence[str] | None) -> bool:
-    """Return True if these column names belong to a row of the runtime tuning cache."""
+    """Return True if these are the column names of hipBLASLt's runtime tuning cache."""
     return names is not None and SCHEMA in {name.strip() for name in names}
 
 
 def problem(cells: Mapping[str, str]) -> GemmProblem:
-    """Return the matrix product that a row of hipBLASLt's runtime tuning cache is for.
+    """Return the matrix product in a row of hipBLASLt's runtime tuning cache.
 
-    ``cells`` maps column names to texts. Raises ValueError if a number cannot be read or a column is missing.
+    ``cells`` maps the names of the columns to texts. Raises ValueError if a column is missing or a number cannot be
+    read.
     """
     names = ("transA", "transB", "m", "n", "k", "batch_count", "lda", "ldb", "ldc", "ldd", "epilogue", "compute_type")
     missing = [x for x in (*names, "a_type", "b_type", "c_type", "d_type", "solution_index", "us") if not cells.get(x)]
@@ -89,10 +90,9 @@ _FALLEN_BACK = re.compile(r"\b(?:fellback|invalidated)=[1-9]")
 
 
 def read_line(text: str) -> Outcome:
-    """Read a line that hipBLASLt prints about its runtime tuning cache.
+    """Read a line that hipBLASLt prints about its runtime tuning cache, and keep it as a message.
 
-    The line becomes a message. If it states that the cache lacked some calls (``fellback=11``), the message has the
-    category ``info``, so that reports show a remark.
+    If the cache lacked some calls (``fellback=11``), the message has the category ``info``, so that reports show it.
     """
     text = text.strip()
     if not text.startswith("tuning-cache: "):

@@ -121,9 +121,10 @@ class TuningRow:
 
     @property
     def stated_flops(self) -> float:
-        """Number of operations that the row's rate and time imply: Gflop/s times the time.
+        """Number of operations that follows from the row's rate in Gflop/s and its time in µs.
 
-        It is the number for the product that was really timed. It is 0 if the rate or the time is missing.
+        hipblaslt-bench computed the rate for the product that was really timed, even if the row's sizes were changed
+        later. The number is 0 if the rate or the time is missing.
         """
         value = self._number("hipblaslt-Gflops") * self._number("us") * 1e3
         return value if 0 < value < math.inf else 0.0
@@ -136,7 +137,7 @@ class TuningRow:
 
     @property
     def text(self) -> str:
-        """The lines with which this row is written to a file: its column names, if it has any, and its values."""
+        """The lines of a file that hold this row: the names of its columns, if they are known, and its values."""
         lines = filter(None, (self.header, self.values))
         return "\n".join("    " + ",".join(words).rstrip("\r") for words in lines)
 
@@ -241,9 +242,9 @@ _CUT_SHORT = "hipBLASLt ended this search early, because the time for tuning was
 
 
 def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
-    """Return a row of hipBLASLt's runtime tuning cache as a measurement.
+    """Read a row of hipBLASLt's runtime tuning cache as a measured time.
 
-    The row states the library build that measured it.
+    The row states which library build measured it.  A row of another build than the file's is an error.
     """
     try:
         gemm, index, time_us = tuning_cache.problem(row.cells), int(row.cells["solution_index"]), float(row.cells["us"])
@@ -358,10 +359,11 @@ def folds_fast(number: int | None) -> bool | None:
 
 
 def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
-    """Return which compute type the library understands from the text in a row of a tuning file.
+    """Return the compute type that hipBLASLt takes from this text in a row of a tuning file.
 
-    Returns None if the library drops the row.  ``number`` is the library's version.  ``named`` is True if the library
-    finds columns by name.
+    * Returns None if the library drops the row.
+    * ``number`` is the library's version.
+    * ``named`` is True if the library finds the columns of the row by name.
     """
     if not named:
         if text == "xf32_r" and number is not None and number >= BETWEEN:
@@ -447,10 +449,10 @@ class _DroppedError(Exception):
 
 
 def rows_of(text: str, number: int | None) -> list[TuningRow]:
-    """Parse the rows of a tuning file in the way in which the given version of the library reads them.
+    """Parse the rows of a tuning file in the way in which this version of hipBLASLt reads them.
 
-    For an unknown version, a row with a line of column names is read by name.  Any other row is read by place, as in
-    ROCm 6.4.
+    ``number`` is the version.  If it is unknown, columns are found by name in rows with a line of column names, and by
+    place in all other rows, as in ROCm 6.4.
     """
     out: list[TuningRow] = []
     header: tuple[str, ...] | None = None
@@ -467,11 +469,11 @@ def rows_of(text: str, number: int | None) -> list[TuningRow]:
 
 
 def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
-    """Find rows that were copied from a timed row with other sizes, and mark the copies (``claim``).
+    """Find rows that were not timed, but copied from a timed row with other sizes. Mark the copies (``claim``).
 
-    hipblaslt-bench computes a row's Gflop/s from its sizes and its time.  An epilogue adds some operations per element
-    of D.  If rows of several sizes have the same kernel, time and rate, only the row whose sizes fit the rate best was
-    timed.  The other rows are copies of it.
+    A copy shows by its rate: hipblaslt-bench computes Gflop/s from the sizes and the time.  (An epilogue adds some
+    operations per element of D.)  If rows of several sizes have the same kernel, time and rate, only the row whose
+    sizes fit the rate best was timed.
     """
     timed = [(row, _timing(row), *_operations(row), row.stated_flops) for row in rows]
     best: dict[tuple[str, ...], tuple[float, int]] = {}
@@ -500,9 +502,9 @@ def _timing(row: TuningRow) -> tuple[str, ...]:
 
 
 def _operations(row: TuningRow) -> tuple[int, int]:
-    """Return how many operations the product of a row needs, as two numbers: the least and the most.
+    """Return the least and the most operations that the product of a tuning row can need.
 
-    The least is without an epilogue, the most with the costliest epilogue. Both numbers are 0 if a size is no number.
+    The least is without an epilogue, the most with the costliest epilogue.  Both are 0 if a size is not a number.
     """
     m, n, k, batch = (leading(row.taken.get(x, "")) or 0 for x in ("m", "n", "k", "batch_count"))
     return 2 * m * n * k * batch, (2 * k + _EPILOGUE) * m * n * batch
@@ -591,9 +593,10 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if a tuning file can tell the library to use this kernel for this product.
+    """Return True if a tuning file can tell hipBLASLt to use this kernel for this product.
 
-    The kernel must be hipBLASLt's own, and the product a single GEMM.  The library refuses the kernel number 0.
+    The kernel must be hipBLASLt's own.  The product must be a single GEMM, not a grouped one.  hipBLASLt refuses the
+    kernel number 0.
     """
     index = override.solution.id
     gemm = isinstance(override.problem, GemmProblem) and not override.problem.members

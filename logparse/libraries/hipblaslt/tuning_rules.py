@@ -66,7 +66,12 @@ _CACHE = (
 
 @dataclass(frozen=True)
 class Context:
-    """Information for the lint rules: the target's facts, its hipBLASLt version (``number``), and the rows by key."""
+    """Data that every check of a hipBLASLt tuning file may use.
+
+    * ``facts`` describe the target machine.
+    * ``number`` is its hipBLASLt version.
+    * ``same_key`` maps each key to its rows.
+    """
 
     facts: Facts
     number: int | None
@@ -77,9 +82,10 @@ class Context:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Context]]:
-    """Read a tuning file as hipBLASLt on the target machine reads it. Return its rows with remarks.
+    """Read a tuning file as hipBLASLt on the target machine would, and return its rows with remarks.
 
-    If the version is unknown, a row with a line of column names is read by name, and any other row by place.
+    If the library's version is unknown, columns are found by name in rows with a line of column names, and by place in
+    all other rows.
     """
     text, _ = text_of(data)
     number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
@@ -129,7 +135,7 @@ def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
 def _refusals(text: str, target: Facts) -> Iterator[Note]:
     """Yield the reason why hipBLASLt ignores a whole tuning file, if it does.
 
-    The reason is that the first line does not state exactly the revision of the target's library.
+    hipBLASLt reads the file only if the first line states exactly the revision of the library itself.
     """
     mine, theirs = _revision(text), target.get("hipblaslt_revision")
     if mine is None:
@@ -259,11 +265,10 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
 
 
 def other_product(row: Problem | None, call: Problem) -> str:
-    """Explain why a row of a tuning file does not fit a call, although the library finds the row for it.
+    """Explain why the kernel in a tuning row cannot run a call for which hipBLASLt finds the row.
 
-    The library compares only the row's key. The reason is a property that is not part of the key (see ``product_of``).
-    Returns an empty text if the call can use the row's kernel.  A property that is unknown for the row or for the call
-    is ignored.
+    hipBLASLt compares only the row's key.  But the products may differ in a property that is not in the key (see
+    ``product_of``).  Returns an empty text if no difference is known.
     """
     mine, theirs = product_of(row), product_of(call)
     for word, needed in theirs.items():
@@ -291,9 +296,9 @@ def work_of(problem: Problem | None) -> str:
 
 
 def _slot(offer: Offer) -> str:
-    """Return a text that is equal for two rows if a merged file may hold only one of them.
+    """Return a text that is the same for two tuning rows if a merged file may hold only one of them.
 
-    The text consists of the key and the properties of ``product_of``.  Rows with one key and different properties are
+    The text is the row's key with the properties of ``product_of``.  Rows with the same key but other properties are
     both kept, because neither kernel can run the calls of the other.
     """
     product = offer.work.partition("]")[0] if offer.work.startswith("[") else ""
@@ -397,7 +402,7 @@ def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str,
 
 
 def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:
-    """Return the matrix products that a job called through hipBLASLt's C++ object, and not through the C functions.
+    """Return the matrix products that a job called through hipBLASLt's C++ interface, not through the C functions.
 
     ``messages`` are pairs of function and text from the job's logs.  Some of them report such calls.
     """
@@ -479,10 +484,9 @@ def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Convert the name of any library's kernel into the name of the same kernel in hipBLASLt.
+    """Convert the name of a kernel of any library to hipBLASLt's name of the same kernel.
 
-    rocBLAS numbers some kernels that belong to hipBLASLt.  Such a number is converted. Returns None if hipBLASLt has no
-    such kernel.
+    rocBLAS has numbers of its own for some kernels of hipBLASLt.  Returns None if the kernel is not from hipBLASLt.
     """
     if given.library == "rocblas" and given.id.lstrip("-").isdigit():
         index = hipblaslt_index(given, rocblas_version)

@@ -61,9 +61,9 @@ class Conditions:
 
 
 class Runnable(Protocol):
-    """A kernel that is ready to run.
+    """A kernel that is ready to run: its inputs are on the device, and its workspace is allocated.
 
-    Its inputs are on the device, its plan is built and its workspace is allocated.
+    If the library needs a plan for the call, the plan is built too.
     """
 
     @property
@@ -85,7 +85,7 @@ class Runnable(Protocol):
         """
 
     def fault(self) -> str:
-        """Check the kernel's result, and describe what is wrong with it.  Returns an empty text if it is right.
+        """Run the kernel and describe what is wrong with its result. Return an empty text if the result is right.
 
         With random data each element may be wrong by as much as rounding explains.  With small integers, whose sums are
         exact, the whole result must be equal.
@@ -118,10 +118,11 @@ class Backend(Protocol):
         """
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """Return the kernels that the library offers for a matrix product or convolution, its own choice first.
+        """List the kernels that the library offers for a matrix product or convolution, its own choice first.
 
-        There are at most ``limit`` kernels, and each fits into a workspace of ``workspace_bytes``.  Raises
-        UnsupportedError if the backend cannot run ``problem``.
+        * ``limit`` is the largest number of kernels in the list.
+        * ``workspace_bytes`` is the largest workspace that a kernel may need.
+        * Raises UnsupportedError if the library or device cannot run ``problem``.
         """
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Runnable:
@@ -134,7 +135,7 @@ class Backend(Protocol):
         """Give all prepared kernels new random inputs, drawn with another seed."""
 
     def release(self) -> None:
-        """Free the memory of all calls that were prepared with ``prepare``."""
+        """Free the memory that ``prepare`` allocated."""
 
     def healthy(self) -> bool:
         """Return True if the device can still be used after a kernel has failed.

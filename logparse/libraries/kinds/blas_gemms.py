@@ -26,7 +26,7 @@ EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GE
 def epilogue(gemm: GemmProblem) -> str:
     """Return the library's name for the operations after a matrix product, for example ``RELU_BIAS`` or ``DEFAULT``.
 
-    If it is unknown whether an activation or a bias follows, neither is assumed.
+    An activation or bias that is not known is taken as absent.
     """
     return replace(gemm, activation=gemm.activation or "none", bias=bool(gemm.bias)).epilogue or "DEFAULT"
 
@@ -55,11 +55,10 @@ def supported_gemm(
     *,
     alpha_vector: bool = False,
 ) -> GemmProblem:
-    """Check that a library can run a matrix product, and return the product. Raise UnsupportedError if it cannot.
+    """Return a matrix product if a library can run it. Raise UnsupportedError with the reason if it cannot.
 
-    The error states the reason.  The arguments say what the library can do: its data types, compute types, kinds of
-    scale factors and epilogues.  ``alpha_vector`` is True if it accepts a vector of alphas.  A grouped GEMM is never
-    supported.
+    The arguments after ``problem`` say what the library can do: its data types, compute types, kinds of scale factors
+    and epilogues, and with ``alpha_vector`` if it accepts a vector of alphas.  A grouped GEMM is never supported.
     """
     if not isinstance(problem, GemmProblem):
         raise UnsupportedError(f"this library cannot run a {problem.kind}")
@@ -86,11 +85,10 @@ Described: TypeAlias = Literal["matmul_desc", "matrix_layout", "matmul_preferenc
 
 
 class LtBackend(DeviceBackend):
-    """Base class of the backends that time kernels of cuBLASLt and hipBLASLt.
+    """Base class for timing kernels of cuBLASLt and of hipBLASLt, whose interfaces are nearly the same.
 
-    It offers kernels in the order of the library's heuristic.  A subclass defines the library's numbers.  It also
-    defines ``_ask`` and ``_attribute``, which call the library's bindings, and everything that only this library has.
-    Descriptors take a few hundred bytes of the host's memory.  They are freed when the worker process ends.
+    It offers kernels in the order of the library's heuristic.  A subclass defines the library's constants, the calls to
+    its bindings (``_ask`` and ``_attribute``), and everything that only this library has.
     """
 
     library: str
@@ -123,17 +121,17 @@ class LtBackend(DeviceBackend):
         self._results: dict[tuple[str, int], dict[str, bytes]] = {}
 
     def _ask(self, function: str, *arguments: Any) -> Any:
-        """Call one function of the library, for example ``matmul_desc_create``, and return what it returns.
+        """Call one function of the library, for example ``matmul_desc_create``, and return its result.
 
-        If the function writes its result to its first pointer, that result is returned.  Raises an error if the
-        function fails.
+        If the function writes its result to its first pointer, this value is returned.  Raises an error if the function
+        fails.
         """
         raise NotImplementedError
 
     def _attribute(self, of: Described, name: str) -> Any:
-        """Return the library's constant for an attribute (for example ``EPILOGUE``) of one of its objects.
+        """Return the library's constant for an attribute of one of its objects, for example for ``EPILOGUE``.
 
-        The constant has the type that the library's Python bindings take.
+        The constant has the type that the library's Python bindings expect.
         """
         raise NotImplementedError
 
@@ -149,7 +147,7 @@ class LtBackend(DeviceBackend):
         raise NotImplementedError
 
     def _id(self, result: bytes) -> str:
-        """Return the id of a kernel as the library's logs print it.
+        """Return the name or number that the library's logs print for a kernel.
 
         ``result`` is one of the kernels that the library's heuristic proposed.
         """
@@ -160,9 +158,9 @@ class LtBackend(DeviceBackend):
         raise NotImplementedError
 
     def _describe_more(self, operation: Any, gemm: GemmProblem) -> None:
-        """Add to the description of a matrix product the attributes that only this library has.
+        """Add attributes that only this library has to the description of a matrix product.
 
-        This base class adds none.
+        Subclasses override this method, which adds nothing.
         """
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
@@ -207,14 +205,14 @@ class LtBackend(DeviceBackend):
         return [bytes(results[at * size : (at + 1) * size]) for at in range(count)]
 
     def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
-        """Describe a matrix product in the library's own objects, with which the library is asked for kernels.
+        """Describe a matrix product in the library's own objects, so that the library can propose kernels for it.
 
-        Returns a descriptor of the product, and the layout of each matrix by name. The addresses of vectors such as the
-        bias are set to any valid address.  This is enough for the heuristic, which reads only whether an address is
-        set, because that decides which kernels fit.
+        Returns a descriptor of the product, and the layout of each matrix by name.  The heuristic only reads whether a
+        vector such as the bias has an address, because this decides which kernels fit.  So any valid address is set.
         """
         compute = self._compute_type(self.compute_types[gemm.compute_type or "f32_r"])
         scale = self._data_type({"f64_r": 1, "f16_r": 2}.get(gemm.compute_type or "", 0))
+        # Descriptors take a few hundred bytes of the host's memory.  They are freed when the worker process ends.
         operation = self._ask("matmul_desc_create", compute, scale)
         for name, trans in (("TRANSA", gemm.trans_a), ("TRANSB", gemm.trans_b)):
             self._set("matmul_desc", operation, name, ctypes.c_int32(self.operations[trans != "N"]))
@@ -230,10 +228,10 @@ class LtBackend(DeviceBackend):
         return operation, {name: self._layout(matrix, batch) for name, matrix in matrices(gemm).items()}
 
     def _pointed(self, gemm: GemmProblem) -> dict[str, tuple[int, str]]:
-        """Return the vectors (such as the bias) whose addresses the library gets in the descriptor of the product.
+        """Return the vectors (such as the bias) whose addresses the library gets in the descriptor of a matrix product.
 
-        The result maps a vector's name to its number of elements and its type.  A vector of alphas is left out, because
-        alpha is an argument of the call.
+        The result maps a vector's name to its number of elements and its type.  A vector of alphas is not included,
+        because alpha is an argument of the call.
         """
         return {name: x for name, x in vectors(gemm, gemm.batch_count or 1).items() if name in self.pointers}
 

@@ -51,12 +51,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Asked:
-    """The things that the user of ``logparse capture`` wants to record, and where.
+    """The wishes of a user of ``logparse capture``: what to record, and where.
 
-    * ``folder``: the absolute path of the folder for the logs.  It contains no ``%``.
-    * ``mask``: the sum of the bits of the wanted ``CATEGORIES``.
-    * ``environ``: the environment of the job before any setting.
-    * ``markers``: True if libraries should mark their calls for a profiler.
+    * ``folder`` is the absolute path of the folder for the logs.  It contains no ``%``.
+    * ``mask`` is the sum of the bits of the wanted ``CATEGORIES``.
+    * ``environ`` is the environment of the job before logparse changes it.
+    * ``markers`` is True if libraries should mark their calls for a profiler.
     """
 
     folder: Path

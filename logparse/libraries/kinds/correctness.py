@@ -64,7 +64,7 @@ def error_bound(problem: Problem, *, tf32: bool = False) -> float:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The largest allowed error of one element of a result.  It is the sum of three terms:
+    """The factors from which the largest allowed error of one element of a result is computed.  It is the sum of:
 
     * ``output`` times the magnitude of the element;
     * ``partials`` times the root mean square of all elements;
@@ -123,10 +123,9 @@ def integer_choices(problem: Problem) -> int:
 
 
 def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
-    """Return two data types: the type in which a kernel multiplies, and the type in which it adds.
+    """Return the data type in which a kernel multiplies and the one in which it adds.
 
-    The inputs are first rounded to the first type, for example TF32. Products are added up in the second type. The
-    first text is empty if the inputs are not rounded.
+    The inputs are first rounded to the first type, for example to TF32.  An empty text means that they are not rounded.
     """
     out, compute = _output_type(problem), problem.compute_type if isinstance(problem, GemmProblem) else None
     short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").removeprefix("f32_")

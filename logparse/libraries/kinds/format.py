@@ -105,9 +105,9 @@ class Source(Protocol):
         ...
 
     def beside(self) -> Iterator[Source]:
-        """Yield the other files in the file's folder, sorted by name. Then yield the files in ``capture_traces``.
+        """Yield the other files in the same folder, sorted by name.
 
-        ``capture_traces`` is a subfolder of that folder.
+        The files in its subfolder ``capture_traces`` follow.
         """
         ...
 
@@ -213,19 +213,24 @@ class BlockReader(Protocol):
         ...
 
     def take(self, line: Line) -> Outcome | None:
-        """Read the next line.  Returns how it is counted and its records, or None if it is not of this format."""
+        """Read the next line of the log.
+
+        Returns how the line is counted and what it states, or None if the line is not of this format.
+        """
         ...
 
     def close(self) -> Iterable[Record]:
-        """End the file. Return the records that are left, such as a ``Message`` for a block without its end."""
+        """Return what is left at the end of the file, such as a ``Message`` for a block whose last line is missing."""
         ...
 
 
 @dataclass(frozen=True)
 class BlockFormat(Described):
-    """A format whose lines must be read in order, because a line can only be understood with the lines before it.
+    """A log format whose lines must be read in order, because a line can only be understood with earlier lines.
 
-    A line with one of ``markers`` starts the reader.  ``order`` says what the order means.
+    * ``markers`` are texts.  A line that contains one of them may begin a block of lines.
+    * ``begin`` makes a reader for the lines.
+    * ``order`` explains what the order of the lines means.
     """
 
     markers: tuple[bytes, ...]
@@ -234,10 +239,11 @@ class BlockFormat(Described):
 
 @dataclass(frozen=True)
 class FileFormat(Described):
-    """A format that reads whole files, and recognises them by their beginning.
+    """A format that is read as a whole file and recognised by the file's beginning.
 
-    ``read`` says for every line or part of the file how it is counted. ``named``: True if the name of a file is part of
-    its content. Example: MIOpen states the device in the name of a find-db.
+    * ``recognise`` tells from a file's beginning if the file has this format.
+    * ``read`` reads the file, and tells for every line or part of it how it is counted.
+    * ``named`` is True if the file's name is part of its content.  For example, MIOpen puts the GPU model into it.
     """
 
     recognise: Callable[[Head], bool]
@@ -312,10 +318,7 @@ class Emission:
 
     @property
     def settings(self) -> list[Shell]:
-        """The shell lines (``export`` and ``unset``) after which a library reads this file.
-
-        They set environment variables.
-        """
+        """The shell lines (``export`` and ``unset``) after which a library reads this override file."""
         return settings(self.lines)
 
     def lines_at(self, folder: Shell, path: Shell) -> list[Shell]:
@@ -326,7 +329,7 @@ class Emission:
 
 
 def settings(lines: Iterable[Shell]) -> list[Shell]:
-    """Return only those shell lines that change the environment (``export`` and ``unset``)."""
+    """Return only those lines of a shell script that change the environment (``export`` and ``unset``)."""
     return [line for line in lines if _SETTING.match(line)]
 
 
@@ -356,9 +359,9 @@ class Writer:
 
 
 def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]) -> dict[str, Override]:
-    """For each key, keep only the fastest override (kernel to use instead of the library's choice).
+    """Keep only the fastest override for each key. An override is a kernel to use instead of the library's choice.
 
-    Raises EmissionError if two overrides of one key name different kernels and one of them has no time.
+    Raises EmissionError if two overrides have the same key but different kernels, and one of them has no time.
     """
     out: dict[str, Override] = {}
     for new in overrides:

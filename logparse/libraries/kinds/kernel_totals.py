@@ -1,6 +1,7 @@
-"""Add up kernel times by operator (or named range), kernel and device.
+"""Add up kernel times: one total for each operator (or named range), kernel and device.
 
-The module also links the several files that rocprof writes about one process, because they hold the same kernels.
+rocprof writes several files about one process, which hold the same kernels.  This module also finds out which files
+belong together.
 """
 
 from __future__ import annotations
@@ -55,9 +56,6 @@ class KernelTotals:
         entry[3] = max(entry[3], most)
 
     def records(self) -> Iterator[Kernel]:
-        """Yield the totals: one record for each operator, kernel and device.
-
-        They have the order in which they were first added.
-        """
+        """Yield the total time of each operator, kernel and device, in the order in which they were first added."""
         for (op, kernel, device), (calls, us, least, most) in self._totals.items():
             yield Kernel(op=op, kernel=kernel, calls=int(calls), total_us=us, min_us=least, max_us=most, device=device)

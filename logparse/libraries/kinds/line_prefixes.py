@@ -88,10 +88,9 @@ _USUAL = regex(_BOM + _SENT_BY)
 
 
 def mark_of(text: str) -> re.Match[str]:
-    """Match the prefix that a launcher or log tool put before a line, for example ``[rank0]: ``, and return the match.
+    """Match the prefix that a launcher or log tool wrote before a line, for example ``[rank0]: ``.
 
-    The match may be empty.  Most lines have only a common prefix, or none.  A faster regular expression is used for
-    them.
+    The match may be empty.  Most lines have a common prefix or none, so a faster regular expression is used for them.
     """
     unusual = text.startswith(">") or "\t" in text or "%|" in text or "\r" in text
     match = (MARK if unusual else _USUAL).match(text)
@@ -105,9 +104,9 @@ def mark_length(line: bytes) -> int:
 
 
 class _Ranked:
-    """Removes prefixes such as ``[rank0]: `` from lines, and then lets the reader of a format read them.
+    """A reader that removes prefixes such as ``[rank0]: `` from a log's lines before another reader gets them.
 
-    There is either one reader for each prefix, made at the first line with this prefix, or one reader for all lines.
+    There is either one other reader for each prefix, made at the first line with this prefix, or one for all lines.
     """
 
     def __init__(self, markers: Sequence[str], begin: Callable[[], BlockReader], apart: bool) -> None:
@@ -141,10 +140,10 @@ class _Ranked:
 
 
 def _moved(outcome: Outcome, by: int) -> Outcome:
-    """Correct the stated positions of unreadable lines, from which a prefix such as ``[rank0]: `` had been removed.
+    """Correct the byte positions of unreadable lines after a prefix such as ``[rank0]: `` was removed.
 
-    A reader gets a line without its prefix.  So its byte offsets are ``by`` bytes too small.  They are moved so that
-    they count from the start of the whole line.
+    Positions count from the start of a line.  A reader sees the line without its prefix, so its positions are ``by``
+    bytes too small.
     """
     if not any(isinstance(record, Reject) and record.length for record in outcome.records):
         return outcome
@@ -160,10 +159,10 @@ def _moved(outcome: Outcome, by: int) -> Outcome:
 def ranked(
     markers: Sequence[bytes], begin: Callable[[], BlockReader], *, apart: bool = True
 ) -> Callable[[], BlockReader]:
-    """Return a reader for lines with prefixes such as ``[rank0]: ``, made from a reader for lines without them.
+    """Return a function that makes a reader for log lines with prefixes such as ``[rank0]: ``.
 
-    ``begin`` makes a reader of the format.  The function that is returned makes a reader that removes the prefixes
-    first.  If ``apart`` is True, each rank's lines are read by a reader of their own.
+    * The new reader removes the prefixes, and then uses a reader that ``begin`` has made.
+    * If ``apart`` is True, each rank's lines have a reader of their own.
     """
     texts = [marker.decode() for marker in markers]
     return lambda: _Ranked(texts, begin, apart)

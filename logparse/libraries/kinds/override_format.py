@@ -27,11 +27,11 @@ from logparse.target import Facts
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideFile:
-    """An override file (a user's list of kernels to use) that was read and checked, with notes about its faults.
+    """A file that tells a library which kernels to use, after it was read and checked, with notes about its faults.
 
-    * ``reading``: what a library on the target machine does with the file.
-    * ``noted``: the notes, in no order.  One note may be about many lines.
-    * ``shown``: the file's name in reports.  It is given if another file has the same name.
+    * ``reading`` tells what a library on the target machine does with the file.
+    * ``noted`` are the notes, in no order.  One note may be about many lines.
+    * ``shown`` is the file's name in reports.  It is given if another file has the same name.
     """
 
     format: str
@@ -264,9 +264,9 @@ def bytes_of(lines: Iterable[str]) -> bytes:
 
 
 def records_of(format: FileFormat) -> Callable[[Source], Iterator[tuple[int, Record]]]:
-    """Return a function that reads a file of this format for the command ``convert``.
+    """Return a function that reads files of this format for the subcommand ``convert``.
 
-    The function yields each record and the number of the line where the record ends.
+    The function yields the file's records, each with the number of the line where the record ends.
     """
 
     def read(file: Source) -> Iterator[tuple[int, Record]]:

@@ -13,9 +13,9 @@ from typing import Any, AnyStr, cast
 
 
 class _Pattern:
-    """A regular expression that is not compiled before it is first used.
+    """A regular expression that is compiled only when it is first used.
 
-    Attributes that were read once are kept.
+    Its attributes, such as ``search``, are fetched once and then kept.
     """
 
     def __init__(self, compiled: Callable[[], object]) -> None:

@@ -72,7 +72,7 @@ class Note:
 
     @property
     def each(self) -> Iterator[Note]:
-        """The same remark as separate notes, one for each line that it is about."""
+        """Copies of this remark, one for each line that it is about."""
         yield Note(self.line, self.severity, self.rule, self.message, self.remedy)
         yield from (Note(line, self.severity, self.rule, self.message, self.remedy) for line in self.others)
 
@@ -170,9 +170,9 @@ class Offer(NamedTuple):
 
 
 def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> Iterator[Offer]:
-    """Yield the kernel of each row of an override file that may be copied into a merged file.
+    """Yield those kernels of an override file (a user's list of kernels to use) that a merged file may contain.
 
-    Such a file is a user's list of kernels to use.
+    A row that is faulty itself gives none.
     """
     for row in rows:
         named = row.solution
@@ -203,15 +203,14 @@ class Reading(Generic[S_co]):
 
     @property
     def accepted(self) -> Verdict:
-        """True if the library accepts the override file as a whole, False if it does not, None if this is unknown."""
+        """True if the library accepts the override file, False if it refuses the file, None if this is unknown."""
         return accepted(self.refusals, self.certain)
 
     @property
     def key_facts(self) -> Facts:
-        """The facts of the machine that decide how the library writes the lookup keys in an override file.
+        """The facts about the machine on which the keys in an override file depend, for example the library's version.
 
-        A library version is such a fact, for example. If both the target machine and the file state a fact, the target
-        machine's value is used.
+        If the target machine and the file state different values, the target machine's value is used.
         """
         return {**self.facts, **self.target}
 
@@ -226,12 +225,15 @@ class Reading(Generic[S_co]):
         return ((row, (row.line,)) for row in self.rows)
 
     def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
-        """Yield the kernels that a merged override file (a user's list of kernels to use) may take from this file."""
+        """Yield those kernels of this override file that a merged override file may contain.
+
+        An override file is a user's list of kernels to use.
+        """
         return offers(self.rows, work)
 
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
-        """Maps each key to the rows of the override file that a call with this key can match, in the file's order.
+        """Maps each key to the rows of the override file that may apply to a call with this key, in the file's order.
 
         Rows that are known to have no effect are left out.
         """
@@ -249,13 +251,11 @@ class Reading(Generic[S_co]):
 def accepted(refusals: Sequence[Note], certain: bool) -> Verdict:
     """Tell whether a library accepts an override file (a user's list of kernels to use).
 
-    ``refusals`` are the reasons why the library refuses the file.
-
     | result | condition |
     |---|---|
-    | False | there are refusals |
-    | True | there are no refusals, and enough is known about the target machine |
-    | None | too little is known about the target machine |
+    | False | ``refusals`` has reasons why the library refuses the file |
+    | True | ``refusals`` is empty, and enough is known about the target machine (``certain``) |
+    | None | ``refusals`` is empty, but too little is known about the target machine |
     """
     return False if refusals else True if certain else None
 
@@ -284,16 +284,16 @@ class Rule(Generic[T, C]):
 
     @property
     def remark(self) -> bool:
-        """True if a row that breaks the rule is used all the same, so that the rule only adds a note."""
+        """True if the library uses a row although the row breaks this rule. The rule then only adds a remark."""
         return self.stops is None and not self.fault
 
 
 def judge(
     line: int, entry: T, context: C, rules: Sequence[Rule[T, C]], accepted: Verdict, refusal: str
 ) -> tuple[Verdicts, tuple[Breach, ...]]:
-    """Decide whether a library will use one row of an override file (a user's list of kernels to use).
+    """Decide if a library will use a row of an override file, and find the rules that the row breaks.
 
-    The result also lists the rules that the row breaks.  ``accepted`` tells whether the library accepts the file as a
+    An override file is a user's list of kernels to use.  ``accepted`` tells whether the library accepts the file as a
     whole.  If it does not, ``refusal`` is the reason.
     """
     breaches = []
@@ -325,9 +325,9 @@ def why_unused(entry: T, context: C, rules: Sequence[Rule[T, C]]) -> str:
 
 
 def remarks(line: int, entry: T, context: C, rules: Sequence[Rule[T, C]]) -> Iterator[Note]:
-    """Yield notes about a row of an override file that do not change how the library uses it.
+    """Yield remarks about a row of an override file that do not change what the library does with the row.
 
-    An override file is a user's list of kernels to use. The notes come from rules that are only for ``lint``.
+    An override file is a user's list of kernels to use.  ``logparse lint`` shows the remarks.
     """
     for rule in rules:
         message = rule.check(entry, context) if rule.remark else None
@@ -375,10 +375,11 @@ class Table(Generic[E, C]):
     def reading(
         self, refusal: str, *, refusals: Iterable[Note] = (), certain: bool, facts: Facts, target: Facts
     ) -> Reading[Table[E, C]]:
-        """Check every row of an override file (a user's list of kernels to use). Return how a library reads the file.
+        """Check every row of an override file, and return how a library on the target machine reads the file.
 
-        ``target`` are the facts of the machine on which the library runs. ``refusal`` is the reason that is given for
-        each row if the library refuses the whole file.
+        * ``refusals`` are reasons why the library refuses the whole file.
+        * ``refusal`` is the reason that each row then gets.
+        * ``facts`` are stated by the file, and ``target`` by the target machine.
         """
         why_not = tuple(refusals)
         taken, rows = accepted(why_not, certain), []
@@ -399,15 +400,15 @@ class Table(Generic[E, C]):
 
 
 def with_key(entries: Iterable[E]) -> dict[str, list[E]]:
-    """Group the rows of an override file by the text with which the library looks them up.
+    """Group the rows of an override file by their key, which is the text that the library looks for.
 
-    Rows without such a text (key) are left out.
+    Rows without a key are left out.
     """
     return in_groups((entry for entry in entries if entry.key), lambda entry: entry.key)
 
 
 def remarks_on(name: str, data: bytes, reading: Reading[Table[Any, Any]]) -> Iterator[Note]:
-    """Yield the notes about an override file and its rows that do not change how the library uses them.
+    """Yield remarks about an override file and its rows that do not change what the library does with them.
 
     An override file is a user's list of kernels to use.
     """

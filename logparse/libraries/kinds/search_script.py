@@ -1,6 +1,6 @@
-"""The interface of a shell script in which a library searches its fastest kernels on the GPU.
+"""The interface for shell scripts that let a library search for its fastest kernels on the GPU.
 
-Such a script writes into a database or tuning file of its own, never into the user's.
+A script writes its results into a database or tuning file of its own, never into the user's.
 """
 
 from __future__ import annotations

@@ -128,27 +128,28 @@ class TableReader(Protocol):
     """Reads the rows of one table of text, one by one."""
 
     def open(self) -> Iterable[Outcome]:
-        """Read the header line. Return how the line is counted, and the records that it contains."""
+        """Read the line with the column names. Return how it is counted, and what it states."""
         ...
 
     def take(self, row: Row) -> Sequence[Record] | None:
-        """Read one row and return its records.  Returns None if the row needs the rest of the table.
+        """Read one row of the table, and return what it states.
 
-        ``close`` then returns its records.  Raises ValueError with a reason if the row must be rejected.
+        Returns None if the rest of the table is needed to understand the row.  Then ``close`` returns its records.
+        Raises ValueError with the reason if the row cannot be read.
         """
         ...
 
     def close(self) -> Iterable[Outcome]:
-        """End the table. Return the results that need all of its rows.
+        """Return the results that need the whole table.
 
-        These include the records of each row for which ``take`` returned None.
+        For example, ``take`` may have returned None for a row.  The row's records are returned here.
         """
         ...
 
 
 @dataclass(frozen=True)
 class _EachRow:
-    """Reads a table row by row. The rows do not depend on each other."""
+    """A reader for tables whose rows can be understood one by one."""
 
     read: Callable[[Row], Iterable[Record]]
 
@@ -163,7 +164,7 @@ class _EachRow:
 
 
 def each_row(read: Callable[[Row], Iterable[Record]]) -> Callable[[Header], TableReader]:
-    """Return a reader for tables whose rows can be read independently.  ``read`` returns the records of one row."""
+    """Return a reader for tables whose rows can be understood one by one.  ``read`` reads a row."""
     return lambda header: _EachRow(read)
 
 
@@ -189,10 +190,10 @@ def read_table(
     comments: tuple[str, ...] = (),
     strip: bool = True,
 ) -> Iterator[Outcome]:
-    """Read a table.  Yield for every line how it is counted, with its records.
+    """Read a table line by line, and yield for every line how it is counted and what it states.
 
-    The arguments are explained at ``TableFormat``.  If ``begin`` raises ValueError, the header is rejected with this
-    reason.  All other lines are then counted as foreign (not of this format).
+    The arguments are explained at ``TableFormat``.  If ``begin`` raises ValueError, the line with the column names is
+    reported as an error, and all other lines are counted as not belonging to this format.
     """
     reader: TableReader | None = None
     columns: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""MIOpen (AMD's library for convolutions): its logs, its driver, its databases and timing its kernels."""
+"""MIOpen, AMD's library for convolutions: read its logs, databases and benchmark commands, and time its kernels."""
 
 from __future__ import annotations
 

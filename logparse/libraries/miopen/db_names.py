@@ -45,9 +45,9 @@ def recognised(head: Head, names: str, is_key: Callable[[str], bool]) -> bool:
 
 
 def of_fusions(name: str) -> bool:
-    """Return True if a MIOpen database of this name holds only fused operations.
+    """Return True if the name of a MIOpen database shows that it is only for fused operations.
 
-    The keys in such a file describe no convolution.
+    Such a database describes no convolutions.
     """
     match = FILE_NAME.fullmatch(name)
     return match is not None and match["fusion"] is not None
@@ -92,14 +92,15 @@ def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
 
 
 def units_text(units: int) -> str:
-    """Write the number of compute units as in a database's file name: ``_32`` for 32, hexadecimal ``130`` for 304."""
+    """Write a number of compute units as in the file names of MIOpen: 32 as ``_32``, 304 as hexadecimal ``130``."""
     return f"_{units}" if units <= 64 else f"{units:x}"
 
 
 def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
-    """Yield a note if a database file, according to its name, is for another GPU or MIOpen build than the target's.
+    """Yield an error if the name of a database file shows that it is for another GPU or MIOpen build than the target's.
 
-    ``own`` are the facts in the file's name.  The build's suffix (tweak) may be empty: this is a known value, too.
+    ``own`` are the facts in the file's name.  A part of a build's version, which MIOpen calls "tweak", may be empty.
+    An empty part is compared, too.
     """
     mine, theirs = ({**facts, "arch": arch(facts) or ""} for facts in (own, target))
     wrong = [x for x in _MACHINE if _known(x, mine) and _known(x, theirs) and mine[x] != theirs[x]]
@@ -136,9 +137,9 @@ def odd_name(name: str, match: re.Match[str]) -> str:
 
 
 def wanted(target: Facts, suffix: str, otherwise: str) -> str:
-    """Return the advice for a database file with a wrong name: "name it …", with the right name.
+    """Advise the user how to name a MIOpen database file: "name the file …".
 
-    This is the name that MIOpen on the target machine looks for. If it is unknown, ``otherwise`` is returned.
+    The name is the one that MIOpen on the target machine looks for.  If it is unknown, ``otherwise`` is returned.
     """
     try:
         return f"name the file {file_name(target, suffix)}"
@@ -147,9 +148,9 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
 
 
 def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
-    """Tell whether MIOpen on the target machine uses a database file.  ``refusals`` are the reasons why it does not.
+    """Tell whether MIOpen on the target machine uses a database file.
 
-    Returns three values:
+    ``refusals`` are the reasons against the file. Returns three values:
 
     * True if enough is known about the target machine to be sure.
     * True if MIOpen uses the file, False if not, None if this is unknown.

@@ -121,8 +121,8 @@ _BIT_OF_DIRECTION = {direction: bit for bit, direction in DIRECTION_OF_BIT.items
 class Command:
     """A command line of MIOpenDriver (MIOpen's benchmark program), with the convolutions that it runs.
 
-    There is one convolution per direction. ``function`` is the MIOpen function that logged the line, or None if a
-    person typed it.
+    There is one convolution for each direction. ``function`` is the MIOpen function that logged the command, or None if
+    a person typed it.
     """
 
     op: str
@@ -130,7 +130,7 @@ class Command:
     function: str | None
 
     def problem(self, direction: str | None) -> ConvProblem | None:
-        """Return the convolution that the command runs in one direction, or None if it does not run this direction.
+        """Return the convolution that the command runs in this direction, or None if it runs none.
 
         Without a direction (None), the result is the command's only convolution, or None if it has several.
         """
@@ -140,10 +140,7 @@ class Command:
 
 
 class CommandError(ValueError):
-    """Raised if a MIOpenDriver command in a log cannot be read.
-
-    ``reject`` holds the reason and the damaged part of the line.
-    """
+    """Raised if a MIOpenDriver command in a log cannot be read, with the reason and the damaged part of the line."""
 
     def __init__(self, reason: str, offset: int = 0, length: int = 0) -> None:
         super().__init__(reason)
@@ -183,10 +180,7 @@ JSON_COMMAND = '{"command":"MIOpenDriver'
 
 
 def plain_command(text: str) -> str:
-    """Return the command in a log line that contains it as JSON: ``{"command":"MIOpenDriver …"}``.
-
-    Any other text is returned unchanged.
-    """
+    """Return the command in a log line of the form ``{"command":"MIOpenDriver …"}``, or else the unchanged line."""
     if not text.startswith(JSON_COMMAND):
         return text
     try:
@@ -241,10 +235,10 @@ def _directions(given: int) -> tuple[Direction, ...]:
 
 
 def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> ConvProblem:
-    """Return the convolution that a MIOpenDriver command states by its flags.
+    """Return the convolution that the flags of a MIOpenDriver command describe.
 
-    MIOpen logged the command (``logged``) or a person typed it. The values describe the forward convolution, also if
-    the command runs a gradient.
+    The flags describe the forward convolution, even if the command runs a gradient.  ``logged`` is True if MIOpen
+    logged the command, and False if a person typed it.
     """
     axes, plain = ("dhw", "NCDHW") if three else ("hw", "NCHW")
     transposed, groups, type_ = flags["mode"] == "trans", flags["group_count"] or 1, TYPE_OF_OP[op]
@@ -347,9 +341,9 @@ def _strides(layout: str, size: Mapping[str, int]) -> dict[str, int]:
 
 
 def _may_be(layout: str, strides: Mapping[str, int], size: Mapping[str, int], least: int) -> bool:
-    """Return True if a tensor with these strides may have a given memory layout, such as NHWC.
+    """Return True if the strides of a tensor fit a memory layout such as NHWC.
 
-    The strides must not grow from the layout's first axis to its last.  Axes smaller than ``least`` are ignored.
+    The strides must not grow from the layout's first axis to its last.  Axes with a size below ``least`` are ignored.
     """
     ordered = [strides[axis] for axis in layout if size[axis] >= least]
     return ordered == sorted(ordered, reverse=True)
@@ -370,10 +364,10 @@ def _output(sizes: Mapping[str, int], x: str, output_pad: int | None) -> int | N
 
 
 def read(text: str) -> Outcome:
-    """Read a log line with a MIOpenDriver command (a convolution for MIOpen's benchmark program).
+    """Read a log line with a command of MIOpenDriver, MIOpen's benchmark program.
 
-    MIOpen or a person wrote the command. The result is one call for each direction, or a message if the command runs no
-    convolution.
+    MIOpen or a person wrote the command.  The result is one call for each direction, or a message if the command runs
+    no convolution.
     """
     try:
         command = read_command(text)

@@ -69,7 +69,7 @@ _FACTS = (
 
 @dataclass
 class _Run:
-    """The output so far of MIOpenDriver about one command in one direction: the results of its solvers."""
+    """The results of solvers that MIOpenDriver has printed so far for one convolution in one direction."""
 
     direction: Direction
     problem: ConvProblem | None

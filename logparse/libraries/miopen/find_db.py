@@ -62,10 +62,10 @@ def _file_facts(name: str) -> list[Fact]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a find-db (MIOpen's database of the fastest solvers): the facts in its name, then every line.
+    """Read a find-db (MIOpen's database of the fastest solvers): the facts in its file name, and then every line.
 
-    The lines become columns, a few MB at a time.  A find-db of fused operations has no convolution, so each of its
-    lines is counted as foreign (not used).
+    The lines are read a few MB at a time, and each part becomes a table.  If the file is for fused operations, it has
+    no convolutions, so its lines are counted but not used.
     """
     # Imported here, because the import is slow and only databases need it.
     from logparse.libraries.miopen.find_db_columns import read_columns
@@ -78,10 +78,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def unread(stream: Iterable[bytes]) -> Iterator[Outcome]:
-    """Count the lines of a MIOpen database that logparse does not use, because it holds no convolutions.
-
-    So each line of the file appears in the counts: as foreign (not used) or as blank.
-    """
+    """Count the lines of a MIOpen database that logparse does not use, because they describe no convolutions."""
     return (FOREIGN if line.strip() else Outcome("blank") for line in stream)
 
 
@@ -146,10 +143,12 @@ def _overflows(row: Override) -> str | None:
 
 
 def _can_stand_in(row: Override) -> bool:
-    """Return True if a second solver can be written into MIOpen's database, in case MIOpen cannot run the chosen one.
+    """Return True if a second solver can be written into MIOpen's database, in case the chosen one cannot run.
 
-    The second solver's time, workspace and algorithm must be known, and the solver must not be known to overflow. If it
-    cannot be written, it is left out, so that the chosen solver is still written.
+    * Its time, workspace and algorithm must be known.
+    * It must not be known that the solver overflows for this convolution.
+
+    Otherwise only the chosen solver is written.
     """
     timed = row.time_us is not None and 0 < row.time_us < math.inf and row.workspace_bytes is not None
     return (

@@ -1,7 +1,7 @@
-"""Read the records of a find-db (MIOpen's fastest solvers per convolution) as Arrow columns, a few MB at a time.
+"""Read a find-db (MIOpen's database of the fastest solvers) quickly: a few MB at a time, as Arrow columns.
 
-The result is the same as from ``find_db_items.read_record``, but this way is faster.  All records of the usual form
-become columns together (``find_db_index``).  The other records are read one by one.
+The result is the same as from ``find_db_items.read_record``, which reads one record at a time.  Here all records of the
+usual form become columns together (``find_db_index``), and only the others are read one by one.
 ``tests/libraries/miopen/test_find_db.py`` checks that both ways give the same answers.
 """
 
@@ -38,12 +38,12 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class _Block:
-    """Some lines of a find-db (MIOpen's database of solvers) that are parsed together, with an index of their records.
+    """Some lines of a find-db (MIOpen's database of solvers) that are parsed together.
 
-    * ``usual``: for each line, True if its record has the usual form.
-    * ``places``: for each line, the row in ``tails`` for the end of its key (see ``key_tails``).  It is -1 if MIOpen
-      has no such key.
-    * ``tables``: the measurements and convolutions of the usual lines.
+    * ``index`` tells where each line and each solver's entry begins.
+    * ``usual`` tells for each line if it has the usual form.
+    * ``places`` holds for each line the row in ``tails`` for the end of its key, or -1 if MIOpen has no such key.
+    * ``tables`` holds the measurements and convolutions of the usual lines.
     """
 
     offset: int
@@ -126,9 +126,9 @@ def _table(columns: Mapping[str, pa.Array]) -> pa.Table:
 
 
 def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
-    """Return the keys (descriptions of convolutions) in some lines of MIOpen's database of solvers.
+    """Return the keys in some lines of MIOpen's solver database, in the order of ``lines``.
 
-    They have the order of ``lines``.
+    A key describes a convolution.
     """
     # Begin and end of each key.  So every other text between two cuts is a key.
     cuts = np.empty(2 * len(lines), np.int32)
@@ -139,10 +139,10 @@ def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
 
 
 def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
-    """Read a large database of MIOpen's fastest solvers (find-db) in blocks, which several threads parse.
+    """Read a large find-db (MIOpen's database of the fastest solvers) in blocks, which several threads parse.
 
-    For each block, the first result holds all lines of the usual form, as tables ``measurements`` and ``convs``. Then
-    one result follows for each other line.
+    Each block first gives one result for all lines of the usual form, with the tables ``measurements`` and ``convs``.
+    Then it gives one result for each other line.
     """
     keys = _Keys()
     with ThreadPoolExecutor(THREADS) as pool:
@@ -192,9 +192,9 @@ class _Keys:
         self._runs: list[Hashes] = []  # Each array is at least twice as long as the next, so there are few.
 
     def met(self, keys: Hashes) -> Bools:
-        """Return for each key True if it occurred before: in an earlier call, or earlier in ``keys``.
+        """Tell for each key if it occurred before, in an earlier call or earlier in ``keys``.
 
-        All ``keys`` are remembered for the next calls.
+        The keys are remembered for the next calls.
         """
         again, order = np.zeros(len(keys), dtype=bool), np.argsort(keys, kind="stable")
         new = keys[order]  # Sorted, because a search in ascending order is faster.

@@ -159,7 +159,7 @@ class FindDbReading(Reading[FindDbFile]):
 
 
 class _OfKeys(Mapping[K, Sequence[V]]):
-    """A mapping that computes the value of a key each time it is read. A value may be an empty sequence."""
+    """A read-only dictionary that computes the value of a key each time it is read."""
 
     def __init__(self, keys: Collection[K], made: Callable[[K], Sequence[V]]) -> None:
         self._keys, self._made = keys, made
@@ -177,7 +177,7 @@ class _OfKeys(Mapping[K, Sequence[V]]):
 
 
 class Kinds:
-    """The entries in MIOpen's solver database, in groups that MIOpen treats in the same way.
+    """The solvers' entries in MIOpen's database, in groups that MIOpen treats alike.
 
     The entries of a group have the same solver, algorithm and direction.
     """
@@ -203,11 +203,11 @@ class Kinds:
         return out
 
     def lines(self, usual: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Sequence[int]]]:
-        """Yield for each group of entries the solver and the numbers of the lines that contain the group.
+        """Yield the solver of each group of entries, and the numbers of the lines that contain the group.
 
-        The entries of a group have the same solver, algorithm and direction. Line numbers begin with 1. The groups are
-        sorted by their first line. ``usual`` has a bool for each line: True if its record has the usual form.  Other
-        lines are left out.
+        * The entries of a group have the same solver, algorithm and direction.
+        * The groups are sorted by their first line.  Line numbers begin with 1.
+        * ``usual`` tells for each line if it has the usual form.  Other lines are left out.
         """
         items = np.flatnonzero(usual[self._index.line])
         order = items[np.argsort(self._place[items], kind="stable")]

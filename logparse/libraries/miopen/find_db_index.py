@@ -1,7 +1,7 @@
-"""An index of a find-db: where each record begins, and the numbers in its usual records, as columns.
+"""Find out where each record of a find-db (MIOpen's solver database) begins, and collect the numbers in it as columns.
 
-A module in C builds the index without a Python object per record.  Without that module all records are read one by one,
-as if no record had the usual form.  The result is the same, but this is about twenty times slower.
+This is done only for records of the usual form, by a module in C that makes no Python object per record.  Without the
+module all records are read one by one.  The result is the same, but this takes about twenty times longer.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Index:
 
     @cached_property
     def line(self) -> npt.NDArray[np.int32]:
-        """The line number (from 0) of each entry of the database."""
+        """The number of the line in which each entry of the database is.  Lines are counted from 0."""
         return np.repeat(np.arange(len(self.tail), dtype=np.int32), np.diff(self.begins))
 
 

@@ -266,17 +266,14 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 
 def read_record(text: str) -> Outcome:
-    """Read one line of a find-db (MIOpen's database of the fastest solvers for each convolution).
-
-    The line is read as if no earlier line had the same key.
-    """
+    """Read one line of a find-db (MIOpen's database of the fastest solvers) as if no earlier line had its key."""
     return miopen_records.read_record(text, problem_from_key, items, measured)
 
 
 def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurement | Reject:
-    """Return the time in an entry of MIOpen's solver database as a measurement of the solver for a convolution.
+    """Return the time of a solver from an entry of MIOpen's database, or the reason why the entry states no time.
 
-    Returns a Reject if the entry has no solver.
+    Returns a Reject if the entry names no solver.
     """
     alone = item.first is None and not (item.repeated or item.thrown or item.spelled)
     why = "" if alone and _usual(item) else why_unused(item, {}, RULES)
@@ -297,12 +294,12 @@ def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurem
 
 
 def no_time(milliseconds: str) -> str:
-    """Return the message for an entry of MIOpen's solver database whose time cannot be used."""
+    """Return the message that the time in an entry of MIOpen's solver database cannot be used."""
     return f"time is {milliseconds} ms"
 
 
 def row_of(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
-    """Return an entry of MIOpen's solver database as a row: the solver, and what MIOpen does with the entry."""
+    """Describe an entry of MIOpen's solver database: its solver, its time, and what MIOpen does with the entry."""
     values, text = [x.strip(BLANKS) for x in item.values[:3]], item.text.rstrip(BLANKS)
     named = item.solver and item.problem is not None
     return Row(
@@ -329,10 +326,10 @@ def _bytes(item: Item) -> int | None:
 
 
 def _usual(item: Item) -> bool:
-    """Quick check of an entry of MIOpen's solver database. Return True if the entry is certainly valid.
+    """Check an entry of MIOpen's solver database quickly. True means that the entry alone is certainly valid.
 
-    If it returns False, the rules have to decide, which is slower.  It ignores the other entries and records of the
-    file.
+    False means that the rules have to decide, which is slower.  The other entries of the line and of the file are not
+    looked at.
     """
     if item.problem is None or len(item.values) != 3 or (_old_form(item) and item.text.count(",") < 3):
         return False

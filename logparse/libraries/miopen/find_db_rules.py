@@ -1,7 +1,7 @@
-"""The rules of MIOpen's find-db (its database of the fastest solvers): which files it uses, and what is wrong in them.
+"""Check MIOpen's find-db (its database of the fastest solvers): does MIOpen use the file, and what is wrong in it?
 
-A row here is one solver in a record, as ``find_db_items`` judges it.  ``records`` has the code that find-db and perf-db
-share.
+A row here is one solver in a line of the file (see ``find_db_items``).  The code that find-db and perf-db share is in
+``records``.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _MOST = 10
 
 
 def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
-    """Yield a note for each record of MIOpen's solver database that MIOpen will overwrite.
+    """Warn about each line of MIOpen's solver database that MIOpen will overwrite.
 
-    MIOpen overwrites a record of which it can use no solver, because it then searches again. A solver that logparse
-    does not know is taken as usable, because the target's MIOpen may have it.
+    If MIOpen can use no solver of a line, it searches again and overwrites the line.  A solver that logparse does not
+    know may exist in the target machine's MIOpen, so it is taken as usable.
     """
     lost: dict[int, bool] = {}
     for row in rows:
@@ -85,9 +85,9 @@ def _convolutions(name: str, data: bytes) -> bytes:
 
 
 def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
-    """Yield the reasons why MIOpen would read no convolution from a find-db (solver database) with this file name.
+    """Yield the reasons why MIOpen would read no convolutions from a find-db (solver database) with this file name.
 
-    ``holds`` is True if the file has records of convolutions.
+    ``holds`` is True if the file contains convolutions.
     """
     match = db_names.FILE_NAME.fullmatch(name)
     remedy = wanted(
@@ -112,10 +112,10 @@ def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
-    """Read a find-db (MIOpen's solver database) as MIOpen on the target machine reads it. Return the usable solvers.
+    """Read a find-db (MIOpen's solver database) as MIOpen on the target machine would, and return the usable solvers.
 
-    If no fact about the target is known, any valid file name is accepted.  A byte order mark is read as part of the
-    first key, because MIOpen does so.
+    MIOpen uses the file only if its name is right.  If nothing is known about the target machine, every valid name is
+    accepted.  A byte order mark is read as part of the first key, because MIOpen does so.
     """
     own = {fact.name: fact.value for fact in db_names.facts_of_name(name)}
     records = _convolutions(name, data)
@@ -126,9 +126,9 @@ def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
 
 
 def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[Note]:
-    """Yield notes about a find-db (MIOpen's solver database) and its entries.
+    """Yield remarks about a find-db (MIOpen's solver database) and its entries.
 
-    The reasons why MIOpen refuses the whole file are not among them.
+    They do not include the reasons why MIOpen refuses the whole file.
     """
     yield from line_notes(reading.parsed.keyless)
     for number in reading.parsed.longer_than(_MOST):
@@ -164,7 +164,7 @@ def _rank(row: Row | Offer) -> float:
 
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:
-    """Write one solver database from several ones that were merged. The fastest solver of each record comes first."""
+    """Write a merged solver database. The fastest solver for a convolution comes first in its line."""
     records = (sorted(record, key=lambda row: (_rank(row), row.text)) for _, record in groupby(rows, lambda x: x.key))
     lines = (f"{record[0].key}={';'.join(row.text for row in record)}" for record in records)
     return [Emission(name, bytes_of(lines), find_db.USE)]

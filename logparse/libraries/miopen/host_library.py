@@ -1,7 +1,8 @@
-"""Call MIOpen's C API through ctypes: describe a convolution, list MIOpen's solvers for it and run them.
+"""Call MIOpen's C functions: describe a convolution, list the solvers that can compute it, and run them.
 
-The solvers are the choices of immediate mode (MIOpen without a search), in all three directions.  Signatures and
-structures: ROCm/MIOpen ``include/miopen/miopen.h`` (LP64).  Every function returns a ``miopenStatus_t``.
+MIOpen lists the solvers without a search (immediate mode), for all three directions.  The functions are called through
+ctypes.  Each returns a ``miopenStatus_t``.  Source of their signatures and structures: ROCm/MIOpen
+``include/miopen/miopen.h`` (LP64).
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ _SIGNATURES = {
 
 
 class ConvSolution(ctypes.Structure):
-    """MIOpen's C struct ``miopenConvSolution_t``. It describes a solver that MIOpen offers without a search.
+    """MIOpen's C struct ``miopenConvSolution_t``: a solver that MIOpen offers without a search.
 
-    ``time`` is in ms.  The time comes from the find-db, or MIOpen has made it up.
+    ``time`` is in ms.  It comes from the find-db (MIOpen's database of solvers), or MIOpen makes it up.
     """
 
     _fields_ = (
@@ -150,7 +151,7 @@ class Convolution:
     def compile(self, solution_id: int) -> None:
         """Build the kernels of one of MIOpen's solvers for this convolution.
 
-        The id must come from ``offers``, because the library does not check it.
+        ``solution_id`` must come from ``offers``, because the library does not check it.
         """
         self._ask("CompileSolution", solution_id)
 

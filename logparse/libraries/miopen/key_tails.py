@@ -1,8 +1,8 @@
-"""The ends of find-db keys, called tails: pads, strides, dilations, bias, layouts, types and direction.
+"""Read the ends (tails) of find-db keys, for example ``1x1-2x2-1x1-0-NCHW-FP16-W_g32``.
 
-Example: ``1x1-2x2-1x1-0-NCHW-FP16-W_g32``.  A file has hundreds of thousands of keys, but only a few hundred tails.  So
-``problem_key`` reads each tail once, and its fields become one row of a table.  The columns for many keys are then
-taken from the rows of their tails.
+A find-db is MIOpen's database of solvers.  A key's end states pads, strides, dilations, bias, layouts, types and
+direction.  A file has hundreds of thousands of keys, but only a few hundred different ends.  So ``problem_key`` reads
+each end once, and its fields become one row of a table.  The columns for many keys are then taken from these rows.
 """
 
 from __future__ import annotations
@@ -108,10 +108,7 @@ class Tails:
         self.groups = np.array([x.groups for x in self._problems], np.int64)
 
     def column(self, name: str, places: Ints) -> pa.Array:
-        """Return one field of ``ConvProblem`` for several rows of this table, as an Arrow array.
-
-        ``places`` are the rows of the table to take.
-        """
+        """Return one field of ``ConvProblem`` as an Arrow array, for the rows of this table that ``places`` lists."""
         values = [getattr(problem, name) for problem in self._problems]
         if all(isinstance(value, str) for value in values):
             texts = list(dict.fromkeys(values))

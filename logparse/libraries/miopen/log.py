@@ -94,7 +94,7 @@ solver.
 
 @dataclass
 class _Find:
-    """The content read so far about one thread in MIOpen's log: its convolutions and its measurements.
+    """The convolutions and measurements read so far from one thread's lines in MIOpen's log.
 
     A measurement may be incomplete, because its workspace is in a later line than its time.
     """
@@ -162,7 +162,7 @@ class Reader:
             find.thread.typed(text)
 
     def _find(self, prefix: re.Match[str] | None) -> _Find:
-        """Return what was read so far about the thread that a line's prefix names.  For a new thread it is empty."""
+        """Return what was read so far from the lines of one thread, which is named in the line's prefix."""
         name = f"{prefix['host']} {prefix['tid']}" if prefix else "None None"
         find = self._finds.get(name)
         if find is None:
@@ -176,9 +176,9 @@ def _masked(text: str) -> str:
 
 
 def _unnamed(find: _Find, function: str, text: str) -> Outcome:
-    """Return a line that does not say which convolution it is about, as a message.
+    """Keep a log line as a message, because it is unknown which convolution the line is about.
 
-    If the reason is that several threads write to the same log, a second message says so.
+    If the reason is that several threads write to the same log, a second message states this.
     """
     why = [Message(category="miopen_info", text=SHARED)] if find.thread.shared else []
     return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text)), *why])
@@ -204,9 +204,9 @@ def _measurement(
 
 
 def _timing(find: _Find, function: str, text: str) -> Outcome | None:
-    """Read a log line with the time of one solver, during a search for the fastest one.
+    """Read the time of one solver from a log line that MIOpen prints while it searches for the fastest solver.
 
-    A line ``Selected`` has the workspace of the fastest solver so far. It is read, too. Returns None for other lines.
+    A line ``Selected`` adds the workspace of the fastest solver so far.  Returns None for other lines.
     """
     if function != "EvaluateInvokers":
         return None

@@ -59,10 +59,10 @@ class _Waiting:
 
 
 class Thread:
-    """Remembers the convolutions that earlier log lines of one thread have named.
+    """Remembers which convolutions a thread has named in MIOpen's log.
 
-    A later line, for example with a time, does not name its convolution again. ``shared`` is True if the lines come
-    from several threads and no prefix tells them apart.
+    A later line, for example with a time, does not name its convolution again.  ``shared`` becomes True if the lines
+    come from several threads and no prefix tells them apart.
     """
 
     def __init__(self, typed: str | None = None) -> None:
@@ -121,7 +121,7 @@ class Thread:
         return self._of_key(direction) or self._of_commands(direction, find=True) or self._of_typed(direction)
 
     def chosen(self, direction: Direction) -> Named | None:
-        """Return the convolution for which MIOpen has just finished a search for solvers, or None if it is unknown."""
+        """Return the convolution for which MIOpen has just finished its search for a solver. None if it is unknown."""
         by_command = self._of_commands(direction, find=True, end=True)
         by_key = self._of_key(direction)
         if by_key is None or by_command is None:
@@ -132,7 +132,7 @@ class Thread:
         return None
 
     def ran(self, direction: Direction) -> ConvProblem | None:
-        """Return the convolution of the call that printed the current log line, or None if it is unknown."""
+        """Return the convolution that MIOpen has just run, according to the current log line. None if it is unknown."""
         named = self._of_commands(direction, find=False, end=True)
         # If there is a key, the last lines are about a find, because only a find looks a key up.
         if named is None and self._key is None:
@@ -176,8 +176,8 @@ def _keyed(key: str, direction: Direction | None) -> Named | None:
 
 
 def _sizes(problem: ConvProblem) -> list[object]:
-    """Return the values of a convolution that both a logged command and a database key state.
+    """Return the values of a convolution that are in a logged command as well as in a database key.
 
-    With them the two can be compared. Types are left out, because a command states few types.
+    They show if the two are about the same convolution.  Types are left out, because a command states few of them.
     """
     return [getattr(problem, name) for name in _SIZES]

@@ -43,7 +43,10 @@ _SYSTEM = regex(r"(?P<base>gfx\w+?)\.db\.txt")
 
 
 def of_batch_norms(name: str) -> bool:
-    """Return True if a file of this name holds parameters of batch normalisations, whose keys have another form."""
+    """Return True if a MIOpen database of this name holds the parameters of batch normalisations.
+
+    Keys of batch normalisations have another form than keys of convolutions.
+    """
     return name.startswith("batchnorm_")
 
 
@@ -66,9 +69,9 @@ def facts_of_file(name: str) -> list[Fact]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a perf-db (MIOpen's database of tuned parameters): the facts in its name, then every row.
+    """Read a perf-db (MIOpen's database of tuned parameters): the facts in its file name, and then every line.
 
-    Rows of batch normalisations are counted as foreign (not used).
+    Lines about batch normalisations are counted but not used.
     """
     if of_batch_norms(source.name):
         with source.open() as stream:
@@ -101,9 +104,9 @@ def accepts(override: Override) -> bool:
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the key under which MIOpen's perf-db (its database of tuned parameters) holds a convolution.
+    """Return the key of a convolution in MIOpen's perf-db, its database of tuned parameters.
 
-    Returns None if the problem is not a convolution, or if a field that the key needs is unknown.
+    Returns None for other operations, or if a field that the key needs is unknown.
     """
     return perf_key_of(problem) if isinstance(problem, ConvProblem) else None
 
@@ -151,10 +154,10 @@ def _with_fallback(override: Override) -> Sequence[Override]:
 
 
 def own_key(override: Override, target: Mapping[str, str]) -> str | None:
-    """Return the key of the override's convolution in a perf-db (MIOpen's file of tuned parameters).
+    """Return the key by which MIOpen's perf-db (its file of tuned parameters) knows the convolution of an override.
 
-    If a find-db states the convolution's key, the perf-db key is made from it, because MIOpen itself wrote it.
-    Otherwise the perf-db key is made from the convolution.
+    If the convolution comes from MIOpen's find-db, the key is made from the find-db's key, which MIOpen itself wrote.
+    Otherwise it is made from the convolution.
     """
     with contextlib.suppress(ValueError):
         return perf_key_of(problem_from_key(override.key_text or ""))

@@ -1,7 +1,7 @@
-"""Check each entry of a MIOpen perf-db: does MIOpen read it, match it with convolutions and use it?
+"""Check the entries of a MIOpen perf-db (database of tuned parameters): does MIOpen read and use them?
 
-A perf-db chooses no solver.  Its rows hold the parameters with which a solver of the find-db runs.  Source: ROCm/MIOpen
-``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
+A perf-db does not choose a solver.  It holds the parameters with which a solver from the find-db runs.  Source:
+ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
 """
 
 from __future__ import annotations
@@ -217,10 +217,11 @@ def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
 
 
 def tuned(item: Item, problem: ConvProblem) -> Measurement | Reject:
-    """Return an entry of MIOpen's database of tuned parameters as a measurement without a time.
+    """Read an entry of MIOpen's database of tuned parameters, which says that a solver is tuned but not how fast it is.
 
-    The entry states that a solver is tuned, but not how fast it is.  An entry that MIOpen does not use has the status
-    ``skipped``.  An entry without a solver is a Reject.
+    * The result is a measurement without a time.
+    * Its status is ``skipped`` if MIOpen does not use the entry.
+    * An entry without a solver is a Reject.
     """
     why = why_unused(item, {}, RULES)
     if not item.solver:

@@ -26,7 +26,10 @@ _NAME = re.compile(r"gfx\w+?\.db\.txt")
 
 
 def _refusals(name: str, target: Facts) -> Iterator[Note]:
-    """Yield the reasons why MIOpen never opens a perf-db (database of tuned parameters) with this file name."""
+    """Yield the reasons why MIOpen never opens a perf-db (database of tuned parameters) with this file name.
+
+    A file of batch normalisations is not judged, so nothing is yielded.
+    """
     if perf_db.of_batch_norms(name):
         return
     match = FILE_NAME.fullmatch(name)
@@ -62,9 +65,9 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
 
 
 def _text(name: str, data: bytes) -> str:
-    """Return the content of a perf-db (database of tuned parameters) as text, as MIOpen reads it for convolutions.
+    """Return the text of a perf-db (database of tuned parameters) that MIOpen reads for convolutions.
 
-    A byte order mark is part of the first key.  The text is empty for a file of batch normalisations.
+    A byte order mark is part of the first key, as in MIOpen.  A file of batch normalisations gives an empty text.
     """
     text, bom = text_of(b"" if perf_db.of_batch_norms(name) else data)
     return "\ufeff" * bom + text

@@ -52,9 +52,9 @@ _MOST_BYTES = 10**18
 
 
 class Reader:
-    """Reads MIOpen's performance log (times of solvers).
+    """Reads MIOpen's performance log, in which solvers have times but convolutions are not named.
 
-    A record does not name its convolution. So the reader remembers the last MIOpenDriver command, which names it.
+    So the reader remembers the last MIOpenDriver command, which describes the convolution.
     """
 
     awake = False  # Every line of this format has a marker, so the reader needs no other lines.
@@ -102,9 +102,9 @@ class Reader:
 
 
 def _time(config: Mapping[str, Any]) -> dict[str, float]:
-    """Return the four times in ms that MIOpen's log states for a solver with certain parameters, by name.
+    """Return the four times in ms of a solver in MIOpen's log, by name.
 
-    A time is 0 if MIOpen timed no execution. Raises ValueError, KeyError or TypeError if a time is missing, negative,
+    A time is 0 if MIOpen timed no execution.  Raises ValueError, KeyError or TypeError if a time is missing, negative,
     too large or not a number.
     """
     names = ("time_ms", "time_std_ms", "time_min_ms", "time_max_ms")

@@ -79,11 +79,10 @@ def split_types(text: str) -> list[str]:
 
 @lru_cache(maxsize=65536)
 def read_tail(tail: str) -> dict[str, Any]:
-    """Read the last part of a key of MIOpen's solver database, for example ``0-NCHW-FP16-W_g32``.
+    """Read the end of a key in MIOpen's solver database, for example ``0-NCHW-FP16-W_g32``.
 
-    This part states all fields except the sizes.  The result has fields for the input, the weights and the output,
-    although the order of the tensors in the key depends on the direction.  Raises ValueError if the text is not the end
-    of a key.
+    The end states all fields except the sizes.  The order of the tensors in it depends on the direction, but the result
+    names the fields of the input, the weights and the output.  Raises ValueError if the text is not the end of a key.
     """
     match = _TAIL.fullmatch(tail)
     if match is None:
@@ -102,10 +101,10 @@ def read_tail(tail: str) -> dict[str, Any]:
 
 @lru_cache
 def _columns(spatial: int, x_first: bool, short_pad: bool) -> Sequence[tuple[str, Sequence[str]]]:
-    """Return the names of the sizes with which a key of MIOpen's solver database begins, in the order of the key.
+    """Return the names of the sizes at the beginning of a key in MIOpen's solver database, in the order of the key.
 
-    The names are in groups. Each group has the character (``-`` or ``x``) that joins its numbers.  If ``short_pad`` is
-    True, the pads lack the depth.
+    The names are in groups, each with the character (``-`` or ``x``) that joins its numbers.  If ``short_pad`` is True,
+    the key states no pad for the depth.
     """
     axes = "dhw"[3 - spatial :]
     ends = (("c", *axes), ("k", *(f"out_{x}" for x in axes)))
@@ -157,7 +156,7 @@ def key_of(problem: ConvProblem) -> str | None:
 
 
 def key_direction(problem: ConvProblem) -> str:
-    """Return the direction (F, B or W) in a convolution's key of MIOpen's solver database.
+    """Return the direction (F, B or W) that MIOpen writes into the key of a convolution.
 
     F (forward) and B (input gradient) are swapped for a transposed convolution.
     """

@@ -57,7 +57,7 @@ The function takes the texts before and behind the first ``:`` of the entry.
 
 
 def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> Iterator[Item]:
-    """Yield all entries of a MIOpen database, in the order of the file.  An entry is one solver in a record.
+    """Yield the entries of a MIOpen database in the order of the file.  There is one entry for each solver in a line.
 
     Lines without a key or ``=`` are skipped.
     """
@@ -80,9 +80,9 @@ def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvP
 def items_of(
     number: int, key: str, payload: str, first: int, problem: ConvProblem | None, split: Split
 ) -> Iterator[Item]:
-    """Yield the entries of one record of a MIOpen database, one for each solver.
+    """Yield the entries in one line of a MIOpen database, one for each solver.
 
-    ``first`` is the line number of the file's first record with the same key.
+    ``first`` is the number of the first line in the file with the same key.
     """
     seen: set[str] = set()
     parts = payload.split(";")
@@ -100,9 +100,9 @@ def read_record(
     items: Callable[[str, str, ConvProblem], Iterable[Item]],
     measured: Callable[[Item, ConvProblem], Measurement | Reject],
 ) -> Outcome:
-    """Read one line (record) of a MIOpen database. Return a measurement for each solver in it.
+    """Read one line of a MIOpen database, and return a measurement for each solver in it.
 
-    A text that cannot be read gives a ``Reject``.
+    A part of the line that cannot be read gives a ``Reject``.
     """
     line = text.removesuffix("\r")
     if not line.strip():
@@ -142,7 +142,7 @@ def _solver_direction(item: Item, target: Facts) -> str | None:
 
 
 def unknown_solver(item: Item, target: Facts) -> str | None:
-    """Return a message if MIOpen has no solver of this name, in any known version.  A newer MIOpen may have it."""
+    """Return a message if no MIOpen version that logparse knows has a solver of this name.  A newer one may have it."""
     if not item.solver or known_algorithm(item.solver) is not None:
         return None
     return f"logparse does not know the solver {item.solver}; a MIOpen that does not know it either ignores the item"
@@ -152,7 +152,7 @@ _HAS = "compare the solver's name with a MIOpen log of level 6 from the target, 
 
 
 def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts]]) -> list[Rule[Item, Facts]]:
-    """Return all rules for the entries of a MIOpen database.  ``own`` are the rules of this database alone.
+    """Return all rules for the entries of a MIOpen database: the common ones, and this database's own (``own``).
 
     The rules about reading come first, then ``own``, then the rules about solvers.
     """
@@ -174,9 +174,9 @@ def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts
 
 
 def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
-    """Yield an error note for each line of a MIOpen database that has no key.
+    """Yield an error for each line of a MIOpen database that has no key, because MIOpen skips such lines.
 
-    MIOpen skips such lines. ``keyless`` are the line numbers.
+    ``keyless`` are the numbers of the lines.
     """
     for number in keyless:
         yield Note(
@@ -192,10 +192,7 @@ def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
 
 
 def lines(rows: Iterable[Row | Offer]) -> list[str]:
-    """Return the lines of a MIOpen database that contain these rows.
-
-    There is one line for each key, with its solvers in the order of the rows.
-    """
+    """Write the lines of a MIOpen database from entries: one line for each key, with its solvers in the given order."""
     records = in_groups(rows, lambda row: row.key)
     return [f"{key}={';'.join(row.text for row in held)}" for key, held in records.items()]
 
@@ -225,9 +222,9 @@ def slot(row: Offer) -> str:
 
 
 def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
-    """Explain why rows of one MIOpen database may not be copied into another one.  Returns None if they may.
+    """Explain why entries of one MIOpen database may not be copied to another one. Return None if they may.
 
-    The reason is that the files' names differ, so they are for different devices or builds.
+    They may not if the files' names differ, because then the files are for different GPUs or builds.
     """
     return None if own.name == emitted.name else f"the file's name is for another device or build than {emitted.name}"
 
@@ -256,5 +253,5 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
 
 
 def write(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
-    """Write a MIOpen database into which several ones were merged. It gets the name that all of them have."""
+    """Write the content of several MIOpen databases into one. It gets the file name that they all have."""
     return [Emission(name, bytes_of(lines(rows)), Shell("export MIOPEN_USER_DB_PATH={folder}"))]

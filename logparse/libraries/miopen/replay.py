@@ -35,9 +35,9 @@ class Miopen(DeviceBackend):
         return dict(self._device.facts) | {"miopen_version": self._library.version}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """Return the solvers that MIOpen offers for a convolution and that fit the workspace.
+        """Return the solvers that MIOpen offers for a convolution, if they fit into the workspace.
 
-        Without ``workspace_bytes``, each solver gets the workspace that it needs, because PyTorch provides it too.
+        Without ``workspace_bytes`` all of them fit, because PyTorch also gives each solver the workspace that it needs.
         """
         conv = conv_of(problem, TYPES)
         out = [
@@ -73,8 +73,8 @@ class Miopen(DeviceBackend):
     def _offered(self, conv: ConvProblem) -> tuple[Convolution, dict[str, Offer]]:
         """Return MIOpen's object for a convolution, and the solvers that MIOpen offers for it, by name.
 
-        The solvers are in the library's order.  With ``exhaustive``, a second process finds more solvers. They come
-        last.
+        The solvers are in the order of MIOpen's list.  If the user asked for an exhaustive search, a second process
+        finds more solvers.  They come last.
         """
         if conv.text not in self._described:
             convolution = Convolution(self._library, self._handle, conv)

@@ -78,11 +78,13 @@ The sum is then split into N parts, which needs workspace of its own.
 
 
 def overflows(solver: str, problem: ConvProblem) -> str | None:
-    """Return a message if a solver may give wrong results, because a tensor is too large for its 32-bit indices.
+    """Return a message if a solver may compute wrong results, because a tensor is too large for its 32-bit indices.
 
-    Otherwise returns None. Before the checks of July 2026 MIOpen ran such a solver and returned wrong results, which
-    Find does not notice. Since then the solver does not apply, or MIOpen takes another instance of it.  Source:
-    ROCm/rocm-libraries pull requests 9568, 9768, 10020 (ASM GTC) and 10043 (``RequiresLargeTensorCKInstance``).
+    * MIOpen before July 2026 runs such a solver, and its search (Find) does not notice the wrong results.
+    * Later versions do not use the solver for such tensors, or use another instance of it.
+
+    Returns None if the solver is safe.  Source: ROCm/rocm-libraries pull requests 9568, 9768, 10020 (ASM GTC) and 10043
+    (``RequiresLargeTensorCKInstance``).
     """
     if not _INT_INDICES.match(solver) or problem.largest_tensor is None or problem.largest_tensor <= MOST_ELEMENTS:
         return None

@@ -66,9 +66,10 @@ def recognise(head: Head) -> bool:
 
 
 def read_line(text: str) -> Outcome:
-    """Read a server's log line about its tables of fused-MoE kernels.  Return one message per table that it names.
+    """Read a log line in which a server says whether it found its tables of fused-MoE kernels.
 
-    A warning that the default configuration is used also becomes a message, even if it names no table.
+    The result is one message per table in the line.  A warning that the server uses its default configuration gives a
+    message even if it names no table.
     """
     names = _names(text)
     if not names:
@@ -87,7 +88,7 @@ def fields(name: str) -> dict[str, str]:
 
 
 def is_name(text: str) -> bool:
-    """Return True if the text has the form of a fused-MoE table's name (without ``.json``)."""
+    """Return True if the text may be the file name of a fused-MoE kernel table, without ``.json``."""
     match = NAME.match(f"{text}.json")
     return match is not None and match.end() == len(text)
 

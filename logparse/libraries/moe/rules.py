@@ -97,9 +97,9 @@ class _Context:
 
     @property
     def scaled(self) -> int | None:
-        """Number of elements along K that share one scale factor, for a table of block-scaled products.
+        """Number of elements along K that share one scale factor, in a table for block-scaled products.
 
-        For any other table there is no such number (None).
+        None for any other table.
         """
         block = None if _has_experts(self.name) else _BLOCK.fullmatch(self.field("block_shape"))
         return int(block[1]) if block else None
@@ -212,10 +212,10 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
 
 
 def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
-    """Parse the JSON text of a fused-MoE table.  Return errors, and the entries with their line numbers.
+    """Parse the JSON text of a fused-MoE table. Return the errors, and the entries with their line numbers.
 
-    It is an error if the file is no JSON object, has a byte order mark, or is not UTF-8, because the server could not
-    read such a file either.
+    A file that is not a JSON object, has a byte order mark or is not UTF-8 is an error, because the server cannot read
+    it either.
     """
     try:
         text = data.decode()
@@ -267,9 +267,9 @@ def _facts(table: str) -> dict[str, str]:
 
 
 def _of_device(table: str, target: Facts) -> list[Note]:
-    """Return an error note if a table is, according to its name, for another GPU than the target machine has.
+    """Return an error if the name of a fused-MoE table shows that it is for another GPU than the target machine's.
 
-    If the target machine's GPU is not known, there is no note.
+    If the target machine's GPU is not known, there is no error.
     """
     own = _facts(table)
     if not own or not ("device" in target or arch(target)):
@@ -289,9 +289,9 @@ def _of_device(table: str, target: Facts) -> list[Note]:
 
 
 def _plain(device: str) -> str:
-    """Return a GPU's name as the file names of fused-MoE tables contain it.
+    """Return a GPU's name as the file names of fused-MoE tables spell it, with ``_`` instead of blanks.
 
-    vLLM uses the same name for all H200 variants.
+    All H200 variants have the same name there, because vLLM treats them alike.
     """
     words = device.replace(" ", "_")
     return "NVIDIA_H200" if "H200" in words.split("_") else words
@@ -323,10 +323,11 @@ def _notes(table: str, version: str, target: Facts) -> Iterator[Note]:
 
 
 def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
-    """Yield notes about a table whose entries for different numbers of tokens have wide gaps or are only copies.
+    """Warn about a fused-MoE table whose entries are too far apart, or whose entries are mostly copies of each other.
 
-    A server takes the nearest entry, even if it is far, and never the default.  For example, a table had only entries
-    for 8 tokens and fewer.  This table made a prefill of 2,048 tokens 2.35 % slower (vllm-project/vllm#52192).
+    There is one entry per number of tokens.  A server takes the nearest entry, even if it is far, and never the
+    default. For example, a table only had entries for up to 8 tokens.  It made a prefill of 2,048 tokens 2.35 % slower
+    (vllm-project/vllm#52192).
     """
     held = sorted({x.tokens: x for x in entries if x.tokens > 0}.items())
     sizes = [1, *(tokens for tokens, _ in held), _PREFILL]
@@ -361,16 +362,16 @@ def _entry(table: str, line: int, key: str, value: object) -> Tile:
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return the name of the file in which a server looks for the settings of a fused-MoE call.
+    """Return the name of the table in which a server looks for the kernel settings of a fused-MoE call.
 
-    ``problem`` describes the call, and its name is the file's name.  Returns None for any other kind of call.
+    The name of the call (``problem``) is this name.  Returns None for any other kind of call.
     """
     named = isinstance(problem, OperatorProblem) and moe_config.is_name(problem.name)
     return problem.name if named and isinstance(problem, OperatorProblem) else None
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Return which tables of fused-MoE kernels the servers looked for when they started, and whether they found them.
+    """Return which fused-MoE tables the servers looked for when they started, and which of them they found.
 
     ``messages`` are pairs of function and text from the job's logs (see ``moe.config``).  The result maps the text of a
     fused-MoE call to a report.
@@ -384,9 +385,9 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 
 
 def recognise(head: Head) -> bool:
-    """Return True if a file is a fused-MoE table for Triton.
+    """Return True if a file is a table of Triton kernels for fused MoE.
 
-    A table for FlyDSL gives False, because logparse has no rules for it.
+    A table of FlyDSL kernels gives False, because logparse has no rules for it.
     """
     return moe_config.recognise(head) and b'"BLOCK_SIZE_M"' in head.data
 
@@ -395,7 +396,7 @@ def recognise(head: Head) -> bool:
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return what two fused-MoE tables must have in common to be merged: the name and the Triton version.
+    """Return what two fused-MoE tables must have in common before they are merged: the name and the Triton version.
 
     Raises InputError if vLLM and SGLang would not read the file.
     """
@@ -421,7 +422,7 @@ def _tokens(row: Offer) -> int:
 
 
 def _cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Return a table without those entries for which ``keep`` is false.
+    """Return a fused-MoE table without the entries that ``keep`` rejects.
 
     Other members of the file, such as the Triton version, stay.
     """

@@ -1,1 +1,1 @@
-"""Readers of files that logparse writes itself, and of messages that libraries print outside of any log format."""
+"""Readers of the files that logparse itself writes, and of messages that libraries print outside of their logs."""

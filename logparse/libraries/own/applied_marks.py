@@ -42,10 +42,10 @@ recognise = begins(rb'\s*\{\s*"logparse_applied"\s*:')
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a file in which a process of a job reports which settings and files it applied.
+    """Read the file in which a process of the job reports which settings and override files it used.
 
-    Yields one fact for each setting, change, variable and file.  If the file is not such a report, yields one reject (a
-    counted error).
+    Yields one fact for each setting, change, variable and file.  If the file has another content, one error is
+    reported.
     """
     data = content(source)
     try:
@@ -55,7 +55,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def facts(data: bytes) -> list[Fact]:
-    """Return facts from the report in which a process lists the settings and files that it applied.
+    """Read a report in which a process of the job lists the settings and override files that it used.
 
     Raises ValueError if ``data`` is not such a report.
     """

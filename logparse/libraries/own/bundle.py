@@ -52,7 +52,7 @@ recognise = begins(rb'\s*\{\s*"logparse_bundle"\s*:')
 
 
 def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[str, int | None]) -> tuple[str, bytes]:
-    """Return the name and the content of a file that exports measured times, calls and facts of the machine.
+    """Return the name and content of a file that exports a machine's measured times, calls and facts.
 
     Facts that others should not see are left out.
     """
@@ -71,9 +71,9 @@ def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a file that logparse on another machine exported. Yield the facts, times and calls in it.
+    """Read a file that logparse exported on another machine: facts, measured times and calls.
 
-    An item that cannot be read becomes a reject, which is counted.
+    An item that cannot be read is reported as an error.
     """
     data = content(source)
     try:
@@ -120,8 +120,8 @@ def _call(text: str, count: Any) -> Record:
 def _problem(text: str) -> Problem:
     """Parse the text of a matrix product or convolution in an exported file, for example ``gemm trans=T,N mnk=…``.
 
-    Raises ValueError if the result does not give exactly the same text again.  A damaged text may still be readable but
-    give fields of a wrong type.
+    Raises ValueError if the parsed object would not be written as the same text again.  A damaged text may be readable
+    but give wrong fields.
     """
     problem = problem_from_text(text)
     if problem.text != text:

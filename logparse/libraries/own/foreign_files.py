@@ -100,7 +100,7 @@ _TABLE = tuple((regex(name), regex(data), why) for name, data, why in _KINDS)
 
 
 def advice(head: Head) -> str | None:
-    """Return a sentence that helps if logparse cannot read a file: which tool wrote it, and what to capture instead.
+    """Help a user whose file logparse cannot read: say which tool wrote the file, and what to capture instead.
 
     Returns None if the tool is unknown.
     """

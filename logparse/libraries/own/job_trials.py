@@ -62,11 +62,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Record:
-    """The report of one process of a job about the changes that were tried in it.
+    """The report of one process of a job about the changes that were tried while it ran.
 
     * ``sort`` names the kind of step that was timed, for example ``optimizer``.
     * ``units`` is the number of steps.
-    * ``on`` is the change that was on when the file was written.
+    * ``over`` is True if the trials had ended when the file was written.
+    * ``on`` is the change that was in use at that time.
     * ``seen`` holds the results for each change that was tried.
     """
 
@@ -80,9 +81,9 @@ class Record:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read the file in which a process reports the changes that it tried.  Each change becomes one fact.
+    """Read the file in which a process of a job reports the changes that it has tried, one fact for each change.
 
-    If the file has another content, the result is one reject (a counted error).
+    If the file has another content, one error is reported.
     """
     data = content(source)
     try:
@@ -151,21 +152,21 @@ def _is_number(found: Any) -> TypeGuard[float]:
 
 
 def _deviation(same: Mapping[str, Any]) -> float:
-    """Return how far the job's result with a change deviates from its result without the change.
+    """Return how much a change altered the job's result, as a process has reported it.
 
-    The number is read from a report. It is infinite for NaN and for any value that is no number.
+    The number is infinite if the report has NaN or no number.
     """
     found = same.get("deviation")
     return float(found) if _is_number(found) else math.inf
 
 
 def facts(found: Record) -> list[Fact]:
-    """Return one fact for each change that a process of the job tried, with the results."""
+    """Return one fact for each change that a process of the job has tried, with the results."""
     return [Fact(TRIAL + x.name, json.dumps(_plain(x, found.sort))) for x in found.seen]
 
 
 def _plain(x: Seen, sort: str) -> dict[str, Any]:
-    """Return the results about one change as a JSON object, from which ``seen_of`` can read them again."""
+    """Convert the results about one change to a JSON object. ``seen_of`` reads it again."""
     made: dict[str, Any] = {**vars(x), "control": [[log, 0.0, 0.0] for log in x.control], "unit": sort}
     if x.same is None:
         return {name: value for name, value in made.items() if name != "same"}
@@ -174,7 +175,7 @@ def _plain(x: Seen, sort: str) -> dict[str, Any]:
 
 
 def dump(found: Record) -> bytes:
-    """Return the content of the file in which a process reports the changes that it tried."""
+    """Write the report about the changes that a process of the job has tried, as the content of a file."""
     made = {**vars(found), "unit": found.sort, "actions": [_plain(x, found.sort) for x in found.seen]}
     kept = {name: value for name, value in made.items() if name not in ("seen", "sort")}
     return json.dumps({"logparse_try": 1, **kept}).encode()

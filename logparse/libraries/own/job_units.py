@@ -50,9 +50,9 @@ recognise = begins(rb'\s*\{\s*"logparse_units"\s*:')
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read the file in which a process of a job lists its steps, as facts.
+    """Read the file in which a process of a job lists its steps, and yield its content as facts.
 
-    If the file has another content, the result is one reject (a counted error).
+    If the file has another content, one error is reported.
     """
     data = content(source)
     try:
@@ -62,7 +62,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def facts(data: bytes) -> list[Fact]:
-    """Return facts from the file in which a process of a job lists its steps: their kinds, numbers and times.
+    """Read the file in which a process of a job lists its steps: their kinds, numbers and times.
 
     Raises ValueError if the file has another content.
     """

@@ -64,9 +64,9 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def dump(facts: Mapping[str, str]) -> str:
-    """Write facts about a machine as the content of a file ``facts.json``.
+    """Write the facts about a machine as the content of a file ``facts.json``.
 
-    The facts are in the order of ``FACTS``.  The values that PyTorch compares (``validator:…``) come last.
+    The facts have the order of ``FACTS``.  The versions and names that PyTorch compares (``validator:…``) come last.
     """
     order = {name: number for number, name in enumerate(FACTS)}
     names = sorted(facts, key=lambda name: (order.get(name, len(order)), name))

@@ -54,9 +54,9 @@ class Torch(DeviceBackend):
 
 
 def _operator(o: OperatorOperands) -> Call:
-    """Return a function that calls an operator exactly as the trace recorded it.
+    """Return a function that calls an operator exactly as the trace has recorded it.
 
-    Other ways to compute the operator must give the same result as this function.
+    The results of other ways to compute the operator must agree with the result of this call.
     """
 
     def call(i: int) -> object:

@@ -1,7 +1,7 @@
 """Time attention in PyTorch: ``scaled_dot_product_attention`` on each of its backends.
 
-``Default`` runs on the backend to which the recorded operator belongs.  A trace does not hold the data that the forward
-pass left for the gradient.  So every gradient is computed from a forward pass that runs before the timing.
+``Default`` is the backend to which the recorded operator belongs.  A gradient needs data from the forward pass, which a
+trace does not contain.  So a forward pass runs before each timing of a gradient.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ def _call(device: TorchDevice, around: Around, o: AttentionOperands) -> Call:
 
 
 def _reason(error: RuntimeError, said: list[str]) -> str:
-    """Return why PyTorch refused the inputs of an attention.
+    """Return the reason why PyTorch refused the inputs of an attention operator.
 
-    The reason is in PyTorch's warnings.  Warnings about backends that are switched off here are left out.  If there is
-    no warning, the reason is the text of the error.
+    It is in PyTorch's warnings, except for warnings about backends that are switched off here.  Without a warning it is
+    the text of the error.
     """
     reasons = [x.partition(" (Triggered internally")[0].splitlines()[0] for x in said if not _NO_REASON.match(x)]
     return " ".join(dict.fromkeys(reasons)) or str(error).splitlines()[0]

@@ -1,4 +1,4 @@
-"""Convolutions in PyTorch: the default and its alternatives (settings, layouts, a matrix product)."""
+"""Ways to compute a convolution in PyTorch: the default, other settings or layouts, and a matrix product."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _default(device: TorchDevice, o: ConvOperands) -> Call:
 
 
 def _other_layout(device: TorchDevice, o: ConvOperands, *, stored: bool = False) -> Call:
-    """Return a function that computes the convolution in the other memory layout (NCHW or NHWC).
+    """Return a function that computes the convolution in the other memory layout: NHWC instead of NCHW, or the reverse.
 
     The time includes the transposes of the inputs and of the result unless ``stored`` is True.
     """
@@ -112,9 +112,10 @@ def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
 
 
 def _settings(device: TorchDevice, place: Place, *, benchmark: bool = False) -> Around:
-    """Context in which ``torch.backends.cudnn`` has certain settings, as a user would make them.
+    """Return a context that sets ``torch.backends.cudnn`` as a user's program would.
 
-    On ROCm these settings apply to MIOpen.  With ``benchmark`` every plan is tried.
+    On ROCm the settings apply to MIOpen.  With ``benchmark`` the library tries all of its kernels and takes the
+    fastest.
     """
     search = {"benchmark": benchmark, "benchmark_limit": 0 if benchmark else 10}
     flags = device.torch.backends.cudnn.flags

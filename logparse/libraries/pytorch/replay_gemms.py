@@ -129,10 +129,10 @@ def _written_gelu(torch: Any, x: Tensor) -> Tensor:
 
 
 def _fused(device: TorchDevice, o: GemmOperands) -> Call:
-    """Return a function that computes a matrix product with bias and activation in one kernel.
+    """Return a function that computes a matrix product with its bias and activation in one kernel.
 
-    The function uses a private function of torch, which torch's compiler uses too.  That function needs a bias, so
-    zeros are passed for a product without a bias.
+    It calls ``torch._addmm_activation``, a private function that torch's compiler uses too.  That function needs a
+    bias, so a product without one gets zeros.
     """
     gelu = o.problem.activation == "gelu"
     bias = o.bias or [o.d[0].new_zeros(o.d[0].shape[-1])] * o.sets
@@ -154,7 +154,7 @@ def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> C
 
 
 def _padded(device: TorchDevice, o: GemmOperands, *, pad: int, stored: bool = False) -> Call:
-    """Return a function that computes a padded product: m, n and k are rounded up to a multiple of ``pad``.
+    """Return a function that computes a product with m, n and k rounded up to a multiple of ``pad``.
 
     The time includes copying the operands into larger matrices, unless ``stored`` is True.
     """

@@ -1,4 +1,4 @@
-"""A way in which PyTorch can compute something, for example with another setting or memory layout."""
+"""Describes one way in which PyTorch can compute something, for example with another setting or memory layout."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Way:
 
 
 def named(*words: str) -> Solution:
-    """Return the name of one of PyTorch's ways to compute something: ``torch:word,word``.
+    """Return the name of a way in which PyTorch can compute something: ``torch:word,word``.
 
-    Without words the result is the name of PyTorch's default.
+    Without words it is the name of PyTorch's default.
     """
     return Solution("torch", ",".join(words)) if words else DEFAULT
 

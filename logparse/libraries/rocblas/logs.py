@@ -142,10 +142,9 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
 
 
 def _type(name: str | None) -> str | None:
-    """Return logparse's name of a data type that a rocBLAS log or command states, for example ``f32_r`` for ``s``.
+    """Return logparse's name of a data type in a rocBLAS log or command, for example ``f32_r`` for the letter ``s``.
 
-    Two spellings differ from logparse's: rocblas-bench also accepts a letter, and rocBLAS 5.2 misspells ``i32_r`` in
-    its logs.
+    Only two spellings differ: rocblas-bench also accepts a letter, and rocBLAS 5.2 misspells ``i32_r`` in its logs.
     """
     return _SPELLED.get(name or "", name)
 
@@ -161,9 +160,9 @@ def _beta(text: str) -> Beta | None:
 
 
 def call_of(given: Mapping[str, str], category: str, text: str, count: int | None, *, by_tool: bool = False) -> Outcome:
-    """Turn a record of rocBLAS's log into a call of a matrix product. If its function is no GEMM, return a message.
+    """Turn a call in rocBLAS's log into a call record, if its function is a GEMM. Any other function gives a message.
 
-    If a value is no number, the result is a reject (a counted error).
+    A value that is not a number gives an error.
     """
     try:
         problem = problem_of(given)
@@ -214,9 +213,9 @@ def read_bench(text: str) -> Outcome:
 
 
 def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
-    """Return a call with the kernel that the comment at the end of its log line names.
+    """Add to a logged call the kernel that the comment at the end of its line names.
 
-    If the command itself names a kernel, the call keeps that one.
+    If the command itself names a kernel, that one stays.
     """
     kernel = comment.get("kernel", "")
     if comment.get("source") != "tensile" or not kernel:
@@ -387,10 +386,10 @@ FORMATS = (BENCH, PROFILE, TUNE)
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the part of a row of a rocBLAS override file (list of kernels to use) that identifies the matrix product.
+    """Return the part of a rocBLAS override row that identifies the matrix product: a text with commas.
 
-    It is a text with commas, without the number of the kernel.  Returns None if a value that Tensile compares is
-    unknown.
+    An override row says which kernel to use.  The number of the kernel is not part of the text.  Returns None if a
+    value that rocBLAS compares is unknown.
     """
     return None if not isinstance(problem, GemmProblem) or _unknown(problem) else _key(problem)
 
@@ -428,9 +427,9 @@ def plain_key(gemm: GemmProblem) -> str | None:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if rocBLAS's override file can tell the library to use this kernel for this product.
+    """Return True if a rocBLAS override file (list of kernels to use) can select this kernel for this product.
 
-    The product must be a GEMM without epilogue, and the kernel one of rocBLAS's Tensile kernels.
+    The product must be a GEMM without epilogue.  The kernel must be one of rocBLAS's own, from its library Tensile.
     """
     gemm, solution = override.problem, override.solution
     if not isinstance(gemm, GemmProblem) or gemm.members or gemm.bias or gemm.activation not in (None, "none"):

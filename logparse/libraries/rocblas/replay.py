@@ -48,7 +48,7 @@ class RocBlas(DeviceBackend):
         return dict(self._device.facts) | {"rocblas_version": text.value.decode("ascii", "replace")}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """List the kernels for a matrix product: rocBLAS's own choice (``Default``), then all that rocBLAS offers.
+        """List the kernels for a matrix product: rocBLAS's own choice (``Default``) first, then all others by number.
 
         At most ``limit`` kernels are returned, or all of them if the user asked for an exhaustive search.
         """
@@ -117,7 +117,10 @@ def _arguments(handle: ctypes.c_void_p, gemm: GemmProblem, memory: Mapping[str, 
 
 
 def _gemm(problem: Problem) -> GemmProblem:
-    """Return the problem as a matrix product, if rocBLAS can run it.  Otherwise raise UnsupportedError."""
+    """Check that rocBLAS can run a call, and return the call as a matrix product.
+
+    Raises UnsupportedError if rocBLAS cannot run it.
+    """
     gemm = supported_gemm(problem, _TYPES, _COMPUTE, (None, "none"))
     if epilogue(gemm) != "DEFAULT":
         raise UnsupportedError(f"epilogue {gemm.epilogue}")

@@ -49,8 +49,11 @@ _REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row
 class OverrideRow:
     """One row of a rocBLAS override file (a user's list of kernels to use).
 
-    ``cells`` are its values, split at the commas in the same way as in Tensile (``std::getline``).  ``native`` is True
-    if the target machine's rocBLAS accepts its own negative kernel numbers in the file, and None if this is unknown.
+    * ``cells`` are its values, split at the commas in the same way as by rocBLAS's kernel library Tensile
+      (``std::getline``).
+    * ``native`` is True if rocBLAS on the target machine accepts the numbers of its own kernels, which are negative, in
+      the
+      file.  None means that this is unknown.
     """
 
     line: int
@@ -60,9 +63,9 @@ class OverrideRow:
 
     @cached_property
     def key(self) -> str:
-        """The text by which rocBLAS finds this row for a call, in the same form as the result of the function ``key``.
+        """The text by which rocBLAS finds this row for a call.  The function ``key`` returns such a text for a call.
 
-        It consists of the values that Tensile (rocBLAS's kernel library) compares. The text is empty if Tensile does
+        It consists of the values that Tensile, rocBLAS's kernel library, compares.  The text is empty if Tensile does
         not read the row.
         """
         if not self.whole or any(rule(self, None) for rule in (_bad_number, _bad_index, _bad_type)):
@@ -114,7 +117,7 @@ class OverrideRow:
 
     @property
     def whole(self) -> bool:
-        """True if the line has the right number of values: 15 or 18.  Tensile skips any other line."""
+        """True if the line has 15 or 18 values.  rocBLAS skips any other line."""
         return len(self.cells) in _COUNTS
 
 
@@ -168,9 +171,9 @@ def _own(index: int) -> str:
 
 
 def reads_native(target: Facts) -> bool | None:
-    """Return True if rocBLAS on the target machine accepts its own kernels (negative numbers) in an override file.
+    """Return True if rocBLAS on the target machine accepts the numbers of its own kernels in an override file.
 
-    Returns None if its version is unknown.
+    These numbers are negative.  Returns None if the version of rocBLAS is unknown.
     """
     match = re.match(r"(\d+)\.(\d+)", target.get("rocblas_version", ""))
     return (int(match[1]), int(match[2])) > (5, 2) if match else None
@@ -305,10 +308,10 @@ def key(problem: Problem, target: Facts) -> str | None:
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Find the matrix products of a job that are called through another function than ``rocblas_gemm_ex``.
+    """Find a job's matrix products that rocBLAS computes through another function than ``rocblas_gemm_ex``.
 
-    They need other rows of an override file, because such functions pass other strides for a single product.  The
-    result maps the product's text to a report with the key of the row that such a call needs.
+    Such a function passes other strides for a single product, so it needs another row of an override file (list of
+    kernels to use).  The result maps the product's text to a report with the key of such a row.
     """
     out = {}
     for function, call in messages:
@@ -346,10 +349,9 @@ def _text(
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[OverrideRow, _Context]]:
-    """Read a rocBLAS override file as rocBLAS's kernel library Tensile reads it. Return its rows with remarks.
+    """Read a rocBLAS override file (list of kernels to use) as rocBLAS would, and return its rows with remarks.
 
-    An override file is a user's list of kernels to use. The file does not say for which library build it is.  So it
-    stays unknown whether its kernel numbers are valid on the target machine.
+    The file does not state its library build, so it is unknown if its kernel numbers are valid on the target machine.
     """
     text, bom = text_of(data)
     found = tuple(entries("\ufeff" * bom + text, reads_native(target)))

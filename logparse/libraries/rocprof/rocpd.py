@@ -128,9 +128,9 @@ def _count(database: sqlite3.Connection, table: str) -> int:
 
 
 class _Part:
-    """The tables of one process in a rocprofv3 database, in a form that is the same for every release of the profiler.
+    """The tables of one process in a rocprofv3 database, in the same form for every release of the profiler.
 
-    They are views. A column that a release lacks is null, and a table that it lacks is empty.
+    They are SQL views.  A column that a release lacks is null, and a table that it lacks is empty.
     """
 
     def __init__(self, database: sqlite3.Connection, tables: dict[str, str]) -> None:
@@ -217,7 +217,7 @@ def _member(data: object, name: str) -> object:
 
 
 def _message(data: str) -> str:
-    """Return the text of a marker (roctx range), from the JSON data of its event."""
+    """Return the text that the program gave to a marked range (roctx), from the JSON data of the range's event."""
     text = _member(data, "message")
     return text if isinstance(text, str) else ""
 

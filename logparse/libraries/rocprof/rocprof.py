@@ -73,9 +73,9 @@ def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
 
 
 class _Table:
-    """Reads one CSV file of rocprofv3. Collects the total time of each kernel, the marked ranges, and facts.
+    """Reads one CSV file of rocprofv3, and adds up the times of each kernel.
 
-    Totals are enough, because millions of rows contain few different kernels.
+    Sums are enough, because millions of rows contain few different kernels.  Marked ranges and facts are collected too.
     """
 
     def __init__(self, header: Header) -> None:

@@ -67,10 +67,10 @@ _ONE_TYPE = regex(r"I8|F8N?|B8N?|[SDCZHB]")
 
 
 class _Reader:
-    """Reads the lines that Tensile (the kernel library of rocBLAS and hipBLASLt) prints about kernel launches.
+    """Reads what Tensile (the kernel library of rocBLAS and hipBLASLt) prints about each kernel that it launches.
 
-    A product that is split along K takes two kernels.  Then the reader keeps the product until the second kernel
-    follows, which adds up the slices.
+    A product that is split along K takes two kernels, and the second one adds up the slices.  The reader keeps the
+    product of the first kernel until the second one follows.
     """
 
     def __init__(self) -> None:
@@ -100,13 +100,13 @@ class _Reader:
         return Outcome("message") if call is None else Outcome("call", [call])
 
     def close(self) -> Iterable[Record]:
-        """Yield a message if the log ends in the middle of a kernel launch's arguments."""
+        """Yield a message if the log ends before all arguments of a kernel launch."""
         if self._name and not self._complete:
             yield Message(category=CATEGORY, text=f"Kernel {self._name} (its arguments are cut off)")
         self._name = ""
 
     def _call(self) -> Call | None:
-        """Return the matrix product of a kernel launch once its last argument was read.  Return None before that."""
+        """Return the matrix product of a kernel launch when all of its arguments were read. Return None before that."""
         arguments = self._arguments
         adds_up = _ADDS_UP in self._name
         if not arguments.keys() >= (_OUTPUTS if adds_up else _PRODUCT):

@@ -90,11 +90,12 @@ class Marked:
 
 @dataclass(frozen=True)
 class Gaps:
-    """The times in which one GPU was idle, as columns with one element per idle time (gap).
+    """The idle times (gaps) of one GPU, as columns with one element per gap.
 
-    * ``us``: the length of the gap without the spans that are left out, in µs.
-    * ``asked``: the time at which the kernel after the gap had been launched.  NaN if it is unknown.
-    * ``first``: True if no kernel of the examined time runs before the gap.
+    * ``begin`` and ``end`` are its limits in µs.
+    * ``us`` is its length in µs, without the spans that are left out.
+    * ``asked`` is the time at which the next kernel had been launched, or NaN if it is unknown.
+    * ``first`` is True if no kernel of the examined time runs before the gap.
     """
 
     begin: Floats
@@ -105,10 +106,9 @@ class Gaps:
 
 
 def before(kernels: Timeline) -> Bools:
-    """Return for each kernel True if it was launched before the trace began.
+    """Tell for each kernel if it was launched before the trace began.
 
-    The trace does not contain the launch of such a kernel.  Such a kernel runs before the first kernel whose launch is
-    in the trace.
+    The trace lacks the launch of such a kernel, and the kernel runs before the first one whose launch is in the trace.
     """
     if not kernels.launched.any():
         return np.zeros(len(kernels.launched), dtype=bool)
@@ -183,8 +183,8 @@ def _gaps(
 def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, str]) -> Iterator[Collective]:
     """Yield a record for each communication kernel (such as an all-reduce), in the order in which the kernels began.
 
-    The record states how long the kernel ran, and for how long of this time no other kernel ran on the device.
-    ``groups`` maps a kernel's index to the ranks that take part.
+    * It states how long the kernel ran, and for how long of this time no other kernel ran on its GPU.
+    * ``groups`` maps the index of a kernel to the ranks that take part.
     """
     talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
     for device in np.unique(kernels.device[talks]).tolist():
@@ -205,7 +205,7 @@ def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, st
 
 
 def _ran(kernels: Timeline, mine: Bools) -> float:
-    """Return the time in µs in which at least one of the selected kernels was running.
+    """Return for how many µs at least one of the selected kernels was running.
 
     ``mine`` is True for the selected kernels.
     """

@@ -1,6 +1,6 @@
 """Turn PyTorch's convolution operators into the convolutions that the math library computes.
 
-The sizes are always the sizes of the forward convolution.
+All sizes belong to the forward convolution, also for a gradient.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ _TYPES = {x.cpp: x.conv for x in TORCH_TYPES}
 
 @dataclass(frozen=True)
 class Places:
-    """Says which argument of a forward convolution's operator is which input.
+    """The positions of a convolution operator's arguments, for example of its stride and padding.
 
-    Each number is a position among the arguments. ``groups`` is -1 if there are as many groups as channels, and -2 if
-    there is one group.
+    ``groups`` is not a position if it is negative: -1 means as many groups as channels, and -2 means one group.
     """
 
     stride: int
@@ -69,8 +68,8 @@ def _convolution(
 ) -> tuple[dict[str, Any], bool]:
     """Return the convolution that the library computes for an operator, and True if the operator is transposed.
 
-    The result describes the forward convolution.  A transposed convolution is computed as the input gradient of an
-    ordinary convolution.  The output of this ordinary convolution is the input of the transposed one.
+    The fields describe the forward convolution.  A transposed convolution is computed as the input gradient of an
+    ordinary one, whose output is the input of the transposed one.
     """
     dims, weights = x.tensor(input_)[0], x.tensor(weight)[0]
     spatial = len(dims) - 2
@@ -134,11 +133,12 @@ def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, pa
 
 
 def forward(at: Places, backend: Backend | None = None) -> Reader:
-    """Return a function that reads a forward convolution from the inputs of a traced operator.
+    """Return a function that reads a forward convolution from the recorded inputs of an operator.
 
-    ``at`` says which input is where. If ``backend`` is given, the operator is a library's own (for example
-    ``aten::cudnn_convolution``).  Then its inputs already have the library's layout, unless the operator is fused (with
-    a bias and an activation).
+    * ``at`` states the positions of the inputs.
+    * ``backend`` is given for the operator of one library, such as ``aten::cudnn_convolution``.  Its inputs already
+      have
+      the library's layout, unless the operator is fused with a bias and an activation.
     """
 
     def read(x: Inputs) -> Operation:

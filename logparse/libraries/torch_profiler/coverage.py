@@ -31,7 +31,7 @@ class Coverage:
         return float(self._covered[-1]) if len(self._covered) else 0.0
 
     def until(self, at: Floats) -> Floats:
-        """Return how much of the time before each moment is covered by the intervals, in µs."""
+        """Return for each moment how many µs before it are covered by the intervals."""
         if not len(self._at):
             return np.zeros(len(at))
         found: Floats = np.interp(at, self._at, self._covered)

@@ -114,12 +114,12 @@ def _sizes(dims: object) -> bool:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernels of a trace, as columns (arrays) with one element per kernel.
+    """The kernels of a trace, as arrays with one element per kernel.
 
-    * ``start``, ``us``: the kernel's start and duration, in µs.
-    * ``problem``: the index of the matrix product or convolution that the kernel computes, or -1.
-    * ``step``: the index of the elementwise operator that the kernel computes, or -1.
-    * ``tanh``: True if the kernel computes GELU by its tanh approximation.
+    * ``start`` and ``us`` are the kernel's start and duration in µs.
+    * ``problem`` is the index of the matrix product or convolution that the kernel computes, or -1.
+    * ``step`` is the index of the elementwise operator that the kernel computes, or -1.
+    * ``tanh`` is True if the kernel computes GELU by its tanh approximation.
     """
 
     start: npt.NDArray[np.float64]
@@ -132,10 +132,10 @@ class Kernels:
 
 
 def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[ElementWise]) -> list[Fact]:
-    """Find the elementwise operators that follow a matrix product directly, and whose work its kernel could do too.
+    """Find elementwise operators right after a matrix product, which the product's own kernel could compute too.
 
-    For example, a kernel may add a bias to its result. Returns one fact for each product and each sequence of operators
-    after it, in the order in which they first ran.
+    For example, a kernel may add a bias to its result.  Returns one fact for each product and each sequence of
+    operators after it, in the order in which they first ran.
     """
     if not steps or not len(kernels.us):
         return []
@@ -171,7 +171,7 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Element
 
 
 def gelu_gradients(kernels: Kernels, steps: Sequence[ElementWise]) -> list[Fact]:
-    """Find gradients of GELU that are computed by many elementwise operators instead of one.
+    """Find gradients of GELU that a program computes with many elementwise operators, although one would suffice.
 
     Returns one fact for each size and each sequence of operators.
     """

@@ -26,9 +26,9 @@ _ESCAPE = regex(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 
 
 class Arguments(Struct, gc=False):
-    """The arguments of a trace event, as far as logparse uses them.
+    """The arguments of a trace event that logparse uses.  A trace has more.
 
-    An absent argument is UNSET, or an empty JSON text.
+    An argument that the event lacks is UNSET, or an empty JSON text.
     """
 
     id: Any = field(default=UNSET, name="External id")

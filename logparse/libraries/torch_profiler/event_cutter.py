@@ -40,10 +40,10 @@ An event that was cut into more pieces (because it contains a list with many obj
 
 
 class Batch:
-    """The events in one block of a trace file.
+    """Some neighbouring events of a trace file, as one block of text.
 
-    ``block`` is the block's text without its first opening and last closing brace.  ``first`` is the position of the
-    block in the file.
+    * ``block`` is the text without its first opening and last closing brace.
+    * ``first`` is the position of the block in the file.
     """
 
     def __init__(self, first: int, block: bytes, cut: re.Pattern[bytes] | None = None) -> None:
@@ -67,7 +67,7 @@ class Batch:
         return self._bodies
 
     def whole(self) -> list[Event] | None:
-        """Parse all events of the block at once, which is fast.  Returns None if one of them cannot be parsed."""
+        """Parse all events of the block at once, which is fast.  Return None if one of them cannot be parsed."""
         text = b"[{" + self.block + b"}]"
         try:
             return decode(text)
@@ -92,9 +92,9 @@ class Batch:
             i += taken
 
     def joined(self, i: int, count: int) -> bytes:
-        """Return the text of ``count`` neighbouring pieces of the block, beginning with piece ``i``.
+        """Join ``count`` neighbouring pieces of the block to one text, beginning with piece ``i``.
 
-        An event may be cut into several pieces. The text between the pieces is included.
+        It is needed if one event was cut into several pieces.  The text at the cuts is included.
         """
         if not self._places:
             return _KINETO_CUT.join(self.bodies[i : i + count])
@@ -111,7 +111,8 @@ class Batch:
 class TraceEvents:
     """Reads a trace file once, from its beginning to its end.
 
-    ``header``, ``tail`` and ``damage`` are complete after ``batches``.
+    ``batches`` yields the events.  After that ``header``, ``tail`` (the texts around the events) and ``damage`` are
+    complete.
     """
 
     def __init__(self, stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> None:
@@ -209,10 +210,10 @@ class TraceEvents:
                 return
 
     def _any(self) -> Iterator[Batch]:
-        """Yield the blocks of a trace file whose line breaks and blanks may be anywhere.
+        """Yield the events of a trace file in blocks. Line breaks and blanks may be anywhere in the file.
 
-        An event may begin in one block and end in the next one. So the last pieces of a block are kept for the next
-        block.
+        An event may begin in one block and end in the next one.  So the last pieces of a block are kept for the next
+        one.
         """
         while True:
             cuts = list(_ANY_CUT.finditer(self._buffer, max(0, len(self._buffer) - _TAIL)))

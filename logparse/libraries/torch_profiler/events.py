@@ -1,4 +1,4 @@
-"""Read the events of torch.profiler's traces, in one pass, into columns (see ``profiler``)."""
+"""Read the events of a torch.profiler trace in one pass, and keep them as columns (see ``profiler``)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
 
 
 def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
-    """Have the reader read every event of the trace.  Yields a reject (a counted error) for each damaged event."""
+    """Read every event of the trace with this reader. Yield an error for each damaged event."""
     for batch in events.batches():
         reader.backend = reader.backend or _backend(events.header)
         yield from reader.take(batch)
@@ -119,7 +119,7 @@ class _Reader:
         self._on_device: dict[str, float] = {}
 
     def take(self, batch: Batch) -> Iterator[Outcome]:
-        """Read all events of one block of the trace.  Yields a reject (with the reason) for each damaged event."""
+        """Read all events of one block of the trace. Yield an error with the reason for each damaged event."""
         self._columns.graphs |= LAUNCHES_GRAPH in batch.block
         self._columns.captures |= CAPTURE in batch.block
         marked = _STEP in batch.block
@@ -145,9 +145,9 @@ class _Reader:
         return Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
 
     def _all(self, events: Sequence[Event], marked: bool) -> None:
-        """Read the events of a block in groups: first all events of one kind, then all events of the next.
+        """Read the events of a block, all events of one kind together.
 
-        This saves function calls, which take most of the time that an event needs.
+        This needs fewer function calls than to read them in order.  Most of the time goes into such calls.
         """
         operators, device, calls, waits, annotations, others = [list[Event]() for _ in range(6)]
         kinds = {
@@ -197,10 +197,10 @@ class _Reader:
         columns.steps_end = max(columns.steps_end or 0.0, start + us)
 
     def take_units(self, header: Mapping[str, Any]) -> Iterator[Fact]:
-        """Yield facts about the kinds of steps in the trace (for example all steps with the same batch size).
+        """State how many steps of each kind are in the trace.
 
-        Only traces that ``logparse capture`` made name them in their header.
-        ``logparse/capture/in_job/logparse_in_job/observer.py`` writes that header.
+        A kind is, for example, all steps with the same batch size.  Only traces that ``logparse capture`` made list the
+        kinds, in their header.  ``logparse/capture/in_job/logparse_in_job/observer.py`` writes that header.
         """
         kinds = header.get(UNIT_KINDS)
         if not isinstance(kinds, dict):
@@ -214,7 +214,7 @@ class _Reader:
             yield Fact("first_unit", str(header[FIRST_UNIT]))
 
     def step_facts(self) -> list[Fact]:
-        """Return facts with the number of steps in the trace and their total time.
+        """State how many steps are in the trace, and their total time in µs.
 
         * If a trace was merged from several processes, the steps of each process are counted.
         * If the profiler marks no steps, the steps of a serving engine (vLLM, SGLang) are counted, without a time.
@@ -233,10 +233,9 @@ class _Reader:
         return [count] if served else [count, Fact("profiler_steps_us", f"{wall:.3f}")]
 
     def beside(self, source: Source) -> Read:
-        """Read another trace file, because it may show the capture of a CUDA graph that this trace replays.
+        """Read another trace file, which may show how a CUDA graph was captured that this trace replays.
 
-        Returns the columns and the header of the other trace.  Its columns share the lists of names and operator kinds
-        with this trace.
+        Returns the other trace's columns and header.  Both traces share the lists of names and operators.
         """
         columns = Columns(self._columns.known)
         reader = _Reader(columns, self.backend)
@@ -304,9 +303,9 @@ class _Reader:
         _extend(rows, columns.call_name, columns.call_thread, columns.call_id, *told)
 
     def _kind(self, name: str, args: Arguments) -> int:
-        """Return a number that identifies an operator's name together with its inputs.
+        """Return a number that stands for an operator's name together with its inputs.
 
-        The inputs are parsed only once for all operators with equal inputs.
+        Operators with the same name and inputs have the same number, so equal inputs are parsed only once.
         """
         if name in _NOT_READ:
             kind = self._not_read[name] = self._columns.kind(self._columns.text(name))

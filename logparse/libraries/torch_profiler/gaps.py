@@ -121,9 +121,9 @@ class HostTime:
 
 
 def idle_facts(each: Sequence[Gaps], host: HostTime) -> Iterator[Fact]:
-    """Yield facts about the times in which the GPU was idle: their sum for each reason, and the longest ones.
+    """State for how long and for which reasons the GPU was idle, and list the longest idle times.
 
-    ``each`` holds the idle times (gaps) of each device.
+    ``each`` holds the idle times (gaps) of each GPU.  The total for a reason is the average over the GPUs.
     """
     sums: dict[str, float] = defaultdict(float)
     longest: list[tuple[float, float, float, str]] = []

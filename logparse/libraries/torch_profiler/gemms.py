@@ -70,7 +70,7 @@ def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
 
 
 def _multiply(left: _Matrix, right: _Matrix, out: _Matrix | None, a_type: str) -> GemmProblem:
-    """Return the matrix product that a BLAS library gets when PyTorch computes left · right.
+    """Return the matrix product that a BLAS library gets from PyTorch when PyTorch computes left · right.
 
     Without ``out`` PyTorch allocates the result, which is row-major without gaps.
     """
@@ -89,9 +89,9 @@ def _multiply(left: _Matrix, right: _Matrix, out: _Matrix | None, a_type: str) -
 
 
 def _gemm(a_t: bool, b_t: bool, m: int, n: int, k: int, ld: tuple[int, int, int], a_type: str) -> GemmProblem:
-    """Return a matrix product with the values that are common to all of PyTorch's operators for matrix products.
+    """Return a matrix product with the values that all of PyTorch's operators for matrix products have in common.
 
-    If a size is 1, the leading dimensions are set by PyTorch's rules for this case.
+    If a size is 1, the leading dimensions follow PyTorch's own rules for this case.
     """
     lda, ldb, ldc = ld
     if n <= 1:

@@ -66,7 +66,7 @@ _EITHER = regex(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECAS
 
 
 class Split(NamedTuple):
-    """Says in which kernel of a convolution's backward pass the second gradient begins.
+    """Where the kernels of a convolution's backward pass are split into the kernels of its two gradients.
 
     ``second`` is the index of the first kernel of the second gradient.  The second gradient is the weight gradient, or
     the input gradient if ``weights_first`` is True.
@@ -77,10 +77,11 @@ class Split(NamedTuple):
 
 
 def split(kernels: Sequence[str]) -> Split | None:
-    """Find which kernels of a convolution's backward pass compute the input gradient, and which the weight gradient.
+    """Find out which kernels of a convolution's backward pass compute the input gradient, and which the weight
+    gradient.
 
-    ``kernels`` are their names in order of time.  Returns the index of the first kernel of the second gradient, or None
-    if one of the gradients has no main kernel of its own.
+    ``kernels`` are their names in order of time.  Returns where the second gradient begins, or None if one of the
+    gradients has no main kernel of its own.
     """
     roles = "".join(map(_role, kernels))
     if _WEIGHTS_FIRST.fullmatch(roles):
@@ -93,9 +94,9 @@ def split(kernels: Sequence[str]) -> Split | None:
 
 
 def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
-    """Return the last kernel that computes the input gradient, and the first one that computes the weight gradient.
+    """Find the last kernel that computes the input gradient, and the first one that computes the weight gradient.
 
-    Both are given by their indices in the list of kernels. Kernels that only prepare or convert data are ignored.
+    Returns the positions of both in the list of kernels.  Kernels that only prepare or convert data are ignored.
     Returns None if the two gradients cannot be separated.
     """
     mains = [i for i, role in enumerate(roles) if role in "BW?"]
@@ -114,10 +115,10 @@ def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
 def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
     """Guess which kernels compute the second gradient of a backward pass, if no kernel's name shows it.
 
-    Returns their indices.
+    Returns the positions of the kernels:
 
     * If the kernels form two groups of equal names, they are the second group.
-    * If there are only two kernels, it is the second kernel.
+    * If there are only two kernels, the second one is taken.
     * Otherwise the list is empty.
     """
     runs = [list(run) for _, run in groupby(mains, key=lambda i: kernels[i])]

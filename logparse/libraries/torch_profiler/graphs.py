@@ -81,10 +81,9 @@ _MOST_LACKING = 1.01
 class Capture:
     """A captured CUDA graph, described by the list of its kernels.
 
-    * ``names``: the index of each kernel's name.  Empty if the launches do not name the kernels.
-    * ``kinds``: the kind of operator that launched each kernel.
-    * ``operators``: the number of the operator that launched each kernel, counted from 0.  So the graphs of equal
-      layers are equal.
+    * ``names`` holds the index of each kernel's name.  It is empty if the launches do not name the kernels.
+    * ``kinds`` holds the index of the operator, with its inputs, that launched each kernel.
+    * ``operators`` numbers the operators of this graph from 0.  So the graphs of equal layers are equal.
     """
 
     names: tuple[int, ...]
@@ -141,7 +140,10 @@ def join(
 
 
 def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: Ints) -> None:
-    """Add one replay of a captured CUDA graph to the columns of a trace, as if its operators had run once more."""
+    """Record the operators of a replayed CUDA graph, as if they had run once more.
+
+    The operators are added to the columns of the trace, and each kernel gets its operator in ``found``.
+    """
     first = len(columns.op_kind)
     numbers: dict[int, int] = {}
     for kernel, kind, operator in zip(kernels, capture.kinds, capture.operators, strict=False):
@@ -166,10 +168,10 @@ class _Captures:
         self._agreed: dict[tuple[Capture, tuple[int, ...]], bool] = {}
 
     def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
-        """Return which captured CUDA graph a replay ran, according to the names of the replay's kernels.
+        """Return which captured CUDA graph a replay ran, from the names of the replay's kernels.
 
         If the trace's header notes which graph it was (``mark``), only this graph can be the result.  Returns None if
-        there is no match, or if several graphs fit and differ.
+        no graph fits, or if several graphs fit that differ.
         """
         while mark is not None and mark not in self._marked and self._read():
             pass
@@ -227,7 +229,10 @@ def _only(captures: Collection[Capture]) -> Capture | None:
 
 
 def _with_captures(source: Source, own: Read, beside: ReadBeside) -> Iterator[Read]:
-    """Yield a trace, and then all traces of the same rank in its folder that show the capture of CUDA graphs."""
+    """Yield the traces that may show how the replayed CUDA graphs were captured.
+
+    They are this trace, and the traces of the same rank in its folder.
+    """
     if own[0].captures:
         yield own
     rank = _rank(source)
@@ -256,7 +261,7 @@ def _has_captures(source: Source) -> bool:
 
 
 def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
-    """Return True if a trace shows only how a CUDA graph was captured, and not the job's work.
+    """Return True if a trace only shows how a CUDA graph was captured, and not the job's work.
 
     The header may state it.  Otherwise two conditions must be met:
 
@@ -291,7 +296,7 @@ def captured(columns: Columns) -> list[tuple[float, float]]:
 
 
 def captures_of(columns: Columns) -> Iterator[Capture]:
-    """Find the CUDA graphs that were captured in a trace, and yield the kernels and operators of each one."""
+    """Find the CUDA graphs that were captured in a trace, and yield each with its kernels and operators."""
     kinds = dict(zip(columns.op_id, columns.op_kind, strict=True))
     ran = {*columns.kernel_correlation}
     launches: dict[Thread, list[tuple[float, int, int, int]]] = defaultdict(list)

@@ -36,10 +36,10 @@ class Operation:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The recorded inputs of an operator in a trace: the size, strides, C++ type and value of each input.
+    """The recorded inputs of an operator in a trace: for each input its size, strides, C++ type and value.
 
-    A value is a text.  For a tensor it is empty.  ``backend`` is the library that computes convolutions on the trace's
-    device, or None if the trace does not name it.
+    A value is a text, which is empty for a tensor.  ``backend`` is the library that computes convolutions on the
+    trace's GPU, or None if the trace does not name it.
     """
 
     dims: Sequence[Any]

@@ -27,7 +27,7 @@ def operators_by_time(
 ) -> tuple[Ints, list[Fact]]:
     """Find the operator that launched each kernel, by the time and thread of the launch.
 
-    Returns the index of each kernel's operator in ``columns`` (-1 if unknown), and the facts about graph replays.
+    Returns the index of each kernel's operator in ``columns`` (-1 if unknown), and facts about replayed CUDA graphs.
     """
     found = np.full(len(columns.kernel_id), -1, dtype=np.int64)
     call_of = {correlation: i for i, correlation in enumerate(columns.call_correlation) if correlation >= 0}
@@ -51,10 +51,10 @@ def operators_by_time(
 
 
 def _marked(columns: Columns, call_of: Mapping[int, int], graphs: set[int], marks: object) -> dict[int, str]:
-    """Return which captured CUDA graph was run at each launch of a graph.
+    """Return which captured CUDA graph ran at each launch of a graph, as the header of the trace lists them.
 
-    A launch is identified by its correlation number. The header of the trace lists the graphs in the order of their
-    launches.  The result is empty if the list is longer or shorter than the number of launches.
+    The key of a launch is its correlation number. ``marks`` lists the graphs in the order of their launches.  If the
+    list is longer or shorter than the number of launches, the result is empty.
     """
     if not isinstance(marks, list) or len(marks) != len(graphs):
         return {}

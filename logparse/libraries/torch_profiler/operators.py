@@ -1,7 +1,7 @@
-"""PyTorch operators that compute matrix products or convolutions, each with a function that reads its inputs.
+"""PyTorch's operators that compute matrix products or convolutions, each with a function that reads its inputs.
 
-A new operator is one line of ``OPERATORS``: its name, and a function from ``gemms`` or ``convolutions``.  An operator
-of an inference engine is one line of ``serving.PRODUCTS``.
+To add an operator, add a line to ``OPERATORS``: its name, and a function from ``gemms`` or ``convolutions``.  An
+operator of an inference engine is a line of ``serving.PRODUCTS``.
 """
 
 from __future__ import annotations

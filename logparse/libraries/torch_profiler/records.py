@@ -62,7 +62,7 @@ class Names:
         self._kinds: dict[tuple[int, Operation | None, bool, ElementWise | None, OperatorProblem | None], int] = {}
 
     def text(self, text: str) -> int:
-        """Return the index that the trace's list of names has for a text.  A new text is added to the list."""
+        """Return the position of a text in the trace's list of names. A new text is added to the list."""
         index = self._text.setdefault(text, len(self.names))
         if index == len(self.names):
             self.names.append(text)
@@ -77,10 +77,10 @@ class Names:
         step: ElementWise | None = None,
         operator: OperatorProblem | None = None,
     ) -> int:
-        """Return the index that identifies an operator by its name and its work.
+        """Return the number of an operator in the list of different operators. A new operator is added to the list.
 
-        Operators that agree in both share one index. Their work is, for example, the matrix product that they compute.
-        An operator that is not yet in the list is added.
+        Operators are the same if they agree in their name and their work, for example in the matrix product that they
+        compute.
         """
         key = (name, operation, unread, step, operator)
         index = self._kinds.setdefault(key, len(self.kinds))
@@ -174,7 +174,7 @@ class Columns:
     def ids_suffice(self) -> bool:
         """True if every kernel has the id of the operator that launched it.
 
-        Kernels of a replayed graph do not have that id.  They have no id, the id of an annotation, or the id of the
+        The kernels of a replayed graph do not have that id.  They have no id, the id of an annotation, or the id of the
         operator around the replay.
         """
         return not self.graphs and not self.without_id and bool(np.isin(self.kernel_id, self.op_id).all())
@@ -243,10 +243,10 @@ def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats
 
 @dataclass
 class _Search:
-    """The searches for a solver that a library made for one convolution or matrix product, added up.
+    """The searches for the fastest solver that a library made for one product or convolution, added up.
 
-    A library searches by running several solvers. The object counts calls and kernels, and adds up the time of all
-    kernels and of the naive kernels, in µs.
+    In a search the library runs several solvers, some of which are naive.  This object counts the calls with a search
+    and their kernels, and adds up the µs of all kernels and of the naive ones.
     """
 
     calls: int = 0
@@ -288,10 +288,10 @@ class _Launches:
         self._begin, self._end = start, start + np.where(np.isfinite(us), us, 0.0)
 
     def of(self, correlation: Ints, graphs_begin: bool = False) -> Floats:
-        """Return the time at which the launch of each kernel or copy was complete, in µs.  NaN if it is unknown.
+        """Return the time in µs at which the launch of each kernel or copy was complete.  NaN if it is unknown.
 
-        This is the end of the runtime call with the same ``correlation`` number.  If ``graphs_begin`` is True, the
-        beginning of the call is used for calls that launch a graph.
+        It is the end of the runtime call with the same ``correlation`` number.  If ``graphs_begin`` is True, for
+        launches of graphs it is the beginning of the call.
         """
         if not len(self._correlation):
             return np.full(len(correlation), np.nan)
@@ -302,8 +302,8 @@ class _Launches:
     def backlog(self, start: Floats, correlation: Ints) -> bool:
         """Return True if the GPU was still busy with earlier work when the trace began.
 
-        The trace does not show that work.  But then the first work that the trace launched began more than
-        ``BACKLOG_US`` after its launch, which is longer than a launch takes.
+        The trace lacks that work.  But it shows that the first launched work waited for more than ``BACKLOG_US``, which
+        is longer than a launch takes.
         """
         columns = self._columns
         start = np.r_[start, np.array(columns.copy_start)]
@@ -316,10 +316,10 @@ class _Launches:
 
 
 class Records:
-    """Turns the columns of a trace into records: calls, measurements and kernels.
+    """Turns the columns of a trace into its calls, measurements and kernels.
 
-    ``by_time`` is needed for kernels that have no operator id or that a graph replayed.  It holds for each kernel the
-    operator that was found by the time of its launch, or -1.
+    ``by_time`` holds the operator of each kernel, found by the time of the kernel's launch, or -1.  It is needed for
+    kernels without an operator's id, and for kernels that a graph replayed.
     """
 
     def __init__(self, columns: Columns, by_time: Ints | None) -> None:
@@ -353,7 +353,7 @@ class Records:
         self._timeline = Timeline(self._start, own_us, self._device, launched, self._name, asked, self._searched)
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Yield everything that was found in the trace: calls, measurements, kernels, messages and facts."""
+        """Yield everything that the trace states: calls, measurements, kernels, messages and facts."""
         columns = self._columns
         calls = [
             Call(problem=self._problems[p], category=CATEGORY, count=n, device=None if d < 0 else d)
@@ -380,10 +380,10 @@ class Records:
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
 
     def identities(self) -> tuple[Ints, list[KernelIdentity]]:
-        """Return for each kernel its operator, its matrix product or convolution, and its name, in a compact form.
+        """Return the different kernels of the trace, and for each launched kernel which of them it is.
 
-        Kernels that agree in all three share one entry.  The result is the index of each kernel's entry, in the order
-        of the file, and the list of entries.
+        Kernels are the same if they agree in their operator, in their matrix product or convolution, and in their name.
+        The launched kernels have the order of the file.
         """
         names, kinds, operators = self._columns.names, self._columns.kinds, self._columns.operators
         of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
@@ -400,10 +400,9 @@ class Records:
         return places, out
 
     def _operators(self) -> tuple[Ints, int]:
-        """Find the operator of each kernel by the kernel's id.  Return the operators' indices (-1 if none was found).
+        """Find the operator of each kernel by the id in both. Return the operators' indices, with -1 for "not found".
 
-        The second result is the number of kernels whose id belongs to several operators.  No operator is chosen for
-        them.
+        Also returns the number of kernels whose id belongs to several operators.  For these, no operator is chosen.
         """
         ids: Ints = np.frombuffer(self._columns.op_id, dtype=np.int64)
         mine: Ints = np.frombuffer(self._columns.kernel_id, dtype=np.int64)
@@ -527,9 +526,9 @@ class Records:
         return float(us[start < ended].sum())
 
     def _tails(self) -> list[Fact]:
-        """Return facts about the elementwise operators that follow matrix products, such as a ReLU.
+        """Find elementwise operators that follow matrix products, such as a ReLU.
 
-        Also returns facts about gradients of GELU that the program computes by single operators.
+        Gradients of GELU that the program computes by single operators are found as well.
         """
         steps = self._columns.steps
         index = np.full(len(self._columns.kinds) + 1, -1, dtype=np.int64)
@@ -540,9 +539,9 @@ class Records:
         return [*tails(kernels, self._problems, list(steps.values())), *gelu_gradients(kernels, list(steps.values()))]
 
     def _search_facts(self) -> Iterator[Fact]:
-        """Yield a fact about the searches for solvers in the trace: how many there were, and how long they took.
+        """State how many searches for a solver are in the trace, and how long they took.
 
-        The totals are given for each matrix product or convolution, the longest search first.
+        There is one total for each matrix product or convolution, the longest search first.
         """
         if self._searches:
             order = sorted(self._searches.items(), key=lambda x: (-x[1].us, x[0].text))
@@ -550,9 +549,9 @@ class Records:
             yield Fact("searches", json.dumps(listed))
 
     def _kernels(self) -> Iterator[Kernel]:
-        """Yield the kernels of the trace, with equal kernels added up in one record.
+        """Yield the kernels of the trace, added up where they do the same work.
 
-        Kernels are added up if they have the same kernel name, operator name, matrix product or convolution, device and
+        Kernels are added up if they have the same kernel name, operator name, matrix product or convolution, GPU and
         kind of step.  If the operator is neither a matrix product nor a convolution, its inputs must be equal too.
         """
         if not len(self._us):
@@ -590,7 +589,7 @@ class Records:
             )
 
     def _units(self, names: Sequence[str]) -> Ints:
-        """Return in which kind of step each kernel began, as an index of ``names``.
+        """Return for each kernel in which kind of step it began, as an index into ``names``.
 
         The index is -1 if the step is unknown.
         """

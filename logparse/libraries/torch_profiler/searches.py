@@ -34,9 +34,10 @@ _MORE = 2
 def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[int, frozenset[int]]:
     """Find the kernels that ran only because the library tried several solvers (a search).
 
-    ``calls`` are the names of the kernels of all calls of one operator with the same inputs, in order of time.  The
-    result has an entry for each call in which the library searched: the positions of the search's kernels. ``backward``
-    is True if a call computes two gradients.
+    * ``calls`` are the names of the kernels in each call of an operator with the same inputs, in order of time.
+    * ``backward`` is True if a call computes two gradients.
+
+    Returns for each call with a search the positions of the kernels that belong to the search.
     """
     if len(calls) == 1:
         own = _alone(calls[0], backward)
@@ -57,10 +58,10 @@ def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[
 
 
 def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
-    """Find the kernels that a usual call launches, among the kernels of a call that searched for a solver first.
+    """Find the kernels of a usual call among the kernels of a call that searched for a solver first.
 
-    Returns the positions of the kernels, searched from the end of the call.  Returns an empty set if the call does not
-    contain all of them in the usual order.  Other kernels may lie between them.
+    ``usual`` are the names of the kernels in a usual call.  They come in the same order at the end of the searching
+    call, perhaps with other kernels between them.  Returns their positions, or an empty set if one of them is missing.
     """
     places, at = [], len(call)
     for name in reversed(usual):

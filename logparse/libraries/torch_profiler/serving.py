@@ -83,9 +83,9 @@ def product(at: Product) -> Reader:
 
 
 def _plain(x: Inputs, at: Product) -> Operation:
-    """Return the matrix product that an inference engine's operator computes, in the notation of PyTorch's ``linear``.
+    """Return the sizes and layout of the matrix product that an inference engine's operator computes.
 
-    The result has the sizes of X and W, and one type for all matrices.
+    The product is described as if PyTorch's ``linear`` computed it, with one type for all matrices.
     """
     dims, strides = x.tensor(at.x)
     w_dims, w_strides = x.tensor(at.w)
@@ -101,10 +101,10 @@ def _plain(x: Inputs, at: Product) -> Operation:
 
 
 def _out_type(x: Inputs, at: Product) -> str | None:
-    """Return the data type of a matrix product's result D, or None if it is unknown.
+    """Return the data type of a matrix product's result, or None if it is unknown.
 
-    It is the type of the output tensor or the type that an argument names.  If the call has neither, it is the type of
-    the input, unless that has 8 bits or fewer.
+    It is the type of the output tensor, or the type that an argument names.  If the call has neither, it is the type of
+    the input, unless the input has 8 bits or fewer.
     """
     if at.out is not None:
         return gemms.type_of(x.type(at.out), _TYPES) if x.type(at.out) else None
@@ -115,9 +115,9 @@ def _out_type(x: Inputs, at: Product) -> str | None:
 
 
 def _scale(x: Inputs, at: int | None, rows: int, k: int) -> str | None:
-    """Tell how a matrix of ``rows`` by ``k`` values is scaled, from the sizes of the tensor of scale factors.
+    """Tell how a matrix of ``rows`` by ``k`` values is scaled, from the shape of its tensor of scale factors.
 
-    Example: the result is ``row`` if each row has a factor of its own.
+    For example, the result is ``row`` if each row has a factor of its own.
     """
     dims = x.dims[at] if at is not None and at < len(x.dims) else None
     if not isinstance(dims, list) or not all(isinstance(size, int) and size > 0 for size in dims):

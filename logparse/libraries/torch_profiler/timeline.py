@@ -135,10 +135,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class KernelIdentity(NamedTuple):
-    """The name of a kernel, the operator that launched it, and what it computes.  Unknown parts are empty.
+    """The name of a kernel, its operator and its work. Kernels that agree in all three are the same kernel.
 
     ``problem`` is the text of the matrix product or convolution.  For other kernels it is the text of the operator with
-    its inputs.
+    its inputs.  Unknown parts are empty.
     """
 
     op: str
@@ -188,8 +188,8 @@ def timeline(
 def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
     """Return everything that ran on the GPUs (kernels, copies and fills), as columns in the order of the file.
 
-    The second result names the groups of ranks that exchange data. The column ``ranks`` holds the index of the group of
-    each communication kernel, and -1 for other kernels.
+    The second result lists the groups of ranks that exchange data.  The column ``ranks`` holds the position of a
+    communication kernel's group in this list, and -1 for other kernels.
     """
     start, us = np.array(columns.kernel_start), np.array(columns.kernel_us)
     talks = np.array([COMMUNICATION.search(name) is not None for name in columns.names], dtype=bool)
@@ -216,9 +216,9 @@ def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]],
 
 
 def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
-    """Return the calls of the GPU runtime, as columns.
+    """Return the trace's calls of the GPU runtime (CUDA or HIP) as columns.
 
-    A call that launched work which is not in the trace is left out.
+    A launch is left out if its kernel or copy is not in the trace.
     """
     start, us = np.array(columns.call_start), np.array(columns.call_us)
     name, correlation = np.array(columns.call_name, dtype=np.int64), np.array(columns.call_correlation)
@@ -234,10 +234,10 @@ def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
 
 
 def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int, Floats]]:
-    """Return the operators of the backward pass on the host's threads, and the times at which each thread was active.
+    """Return what the threads of the host did: the operators of the backward pass, and the times of all events.
 
-    An operator of the backward pass is given as its start, end and thread.  A thread's activity is a list of the times
-    at which its events began.
+    * An operator is given as its start, end and thread.
+    * The times of a thread's events show when it was active.  They are the starts of the events.
     """
     start, us = np.array(columns.op_start), np.array(columns.op_us)
     call_start, call_us = np.array(columns.call_start), np.array(columns.call_us)
@@ -267,10 +267,9 @@ def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
 def _marks(
     columns: Columns,
 ) -> tuple[dict[str, tuple[float, float]], list[tuple[float, float, int, int]], int | None]:
-    """Find the events in a trace that show the steps of the job and the batches of data.
+    """Find the times of the job's steps, and the times in which a thread loaded or waited for a batch of data.
 
-    Returns three things: the time of each step by its number, the loaded batches, and the thread that marks the steps.
-    A batch is listed only if a thread waited for it or loaded it itself.
+    Returns the begin and end of each step by its number, the loads of batches, and the thread that marks the steps.
     """
     steps: dict[str, tuple[float, float]] = {}
     loads: list[tuple[float, float, int, int]] = []
@@ -377,7 +376,7 @@ def _numbers(values: Sequence[Any] | npt.NDArray[Any], type: pa.DataType) -> pa.
 def _texts(values: Sequence[str | None]) -> pa.Array:
     """Convert texts to an Arrow array.
 
-    Half a surrogate pair, which no table can hold, is written as its JSON escape.
+    Arrow cannot hold half of a surrogate pair.  Such a character becomes its JSON escape.
     """
     data = [(x or "").encode("utf-8", "backslashreplace") for x in values]
     present = np.packbits(np.array([x is not None for x in values], dtype=bool), bitorder="little")

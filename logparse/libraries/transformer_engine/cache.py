@@ -86,12 +86,13 @@ that every workspace is below it.
 
 @dataclass(frozen=True)
 class CacheRow:
-    """One row of TransformerEngine's cache file.
+    """One row of TransformerEngine's cache file of kernels.
 
     * ``line`` is its line number, counted from 1.
-    * ``cells`` has all 22 columns.  If the file lacks a column, its cell holds the value that all calls of such a build
-      have.
-    * ``complete`` is False if the row has fewer values than the header has names.
+    * ``cells`` has all 22 columns.  A file of an older build lacks some.  Their cells hold the value that all calls of
+      such
+      a build have.
+    * ``complete`` is False if the row has fewer values than the file has columns.
     """
 
     line: int
@@ -171,10 +172,10 @@ def _problem(cells: Mapping[str, str]) -> GemmProblem:
 
 
 def device_cap(facts: Facts) -> int | None:
-    """Return the number by which TransformerEngine's cache names a GPU architecture, for example 904 for gfx942.
+    """Return TransformerEngine's number of a GPU architecture, for example 904 for gfx942.
 
-    The number is HIP's major version · 100 + minor version.  The last digit of the architecture is not part of it.
-    Returns None if the architecture is unknown.
+    It is HIP's major version · 100 + minor version, so the last digit of the architecture is not in it.  Returns None
+    if the architecture is unknown.
     """
     name = (arch(facts) or "").removeprefix("gfx")
     return int(name[:-2]) * 100 + int(name[-2], 16) if len(name) > 2 and name[:-2].isdigit() else None
@@ -243,7 +244,7 @@ def row_of(columns: Sequence[str], number: int, line: str) -> CacheRow | None:
 
 
 class _Table:
-    """Reads TransformerEngine's cache file.  Each row becomes a choice of a kernel, without a time.
+    """Reads TransformerEngine's cache file, in which each row names the kernel for a product, without a time.
 
     The reader also collects the GPUs that the rows name.
     """
@@ -322,7 +323,7 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """Write overrides (kernels to use for some products) as a cache file that the target's TransformerEngine reads.
+    """Write a cache file that tells TransformerEngine on the target machine which kernels to use for some products.
 
     Raises EmissionError if the fact ``transformer_engine_columns`` or a value of a row's key is unknown.
     """

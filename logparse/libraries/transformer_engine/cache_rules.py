@@ -1,4 +1,4 @@
-"""Rules for TransformerEngine's cache of hipBLASLt kernels: which rows a build reads and uses.
+"""Check TransformerEngine's cache of hipBLASLt kernels: which rows does a build read and use?
 
 The rules follow the code of ``GemmAlgoCache::load_``.
 
@@ -118,9 +118,9 @@ _RULES: tuple[Rule[CacheRow, _Context], ...] = (
 
 
 def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Context]]:
-    """Read a cache file (list of kernels to use) as TransformerEngine on the target machine reads it.
+    """Read a cache file (list of kernels to use) as TransformerEngine on the target machine would.
 
-    Returns its rows with remarks.
+    Returns the rows of the file with remarks.
     """
     header, *lines = data.decode("utf-8", "surrogateescape").split("\n")
     names = cache.columns_of(header)

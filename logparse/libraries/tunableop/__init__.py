@@ -6,5 +6,5 @@ from logparse.model import GemmProblem, Override
 
 
 def may_write(override: Override) -> bool:
-    """Return True for every matrix product, because TunableOp's files name solutions of several libraries."""
+    """Return True for every matrix product, because TunableOp's files can name kernels of several libraries."""
     return isinstance(override.problem, GemmProblem)

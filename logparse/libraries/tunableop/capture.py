@@ -1,6 +1,7 @@
-"""Settings with which TunableOp records the matrix products for which its results file has no row.
+"""Settings with which PyTorch's TunableOp records the matrix products that it has not tuned yet.
 
-Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.
+A product is recorded if TunableOp's results file has no row for it.  Source: pytorch/pytorch
+aten/src/ATen/cuda/tunable/Tunable.cpp.
 """
 
 from __future__ import annotations

@@ -121,12 +121,12 @@ def pieces(line: str) -> Iterator[tuple[int, str]]:
 
 @dataclass
 class ResultsFile:
-    """The content of a TunableOp results file. Its lines are split in the same way as by PyTorch.
+    """The content of a TunableOp results file, split into lines and values as PyTorch would.
 
-    * ``validators`` maps each validator (a version or device that must match) to its last value.
+    * ``validators`` maps each name that PyTorch checks (a version or the device) to its last value in the file.
     * ``rows`` holds all rows, in the order of the file.
     * ``ignored`` holds the numbers of the lines that PyTorch ignores.
-    * ``first`` maps each key to the row that PyTorch uses.
+    * ``first`` maps each key to the row that PyTorch uses, which is the first one.
     """
 
     validators: dict[str, str] = field(default_factory=dict)
@@ -135,10 +135,10 @@ class ResultsFile:
     first: dict[str, ResultsRow] = field(default_factory=dict)
 
     def take(self, number: int, line: str) -> Iterator[tuple[int, str, ResultsRow | None]]:
-        """Add a line of the results file. Yield each row in the line, with its position in the line and its text.
+        """Add a line of the results file, and yield its rows. A damaged line may have several.
 
-        The position is in characters. The row is missing (None) if the text has fewer than three values.  A validator
-        line yields nothing.
+        Each row comes with its position in the line, in characters, and with its text.  Instead of a row, None is
+        yielded for a text with fewer than three values.  A line ``Validator,…`` has no rows.
         """
         cells = fields(line)
         if cells[0] == "Validator" and len(cells) > 2:
@@ -198,10 +198,10 @@ def lines_of(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a TunableOp results file (the fastest kernels that PyTorch's GEMM tuner found).
+    """Read a TunableOp results file: the fastest kernels that PyTorch's GEMM tuner found, with their times.
 
-    A validator line gives a fact, and a row gives a measurement.  A line that cannot be read gives a reject (a counted
-    error).  The facts come last.
+    Lines ``Validator,…`` at the top give facts about the machine, which are yielded last.  A line that cannot be read
+    gives an error.
     """
     file = ResultsFile()
     for number, (at, text) in enumerate(lines_of(source), start=1):
@@ -231,9 +231,9 @@ def _outcome(text: str, row: ResultsRow | None) -> Outcome:
 
 
 def measurement(row: ResultsRow) -> Measurement:
-    """Return a row of a results file as a measurement.
+    """Return the time in a row of a TunableOp results file as a measurement.
 
-    If PyTorch would not use the row, ``error`` gives the reason.
+    If PyTorch would not use the row, ``error`` states the reason.
     """
     assert row.problem is not None
     status: Status = "ok" if row.time_us else "no_time"
@@ -295,7 +295,7 @@ export PYTORCH_TUNABLEOP_FILENAME={folder}/{generic}
 
 
 def accepts(override: Override) -> bool:
-    """Return True if a results file can tell PyTorch to use this kernel for this product.
+    """Return True if a TunableOp results file can tell PyTorch to use this kernel for this product.
 
     The kernel must be PyTorch's default, or a kernel that TunableOp tries for this product.
     """

@@ -172,9 +172,9 @@ _RULES: tuple[Rule[ResultsRow, Context], ...] = (
 
 
 def split(data: bytes) -> ResultsFile:
-    """Split the content of a TunableOp results file into lines and values, in the same way as PyTorch.
+    """Split a TunableOp results file into lines and values, in the same way as PyTorch.
 
-    Lines end only at LF.  Values are separated by every comma.
+    Lines end only at LF.  Every comma separates two values.
     """
     file = ResultsFile()
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), start=1):
@@ -184,9 +184,9 @@ def split(data: bytes) -> ResultsFile:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Context]]:
-    """Read a TunableOp results file in the way in which PyTorch reads it. Return its rows with remarks.
+    """Read a TunableOp results file as PyTorch would, and return its rows with remarks.
 
-    If ``target`` states no PyTorch version, the rules assume the PyTorch that wrote the file.
+    If ``target`` states no PyTorch version, the version that wrote the file is assumed.
     """
     file = split(data)
     libraries = {row.solution.library for row in file.rows}
@@ -220,9 +220,9 @@ def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
 
 
 def _notes(name: str, data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
-    """Yield notes about faults for which PyTorch does not reject the whole file.
+    """Warn about faults of a results file for which PyTorch does not reject the whole file.
 
-    The faults are a byte order mark, ignored lines, a missing line end and a wrong file name.
+    They are a byte order mark, ignored lines, a missing line end and a wrong file name.
     """
     if data.startswith(BOM.encode()):
         message = "the file begins with a byte order mark, so PyTorch does not read its first line as a validator"
@@ -257,7 +257,7 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
 
 
 def not_in_this_build(key: str, facts: Facts) -> str | None:
-    """Explain why a certain PyTorch never looks up a key of this form in a results file, or return None if it may.
+    """Explain why this PyTorch never looks for a key of this form in a results file. Return None if it may.
 
     For example, PyTorch before 2.7 writes no leading dimensions into a key.
     """
@@ -269,10 +269,10 @@ def not_in_this_build(key: str, facts: Facts) -> str | None:
 
 
 def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return what two results files must have in common to be merged: their validators (versions and device).
+    """Return what two TunableOp results files must have in common before they are merged: versions and device.
 
-    One more pair holds the names of all validators, because PyTorch compares whole sets of them.  Raises InputError if
-    the file has no validators.
+    The lines ``Validator,…`` of the file state them.  One more pair holds the names of all validators, because PyTorch
+    compares whole sets of them.  Raises InputError if the file has no validators.
     """
     found = split(data).validators
     if not found:

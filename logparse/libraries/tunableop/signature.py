@@ -103,9 +103,9 @@ _SIZES = ("m", "n", "k", "batch_count", "lda", "ldb", "ldc")
 
 
 class SignatureError(ValueError):
-    """Raised if a text is not a TunableOp key.
+    """Raised if a text is not a key of a matrix product in TunableOp's files.
 
-    ``part`` is 0 if the part before the comma is wrong, and 1 if the part after it is.
+    ``part`` is 0 if the part before the comma is wrong, and 1 if the part after the comma is wrong.
     """
 
     def __init__(self, part: int, message: str) -> None:
@@ -131,9 +131,9 @@ class Dialect:
 
 
 def problem(op_sig: str, param_sig: str) -> GemmProblem:
-    """Return the matrix product that a TunableOp key describes.  Raises SignatureError if the text is not a key.
+    """Return the matrix product that a TunableOp key describes.  Raise SignatureError if the text is not a key.
 
-    ``op_sig`` is the part before the comma, and ``param_sig`` is the part after it.
+    ``op_sig`` is the part of the key before the comma, and ``param_sig`` is the part after the comma.
     """
     op = _PLAIN.match(op_sig) or _SCALED.match(op_sig)
     if op is None:
@@ -256,24 +256,24 @@ def version(text: str) -> tuple[int, int] | None:
 
 
 def torch_version(facts: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return the version of PyTorch on the target machine as (major, minor), or None if it is unknown.
+    """Return PyTorch's version on the target machine as (major, minor), or None if it is unknown.
 
-    The version comes from the validator ``PT_VERSION`` or from the fact ``pytorch_version``.
+    It comes from the line ``Validator,PT_VERSION,…`` of a results file or from the fact ``pytorch_version``.
     """
     return version(facts.get("validator:PT_VERSION") or facts.get("pytorch_version") or "")
 
 
 def refuse_untunable(facts: Mapping[str, str]) -> None:
-    """Raise EmissionError if TunableOp on the target machine can choose no other kernel than PyTorch's default.
+    """Raise EmissionError if TunableOp on the target machine cannot choose any kernel other than PyTorch's default.
 
-    See :func:`untunable` for the reason.
+    The error states the reason from :func:`untunable`.
     """
     if why := untunable(facts):
         raise EmissionError(why)
 
 
 def untunable(facts: Mapping[str, str]) -> str | None:
-    """Explain why TunableOp on the target machine can choose only PyTorch's default.  None if it can choose more.
+    """Explain why TunableOp on the target machine can choose only PyTorch's default kernel. None if it has a choice.
 
     CUDA builds before PyTorch 2.14 offer only ``Default``.
     """
@@ -289,8 +289,8 @@ def untunable(facts: Mapping[str, str]) -> str | None:
 def dialect(facts: Mapping[str, str]) -> Dialect | None:
     """Return how PyTorch on the target machine writes the keys of matrix products, or None if this is unknown.
 
-    A file from that machine shows whether keys hold leading dimensions (fact ``tunableop_keys``).  If this contradicts
-    PyTorch's version, the file decides, because ROCm's own builds contain features of later versions.
+    A file from that machine may show whether keys hold leading dimensions (fact ``tunableop_keys``).  The file is
+    believed more than PyTorch's version, because ROCm's own builds contain features of later versions.
     """
     torch = torch_version(facts)
     leading_dims = {"ld": True, "no-ld": False}.get(facts.get("tunableop_keys", ""))
@@ -307,9 +307,9 @@ def dialect(facts: Mapping[str, str]) -> Dialect | None:
 
 
 def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
-    """Return the text by which PyTorch on the target machine looks up a matrix product: ``op_sig,param_sig``.
+    """Return the text by which PyTorch's TunableOp finds a matrix product on the target machine: ``op_sig,param_sig``.
 
-    The names of 8-bit float types depend on the target's GPU architecture.  Returns None in these cases:
+    It depends on PyTorch's version and the GPU architecture.  Returns None in these cases:
 
     * PyTorch has no key for such a product.
     * It is unknown how the target's PyTorch spells keys.
@@ -338,7 +338,7 @@ def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
 
 
 def missing(gemm: Problem, how: Dialect) -> tuple[str, ...]:
-    """Return which fields of a product are unknown but needed for its TunableOp key.
+    """Return the fields of a product that its TunableOp key needs but that are unknown.
 
     Returns ``("kind",)`` for a call that TunableOp does not handle.
     """

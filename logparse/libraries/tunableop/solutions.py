@@ -32,9 +32,9 @@ _CUBLASLT = regex(
 
 
 def solution(name: str) -> Solution:
-    """Parse the name that TunableOp has for a kernel, for example ``Gemm_Hipblaslt_477479``.
+    """Parse TunableOp's name of a kernel, for example ``Gemm_Hipblaslt_477479``.
 
-    A name of unknown form becomes a kernel of library ``torch``, because PyTorch loads any name.
+    PyTorch loads any name.  So a name of unknown form becomes a kernel of the library ``torch``.
     """
     if name == "Default":
         return DEFAULT
@@ -49,9 +49,9 @@ def solution(name: str) -> Solution:
 
 
 def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
-    """Return the name by which TunableOp on the target machine knows a kernel.
+    """Return TunableOp's name of a kernel, for example ``Gemm_Rocblas_-9``, in the PyTorch of the target machine.
 
-    Raises ValueError if the target's PyTorch has no such name.
+    Raises ValueError if that PyTorch has no name for the kernel.
     """
     torch = torch_version(facts)
     if given.text == "Default":
@@ -73,7 +73,7 @@ def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
 
 
 def why_no_candidate(given: Solution, problem: Problem) -> str | None:
-    """Explain why no version of TunableOp tries this kernel for this product.  Return None if some version may.
+    """Explain why no version of TunableOp tries this kernel for this product.  Return None if a version may try it.
 
     For example, TunableOp tries no rocBLAS kernel for a product with bias or with scaled operands, and no hipBLASLt
     kernel for complex types.
@@ -96,11 +96,14 @@ def why_no_candidate(given: Solution, problem: Problem) -> str | None:
 
 
 def hipblaslt_index(given: Solution, rocblas_version: str) -> int | None:
-    """Return hipBLASLt's own number of a hipBLASLt kernel that rocBLAS lists under another number.
+    """Return the number that hipBLASLt itself has for one of its kernels, if rocBLAS lists the kernel.
 
-    Returns None if the kernel is not from hipBLASLt, or if this is unknown.  In rocBLAS 5 (ROCm 7) a positive number r
-    means hipBLASLt's kernel r - 1.  rocBLAS 4 gives positive numbers to its own Tensile kernels too, so its numbers are
-    not translated.  Source: ROCm/rocm-libraries projects/rocblas/library/src/{tensile_host,hipblaslt_host}.cpp.
+    Returns None if the kernel is not from hipBLASLt, or if this is unknown.
+
+    * In rocBLAS 5 (ROCm 7) a positive number r means hipBLASLt's kernel r - 1.
+    * rocBLAS 4 also gives positive numbers to its own kernels, so its numbers are not translated.
+
+    Source: ROCm/rocm-libraries projects/rocblas/library/src/{tensile_host,hipblaslt_host}.cpp.
     """
     major = re.match(r"(\d+)\.", rocblas_version)
     if given.library != "rocblas" or major is None or int(major[1]) < 5 or int(given.id) <= 0:

@@ -31,8 +31,7 @@ _BEGIN = regex(rf"{signature.OP_TEXT}[^,\n]*,[^,\n]*(?:,BLAS_PARAMS:.*)?\r?(?:\n
 def recognise(head: Head) -> bool:
     """Return True if a file is TunableOp's list of products that were not tuned yet.
 
-    These are the products for which its results file has no row. The file's first line is a key, alone or followed by
-    ``BLAS_PARAMS``.
+    The first line of such a list is the key of a product, alone or followed by ``BLAS_PARAMS``.
     """
     return _BEGIN.match(head.data.decode("utf-8", "replace").removeprefix(BOM).lstrip("\r\n")) is not None
 
@@ -145,7 +144,7 @@ cd {folder} && python tune_tunableop.py
 
 
 def accepts(override: Override) -> bool:
-    """Return True if TunableOp can tune this matrix product.  The chosen kernel of the override does not matter."""
+    """Return True if TunableOp can tune this matrix product.  Which kernel the override names does not matter."""
     gemm = override.problem
     return isinstance(gemm, GemmProblem) and gemm.kind == "gemm" and signature.has_op(gemm)
 

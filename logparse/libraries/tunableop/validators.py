@@ -99,9 +99,9 @@ def _missing(name: str) -> str:
 
 
 def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each fact of the target machine that contradicts the first lines of a results file.
+    """Yield the reasons why the top lines of a results file do not fit the target machine.
 
-    These lines (validators) state versions and the device.
+    These lines, ``Validator,…``, state versions and the device.
     """
     device = target.get("backend") or _BACKENDS.get(target.get("arch", "")[:3])
     if device == "CUDA" and set(given) & set(ORDER[1:]):
@@ -121,17 +121,17 @@ _BACKENDS: Mapping[str, str] = {"gfx": "HIP", "sm_": "CUDA"}
 
 
 def complete(target: Mapping[str, str]) -> bool:
-    """Return True if everything is known that PyTorch compares before it reads a results file: versions and device."""
+    """Return True if all versions and device names are known that PyTorch compares before it reads a results file."""
     known = of_target(target)
     return "PT_VERSION" in known and not _lacking(known, target)
 
 
 def lines(target: Mapping[str, str]) -> list[str]:
-    """Return the lines at the top of a results file by which PyTorch checks whether the file fits the machine.
+    """Return the lines ``Validator,…`` at the top of a results file, which state versions and the device.
 
-    These validators state versions and the device.  Raises EmissionError in these cases:
+    PyTorch reads the file only if they fit the machine.  Raises EmissionError in two cases:
 
-    * Some validators of the target machine may be unknown.  PyTorch would then reject the file.
+    * Some of the values may be unknown for the target machine.  PyTorch would then reject the file.
     * A value has a comma or a line end, which no file can hold.
     """
     known = of_target(target)

@@ -58,10 +58,10 @@ _CANDIDATE = rf"{_ID}, {_KEY} (?P<sol>\S+)"
 
 @dataclass
 class _Block:
-    """The content read so far about the tuning of one matrix product in a TunableOp log.
+    """The lines read so far about the tuning of one matrix product in a TunableOp log.
 
-    Its lines begin with ``finding fastest`` and end with ``found fastest``.  ``timed`` holds the names of the kernels
-    that have a time.
+    They begin with ``finding fastest`` and end with ``found fastest``.  ``timed`` holds the names of the kernels that
+    have a time.
     """
 
     key: str
@@ -127,7 +127,10 @@ class _Reader:
         return _counted(records)
 
     def found(self, match: re.Match[str]) -> Outcome:
-        """Read a log line with the time of a kernel in a tuning: ``found better|slower instance``."""
+        """Read the time of a kernel from a log line that TunableOp prints while it tunes a product.
+
+        The line is ``found better|slower instance``.
+        """
         waiting = self._pending.get((match["id"], match["sol"]), [])
         if len({block.key for block in waiting}) != 1:
             why = "could belong to two tunings under way" if waiting else "has no line with its candidate before it"
@@ -161,7 +164,7 @@ class _Reader:
         """Read a log line with the fastest kernel of a matrix product: ``op(params) -> solution,ms``.
 
         PyTorch prints such a line after a tuning, and for each row that it loads from a file. If an earlier line of the
-        log states this kernel's time, the line gives no second measurement.
+        log states this kernel's time, the time is not recorded again.
         """
         problem, key = _problem(match)
         if match["sol"] in self._done.get(key, ()):
@@ -199,7 +202,7 @@ class _Reader:
         return Outcome("fact", validators.facts({match["key"]: match["running"]}))
 
     def reported(self, match: re.Match[str]) -> Outcome:
-        """Read a log line in which PyTorch says that it ignored a results file or one of the file's rows."""
+        """Read a log line in which PyTorch says that it ignored a results file or one of its rows."""
         self._loading = False
         return Outcome("message", [Message(category=CATEGORY, text=match[0].strip())])
 
@@ -216,7 +219,7 @@ class _Reader:
         block: _Block,
         why: str = "PyTorch timed this kernel, but the kernel was not faster than the best kernel so far",
     ) -> list[Measurement]:
-        """Return the kernels that PyTorch began to time in this tuning, but for which the log has no time."""
+        """Return the kernels that PyTorch began to time in this tuning, but whose time is missing in the log."""
         out = []
         for (_, name), blocks in self._pending.items():
             if block in blocks:

@@ -76,9 +76,9 @@ def _is_ours(columns: Sequence[str]) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a user's table: each row is a measurement, a call, or a reject (a row that cannot be read).
+    """Read a table that the user has made: each row states a measured time, a call, or both.
 
-    The names of the ignored columns become a fact.
+    A row that cannot be read is reported as an error.  The names of the ignored columns are kept as a fact.
     """
     with source.open() as stream:
         parquet = stream.read(4) == b"PAR1"
@@ -102,7 +102,7 @@ class _Table:
         return self.records(row.cells)
 
     def records(self, cells: Mapping[str, str]) -> Sequence[Record]:
-        """Return what one row of a user's table states: a measurement, a call, or both.
+        """Return what one row of a user's table states: a measured time, a call, or both.
 
         Raises ValueError if the row cannot be read, or if it is from another machine than the rows before it.
         """

@@ -100,9 +100,9 @@ def attention_of(device: TorchDevice, problem: OperatorProblem) -> Attention | N
 
 
 def _turned(x: Operand) -> Operand:
-    """Return the description of a tensor with its dimensions tokens and heads exchanged.
+    """Swap the dimensions for tokens and heads in the description of a tensor.
 
-    A tensor of (batch, tokens, heads, size) becomes (batch, heads, tokens, size). The memory stays the same.
+    A tensor of (batch, tokens, heads, size) becomes (batch, heads, tokens, size).  Its memory stays the same.
     """
     if len(x.sizes) != 4:
         return x
@@ -111,11 +111,11 @@ def _turned(x: Operand) -> Operand:
 
 
 def _is_plain(x: Attention, *, from_corner: bool) -> bool:
-    """Return True if ``scaled_dot_product_attention`` can compute an attention operator with these sizes and types.
+    """Return True if ``scaled_dot_product_attention`` can run an attention operator with these sizes, types and mask.
 
-    The causal mask is a special case.  PyTorch's mask starts at the first query and the first key.  If ``from_corner``
-    is True, the operator's mask starts at the last query and the last key instead.  The two are equal only if there are
-    as many queries as keys.
+    A causal mask may differ.  In PyTorch's function it starts at the first query and the first key.  In some operators
+    it starts at the last query and the last key (``from_corner``).  These masks are equal only if there are as many
+    queries as keys.
     """
     parts = x.query, x.key, x.value
     tensors = (*parts, x.grad) if x.grad is not None else parts

@@ -19,9 +19,10 @@ AnyOperands: TypeAlias = "GemmOperands | ConvOperands | OperatorOperands"
 
 
 class DeviceBackend:
-    """Base class of the backends that run kernels on a real device, such as a GPU.
+    """Base class for running a library's kernels on a real device, such as a GPU.
 
-    A subclass adds ``solutions``, ``prepare`` and its library's version.  It overrides ``release`` to drop its plans.
+    A subclass adds ``solutions``, ``prepare`` and its library's version.  If it keeps plans, it overrides ``release``
+    to drop them.
     """
 
     def __init__(self, place: Place) -> None:
@@ -48,10 +49,10 @@ class DeviceBackend:
         return self._device.healthy()
 
     def operands(self, problem: Problem, conditions: Conditions) -> AnyOperands:
-        """Return the tensors (inputs and outputs) on which all kernels for a matrix product or convolution run.
+        """Return the input and output tensors that all kernels for a matrix product or convolution use.
 
         The tensors are allocated and filled at the first call.  Raises UnsupportedError if ``problem`` cannot run, and
-        OutOfMemoryError if they do not fit into the device's memory.
+        OutOfMemoryError if the tensors do not fit into the device's memory.
         """
         key = (problem.text, conditions)
         if key not in self._held:

@@ -57,15 +57,15 @@ class Matrix:
     dtype: str
 
     def elements(self, batch: int) -> int:
-        """Return how many elements of memory a batch of such matrices occupies."""
+        """Return the number of elements from the first to the last one of a batch of such matrices in memory."""
         return self.stride * (batch - 1) + self.ld * self.cols
 
 
 def matrices(problem: GemmProblem) -> dict[str, Matrix]:
-    """Return the sizes and types of the matrices ``a``, ``b``, ``d`` and ``c`` of a matrix product, by name.
+    """Return the sizes and types of a product's matrices by name: ``a``, ``b``, ``c`` and ``d``.
 
     * An unknown leading dimension is taken as the number of rows.
-    * If ``c`` is not known, it has the type and leading dimension of ``d``.
+    * If ``c`` is not known, it gets the type and leading dimension of ``d``.
     * Raises UnsupportedError if a size, transpose or type is not known.
     """
     p = problem
@@ -111,8 +111,10 @@ class Written:
 class OperandSets:
     """The inputs, outputs and right result of a matrix product or convolution, in several copies (sets).
 
-    The copies are used in turn, so that the GPU's cache does not hold the data.  A subclass defines ``_result`` and
-    ``_inputs``.  It also defines ``_beside`` if a call writes more tensors than its result.
+    A kernel is timed on the copies in turn, so that the GPU's cache does not hold the data.
+
+    * A subclass defines ``_result`` and ``_inputs``.
+    * A subclass also defines ``_beside`` if a call writes more tensors than its result.
     """
 
     def __init__(self, device: TorchDevice, problem: GemmProblem | ConvProblem, conditions: Conditions) -> None:
@@ -123,14 +125,16 @@ class OperandSets:
         self._references: dict[str, Tensor] = {}
 
     def _inputs(self) -> Sequence[Sequence[Tensor]]:
-        """Return the tensors that get random data: for each input a list with one tensor per copy (set)."""
+        """Return the tensors that get random data.  For each input there is a list with one tensor per copy (set)."""
         raise NotImplementedError
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
         """Compute the right result for the first copy of the inputs, in higher precision.
 
-        ``part`` limits it to a slice of the first dimension.  If ``magnitudes`` is True, the absolute values of the
-        products are added up instead of the products. The size of rounding errors depends on this sum.
+        * ``part`` selects a slice of the first dimension.
+        * With ``magnitudes`` the absolute values of the products are added up instead.  The size of rounding errors
+          depends on
+          this sum.
         """
         raise NotImplementedError
 
@@ -215,9 +219,9 @@ class OperandSets:
         return f"{wrong} elements are wrong for integer inputs, whose sums are exact" if wrong else ""
 
     def _reference(self, part: slice, *, magnitudes: bool = False) -> Tensor:
-        """Return the right result, with which a kernel's result is compared. ``_result`` computes it.
+        """Return the right result, to compare it with the result of a kernel.
 
-        The right result of the whole output is kept until the inputs change.
+        It is computed by ``_result``.  The result of the whole output is kept until the inputs change.
         """
         if part != _ALL:
             return self._result(part, magnitudes=magnitudes)
@@ -227,9 +231,9 @@ class OperandSets:
         return self._references[name]
 
     def _excess(self, written: Written, part: slice) -> float:
-        """Return how wrong a part of an output is: its largest error, divided by the error that rounding can explain.
+        """Return the largest error in a part of an output, as a multiple of the error that rounding can explain.
 
-        A result above 1 means that an element is wrong.  The result is NaN if an element is not finite.
+        Above 1 the output is wrong.  The result is NaN if an element is not finite.
         """
         allowed, ref, size = written.tolerance, written.reference(part), written.magnitudes(part)
         scale = float(self._device.torch.linalg.vector_norm(ref)) / math.sqrt(max(1, ref.numel()))
@@ -240,10 +244,10 @@ class OperandSets:
         return float(((written.memory[part].to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
 
     def _inexact(self, output: Tensor, reference: Callable[[slice], Tensor]) -> int:
-        """Return how many elements of a result are wrong, if the inputs were integers.
+        """Count the wrong elements in a result that was computed from integers.
 
-        An element of a matrix product is wrong if it is not equal to the right integer.  An element of a convolution
-        may differ by less than 0.5, because the transforms of a convolution may divide.
+        * An element of a matrix product must be equal to the right integer.
+        * An element of a convolution may differ by less than 0.5, because a convolution's transforms may divide.
         """
         wrong = 0
         for part in _parts(output):
@@ -254,7 +258,7 @@ class OperandSets:
         return wrong
 
     def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
-        """Convert each copy (set) of the inputs, for a kernel that needs another form. Return the list of results.
+        """Convert the inputs for a kernel that needs them in another form, and return one result per copy (set).
 
         ``make`` converts one set.  It is called again when the inputs change.
         """
@@ -392,10 +396,10 @@ class GemmOperands(OperandSets):
 
 
 def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
-    """Return the sizes of the vectors that a matrix product needs besides its matrices: bias, aux and scale factors.
+    """Return the vectors that a matrix product needs besides its matrices: bias, auxiliary matrix and scale factors.
 
-    The result maps a vector's name to its number of elements and its type.  Raises UnsupportedError for a kind of scale
-    factors that is not supported, and for the gradient of a bias of a batch.
+    The result maps a vector's name to its number of elements and its type.  Raises UnsupportedError for scale factors
+    that cannot be measured, and for the gradient of a bias if the product is a batch.
     """
     p, found = problem, {}
     m, n, out_type = p.m or 0, p.n or 0, p.d_type or p.a_type or ""
@@ -525,7 +529,7 @@ def conv_of(problem: Problem, types: Container[str | None]) -> ConvProblem:
 
 
 def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a convolution's input ``x``, weights ``w`` and output (or its gradient) ``dy``.
+    """Return the shapes of a convolution's tensors: input ``x``, weights ``w``, and output or its gradient ``dy``.
 
     Raises UnsupportedError in these cases:
 

@@ -18,10 +18,10 @@ Inputs: TypeAlias = "tuple[Sequence[Any], Mapping[str, Any]]"
 
 
 class OperatorOperands:
-    """The inputs of a recorded PyTorch operator, allocated on the device in several copies.
+    """The inputs of a PyTorch operator that a trace recorded, allocated on the device in several copies.
 
-    ``arguments`` holds one list of inputs per copy. Results are not checked, because the call is PyTorch's own.  Only
-    the values and the memory addresses of the tensors differ from the recorded call.
+    ``arguments`` holds one list of inputs per copy.  The tensors have the recorded shapes, but other values and other
+    addresses.  Results are not checked, because the operator is PyTorch's own.
     """
 
     def __init__(self, device: TorchDevice, problem: OperatorProblem, conditions: Conditions) -> None:

@@ -1,8 +1,8 @@
-"""One device as PyTorch sees it: its facts, its clock, and calls that are ready to be timed on it.
+"""A GPU or CPU that PyTorch can use: facts about it, its clock, and calls that are ready to be timed on it.
 
-Every backend for real devices uses this module, also a backend that calls a vendor's library directly. torch provides
-memory, streams and events on CUDA, ROCm (which torch also calls ``cuda``) and the CPU. torch is imported when the first
-``TorchDevice`` is made.
+Everything that times kernels on a real device uses this module, even if it calls a vendor's library directly.  torch
+provides memory, streams and events on CUDA, ROCm (which torch also calls ``cuda``) and the CPU.  torch is imported when
+the first ``TorchDevice`` is made.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Operands(Protocol):
         """Fill the first copy of the output with NaN, so that elements that a kernel does not write are found."""
 
     def error(self, output: Tensor) -> float:
-        """Return the relative error of a kernel's output, which was computed from the first copy of the inputs.
+        """Return the relative error of a kernel's output for the first copy of the inputs.
 
-        The result is NaN if the output is not finite.
+        The error is NaN if the output is not finite.
         """
 
     def fault(self, run: Callable[[], Tensor]) -> str:
@@ -206,11 +206,11 @@ class TorchDevice:
         raise HostBoundError(f"limited by the host in {_TRIES} tries: {time_us:.1f} µs including the host's time")
 
     def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
-        """Time ``count`` executions of a call. Return the time per execution in µs, and whether it is valid.
+        """Time ``count`` executions of a call with GPU events. Return the µs per execution, and if this time is valid.
 
-        The time is valid if the host launched each execution before the device needed it.  To make this possible, a
-        kernel that only waits runs before the first event.  That kernel holds the device until everything is launched.
-        Otherwise short kernels would be timed at the speed of Python.
+        A time is valid if the host had launched all executions before the device began the first one.  Otherwise short
+        kernels would be timed at the speed of Python.  So a kernel that only waits runs first, and holds the device
+        until everything is launched.
         """
         start, end = self._event(), self._event()
         self._hold(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
@@ -238,10 +238,10 @@ def torch_device(name: str) -> TorchDevice:
 
 
 class TorchRunnable:
-    """A call that is ready to be timed, and whose result can be checked.
+    """A call of a kernel that is ready to be timed and checked.
 
-    The inputs and outputs exist in several copies (sets), which the executions use in turn. The result of the first set
-    can be checked.
+    The inputs and outputs exist in several copies (sets), which the executions use in turn.  Only the result of the
+    first set can be checked.
     """
 
     def __init__(
