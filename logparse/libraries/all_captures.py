@@ -1,6 +1,6 @@
-"""List of the settings with which ``logparse capture`` makes each library write its log.
+"""List of the settings with which ``logparse capture`` switches on the log of each library.
 
-Each library's folder offers its settings as the object ``CAPTURE`` of a module.
+Each library's folder has a module with an object ``CAPTURE``, which contains them.
 """
 
 from __future__ import annotations

@@ -69,11 +69,12 @@ def comparable(one: Facts, other: Facts, library: str) -> bool | None:
 def serves(measured: Facts, target: Facts, library: str) -> bool | None:
     """Return True if a time from one machine may decide which kernel a job on another machine will use.
 
-    The GPU model must be the same, and so must the library's build if both machines state it.  Returns None in two
-    cases:
-
-    * The GPU model is unknown on either machine.
-    * The library numbers its kernels differently in each build, and the build is unknown on either machine.
+    | result | condition |
+    |---|---|
+    | False | the GPU models differ, or both machines state the library's build and the builds differ |
+    | None | a GPU model is unknown |
+    | None | a build is unknown, and the library numbers its kernels differently in each build |
+    | True | in all other cases |
     """
     return False if same_build(measured, target, library) is False else comparable(measured, target, library)
 

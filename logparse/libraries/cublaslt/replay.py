@@ -1,8 +1,8 @@
 """Time matrix products with the kernels of cuBLASLt, through NVIDIA's own bindings (package ``nvmath-python``).
 
-The library's heuristic (``cublasLtMatmulAlgoGetHeuristic``) lists the kernels, sorted by estimated time.  PyTorch runs
-the first one, so it is the library's choice.  A kernel has the same name as in cuBLASLt's log
-(``logparse.libraries.cublaslt.names``).  So a logged choice and a timed kernel can be compared.
+cuBLASLt lists its kernels, sorted by estimated time (``cublasLtMatmulAlgoGetHeuristic``).  PyTorch runs the first one.
+Kernels have the same names as in cuBLASLt's log (``logparse.libraries.cublaslt.names``), so a logged kernel and a timed
+one can be compared.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Arguments of hipblaslt-bench, which logs, profile records, YAML lists and result rows have in common.
+"""The names and values with which hipblaslt-bench describes a GEMM, for example ``transA`` and ``batch_count``.
 
-All these formats describe a GEMM with the same names (``transA``, ``batch_count``, ``bias_vector`` …).  Source:
-ROCm/hipBLASLt ``clients/benchmarks/client.cpp``, ``clients/include/hipblaslt_common.yaml``.  Source of the columns,
-which a tuning file has too: ``argument_model.hpp`` and ``testing_matmul.hpp`` (5.5 to 2026).
+hipBLASLt's logs, profile records, YAML lists, result rows and tuning files use the same names.  Source: ROCm/hipBLASLt
+``clients/benchmarks/client.cpp``, ``clients/include/hipblaslt_common.yaml``.  Source of the columns in result rows and
+tuning files: ``argument_model.hpp`` and ``testing_matmul.hpp`` (5.5 to 2026).
 """
 
 from __future__ import annotations

@@ -203,11 +203,11 @@ class _Words:
 
 
 def read(text: str) -> Outcome:
-    """Read one log line that contains ``hipblaslt-bench``.
+    """Read a log line that contains a ``hipblaslt-bench`` command or mentions the program.
 
-    * A complete command gives a call, the record of a matrix product.
+    * A complete command gives a call of a matrix product.
     * A command with ``--yaml FILE`` or ``--help`` gives a message.
-    * A command that is cut or damaged gives a reject, which is counted as an error.
+    * A command that is cut or damaged gives an error.
     * A line that only mentions the program gives nothing.
     """
     match = _COMMAND.search(text)

@@ -1,4 +1,4 @@
-"""Settings that switch on hipBLASLt's log: bench lines (every launch) and profile records (exact counts at exit).
+"""Settings that switch on hipBLASLt's log: a line for every launch, and exact counts of calls at exit.
 
 Source: ROCm/hipBLASLt library/src/amd_detail/rocblaslt/src/include/logging.h.
 """

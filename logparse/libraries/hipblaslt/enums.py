@@ -1,4 +1,4 @@
-"""Names that hipBLASLt (and cuBLASLt) have for types, epilogues and scales, as tables.
+"""Tables of the names that hipBLASLt (and cuBLASLt) give to data types, epilogues and scales.
 
 Sources: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/utility.cpp`` (texts of prefixed lines),
 ``clients/include/argument_model.hpp`` (bench words), ``clients/include/hipblaslt_arguments.hpp`` (codes).

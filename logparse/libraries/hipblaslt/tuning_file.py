@@ -176,7 +176,7 @@ def split(line: str) -> tuple[str, ...]:
 
 
 def recognise(head: Head) -> bool:
-    """Return True if the file is a tuning file: it begins with ``Git Version: ``."""
+    """Return True if a file is a hipBLASLt tuning file, because it begins with ``Git Version: ``."""
     return head.data.startswith(FIRST.encode())
 
 
@@ -351,9 +351,9 @@ def by_name(number: int | None) -> bool | None:
 
 
 def folds_fast(number: int | None) -> bool | None:
-    """Return True if this hipBLASLt version treats fast compute types (such as ``f32_f16_r``) like f32_r in a look-up.
+    """Return True if this hipBLASLt version finds the same tuning rows for ``f32_f16_r`` and ``f32_r``.
 
-    Returns None for an unknown version.
+    It then treats all fast compute types like ``f32_r`` when it looks for a row.  Returns None for an unknown version.
     """
     return None if number is None else number >= _FOLDS_FAST
 

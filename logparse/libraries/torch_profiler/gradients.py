@@ -77,11 +77,10 @@ class Split(NamedTuple):
 
 
 def split(kernels: Sequence[str]) -> Split | None:
-    """Find out which kernels of a convolution's backward pass compute the input gradient, and which the weight
-    gradient.
+    """Find out which kernels of a convolution's backward pass compute which of the two gradients.
 
-    ``kernels`` are their names in order of time.  Returns where the second gradient begins, or None if one of the
-    gradients has no main kernel of its own.
+    ``kernels`` are the kernels' names in order of time.  Returns where the second gradient begins: it is the weight
+    gradient or the input gradient.  Returns None if one of the gradients has no main kernel of its own.
     """
     roles = "".join(map(_role, kernels))
     if _WEIGHTS_FIRST.fullmatch(roles):

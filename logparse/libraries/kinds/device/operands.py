@@ -1,8 +1,8 @@
-"""The input and output tensors of a matrix product or convolution, filled with random data, and the right result.
+"""The input and output tensors on which kernels are timed, filled with random data, and the right results.
 
-BLAS matrices are column-major and torch tensors are row-major.  The memory of a column-major matrix is the memory of a
-row-major tensor of its transpose.  So D = op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times ``y`` (k×m)
-gives ``d`` (n×m).
+A kernel computes a matrix product or convolution.  BLAS matrices are column-major and torch tensors are row-major.  The
+memory of a column-major matrix is the memory of a row-major tensor of its transpose.  So D = op(A)·op(B) is computed as
+Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times ``y`` (k×m) gives ``d`` (n×m).
 """
 
 from __future__ import annotations
@@ -461,9 +461,9 @@ class ConvOperands(OperandSets):
         self._device.torch.full_like(output, math.nan)
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
-        """Compute the right result of a convolution for the first copy of the inputs, in higher precision.
+        """Compute the right result of a convolution for the first copy of the inputs.
 
-        Inputs of half types are computed in single precision, inputs of other types in double precision.
+        The computation is in single precision if the inputs have 16 bits, and in double precision otherwise.
         """
         torch = self._device.torch
         wide = torch.float32 if self.x[0].dtype in (torch.float16, torch.bfloat16) else torch.float64

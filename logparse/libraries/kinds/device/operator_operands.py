@@ -88,11 +88,11 @@ class OperatorOperands:
         """
 
     def error(self, output: Tensor) -> float:
-        """Return 0 as the error of a result, because an operator's results are not checked."""
+        """Return 0, because the results of operators are not checked."""
         return 0.0
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """Return an empty text (no fault was found), because an operator's results are not checked."""
+        """Return an empty text, which means that no fault was found. The results of operators are not checked."""
         return ""
 
 
