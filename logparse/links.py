@@ -135,8 +135,7 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
     """Return SQL for all pairs of matrix products or convolutions that may be the same call.
 
     * Only products with the same shape are compared, and only if one of them has an unknown field or a field with
-      several
-      spellings (``open_sql``).
+      several spellings (``open_sql``).
     * Each pair is in the result in both orders.
     * A product with an unknown field is also paired with itself.
     * Each product is compared only once, because thousands of small files may name the same product.

@@ -88,8 +88,7 @@ class GemmProblem:
     * op(A) is m×k, op(B) is k×n, and D is m×n.
     * A grouped GEMM has its sizes in ``members``, and its own fields for sizes have no value.
     * ``normal`` is the same product with equivalent values spelled alike, so that equal calls have equal fields.
-      ``text``
-      and ``shape`` are made from it.
+      ``text`` and ``shape`` are made from it.
     """
 
     trans_a: Trans | None = None

@@ -237,7 +237,7 @@ def _kind(file_name: str) -> str:
 
 
 def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
-    """Return, as the field ``swizzle_a``, if a row of an aiter table is for weights that were shuffled in memory.
+    """Tell whether the weights of a row in an aiter table were shuffled in memory (the GEMM field ``swizzle_a``).
 
     The answer comes from the column ``bpreshuffle``, or else from the operator ``kind``.  It is unknown (None) for
     4-bit weights, because their operator takes weights with and without shuffle and the table does not tell which.

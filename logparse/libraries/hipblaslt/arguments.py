@@ -136,8 +136,7 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
 
     * They have the order in which hipBLASLt logs them.
     * An unknown epilogue or scale is written as none.  But 4- and 6-bit products have no kernel without scales, so
-      their
-      unknown scale is written as blocks of 32 (MX formats).
+      their unknown scale is written as blocks of 32 (MX formats).
     * ``what`` names the output that needs the arguments, for error messages.
 
     Raises EmissionError if a transpose, the batch count or a type is unknown, because the output would then describe

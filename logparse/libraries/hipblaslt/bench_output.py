@@ -77,10 +77,10 @@ Such lines are printed by kernels, or come from standard error.
 
 @dataclass
 class _Row:
-    """One row of results that hipblaslt-bench printed.  Later lines may add to it.
+    """One row of results that hipblaslt-bench printed.
 
-    They are the lines about its kernel and the block "Winner". ``cells`` holds the row's texts by column name in lower
-    case.
+    Later lines may add to the row: the lines about its kernel, and the block "Winner".  ``cells`` maps the names of the
+    columns, in lower case, to texts.
     """
 
     problem: GemmProblem

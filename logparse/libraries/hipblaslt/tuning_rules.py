@@ -283,10 +283,10 @@ def _product_text(problem: Problem | None) -> str:
 
 
 def work_of(problem: Problem | None) -> str:
-    """Return a text that tells apart products that take different times although a tuning file has one key for them.
+    """Describe what a product computes beyond what its key in a tuning file states.
 
-    For example, products of the same sizes may have different epilogues.  The text has up to three parts: the
-    properties from ``product_of`` in brackets, β and the epilogue.
+    For example, two products may have the same key and different epilogues, so their times cannot be compared.  The
+    text has up to three parts: the properties from ``product_of`` in brackets, β and the epilogue.
     """
     if not isinstance(problem, GemmProblem):
         return ""

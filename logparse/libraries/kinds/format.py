@@ -261,8 +261,12 @@ Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 def stated_of(formats: Iterable[Format]) -> dict[str, Any]:
     """Summarise some file formats in a dictionary, which is saved together with the data that was read.
 
-    * ``evidence`` and ``winners`` are sorted names of tools whose measurements the formats hold (see ``Origin``).
+    * ``evidence`` lists the tools that time named kernels of a library, so that other kernels can be compared with
+      them.
+    * ``winners`` lists the tools that write only the fastest kernel of each search.
     * ``job_log`` is True if one of the formats is the log of a user's job.
+
+    The names of the tools are sorted.
     """
     formats = tuple(formats)
     origins = [origin for format in formats for origin in format.origins]

@@ -85,7 +85,7 @@ class FindDbFile(Collection[Row]):
             yield from self.of_line(number)
 
     def of_line(self, number: int) -> list[Row]:
-        """Return the check of each solver's entry in the line with this number of MIOpen's database."""
+        """Check one line of MIOpen's solver database, and return one result for each solver in the line."""
         return [row for _, row in self._judged(number)]
 
     def _judged(self, number: int) -> Judged:
@@ -99,7 +99,7 @@ class FindDbFile(Collection[Row]):
 
     @property
     def judged(self) -> Iterator[tuple[Item, Row, Sequence[int]]]:
-        """The solvers' entries in MIOpen's database: for each, the check of the entry and the lines that contain it.
+        """Each entry of MIOpen's solver database, with the result of its check and the lines that contain it.
 
         Entries with the same solver, algorithm and direction are given once, with all their lines, because MIOpen
         treats them in the same way.

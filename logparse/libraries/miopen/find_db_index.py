@@ -86,7 +86,7 @@ class Index:
 
     @cached_property
     def line(self) -> npt.NDArray[np.int32]:
-        """The number of the line in which each entry of the database is.  Lines are counted from 0."""
+        """For each entry of the database, the number of its line.  Lines are counted from 0."""
         return np.repeat(np.arange(len(self.tail), dtype=np.int32), np.diff(self.begins))
 
 

@@ -141,8 +141,7 @@ def key_of(problem: ConvProblem) -> str | None:
     * Returns None if a field that the key needs is unknown.
     * MIOpen computes a transposed convolution as an ordinary one, so its key has F and B swapped, and x and y swapped.
     * Some 3D keys in MIOpen's own databases have a pad of only 2 numbers.  For these, ``pad_d`` is unknown, and the key
-      is
-      written with 2 numbers again.
+      is written with 2 numbers again.
     """
     direction = key_direction(problem)
     if direction not in ("F", "B", "W"):

@@ -52,8 +52,7 @@ class OverrideRow:
     * ``cells`` are its values, split at the commas in the same way as by rocBLAS's kernel library Tensile
       (``std::getline``).
     * ``native`` is True if rocBLAS on the target machine accepts the numbers of its own kernels, which are negative, in
-      the
-      file.  None means that this is unknown.
+      the file.  None means that this is unknown.
     """
 
     line: int

@@ -137,8 +137,7 @@ def forward(at: Places, backend: Backend | None = None) -> Reader:
 
     * ``at`` states the positions of the inputs.
     * ``backend`` is given for the operator of one library, such as ``aten::cudnn_convolution``.  Its inputs already
-      have
-      the library's layout, unless the operator is fused with a bias and an activation.
+      have the library's layout, unless the operator is fused with a bias and an activation.
     """
 
     def read(x: Inputs) -> Operation:

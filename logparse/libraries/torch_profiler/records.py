@@ -400,7 +400,8 @@ class Records:
         return places, out
 
     def _operators(self) -> tuple[Ints, int]:
-        """Find the operator of each kernel by the id in both. Return the operators' indices, with -1 for "not found".
+        """Find the operator of each kernel by the id that both have. Return the operators' indices, or -1 if there is
+        none.
 
         Also returns the number of kernels whose id belongs to several operators.  For these, no operator is chosen.
         """

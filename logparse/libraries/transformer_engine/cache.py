@@ -90,8 +90,7 @@ class CacheRow:
 
     * ``line`` is its line number, counted from 1.
     * ``cells`` has all 22 columns.  A file of an older build lacks some.  Their cells hold the value that all calls of
-      such
-      a build have.
+      such a build have.
     * ``complete`` is False if the row has fewer values than the file has columns.
     """
 

@@ -133,8 +133,7 @@ class OperandSets:
 
         * ``part`` selects a slice of the first dimension.
         * With ``magnitudes`` the absolute values of the products are added up instead.  The size of rounding errors
-          depends on
-          this sum.
+          depends on this sum.
         """
         raise NotImplementedError
 

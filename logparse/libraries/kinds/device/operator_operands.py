@@ -84,7 +84,7 @@ class OperatorOperands:
     def poison(self) -> None:
         """Do nothing, because results are checked only for matrix products and convolutions.
 
-        The classes for those fill the output with NaN in their method of this name.
+        For matrix products and convolutions, the method of this name fills the output with NaN before a check.
         """
 
     def error(self, output: Tensor) -> float:
