@@ -18,7 +18,7 @@ _LIBRARIES = Path(__file__).parent
 
 
 def offering(*names: str, folder: Path = _LIBRARIES) -> Iterator[str]:
-    """Yield the names of all modules below ``logparse/libraries`` that define one of these variables.
+    """Yield the names of all modules below ``logparse/libraries`` that define at least one of the given variables.
 
     The modules are sorted by folder and file.
     """

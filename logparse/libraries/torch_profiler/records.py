@@ -400,10 +400,10 @@ class Records:
         return places, out
 
     def _operators(self) -> tuple[Ints, int]:
-        """Find the operator of each kernel by the id that both have. Return the operators' indices, or -1 if there is
-        none.
+        """Find the operator of each kernel by the id that both have.
 
-        Also returns the number of kernels whose id belongs to several operators.  For these, no operator is chosen.
+        Returns the operators' indices, with -1 for kernels without an operator, and the number of kernels whose id
+        belongs to several operators.  For such kernels no operator is chosen.
         """
         ids: Ints = np.frombuffer(self._columns.op_id, dtype=np.int64)
         mine: Ints = np.frombuffer(self._columns.kernel_id, dtype=np.int64)
