@@ -47,9 +47,9 @@ _ROWS = """
            case when status = 'ok' and time_us > 0 and origin <> 'trace' then time_us end as us,
            {subject} as subject
     from {rows} {linked}"""
-"""SQL for the rows with times of kernels.  The time ``us`` is empty for two kinds of rows:
+"""SQL for the stored times of kernels.  The time ``us`` is empty in two cases:
 
-* The kernel could not be run.  The row has no time, but its matrix product or convolution belongs to the run.
+* The kernel could not be run.  The row still shows that its matrix product or convolution belongs to the run.
 * The row is a call of the job itself (origin ``trace``), which is not the time of a kernel measured alone.
 """
 _SUBJECT = "own and kind <> 'family' and (kind = 'conv') not in (from called)"
@@ -59,9 +59,9 @@ _OF_LINKED = _ROWS.format(problem="o.problem", linked=_OTHER, rows="{rows}", sub
 _OPEN = f"select exists ({open_sql('gemm_rows')}) or exists ({open_sql('conv_rows')})"
 _LINKED = "select problem, other, level from open_links where problem <> other"
 _TIMED = f"{_OF_ITSELF} union all {_OF_LINKED}"
-"""SQL for all times that may belong to a matrix product or convolution.
+"""SQL for all stored times that may belong to a matrix product or convolution.
 
-These are the times of the product or convolution itself, and the times of others that may be the same call.  The SQL
+They are the times of the product or convolution itself, and the times of others that may be the same call.  The SQL
 scans the table twice, because a common table expression would hold all texts in memory.
 """
 _OWN = "run = $run"

@@ -188,10 +188,11 @@ class GemmProblem:
 
     @property
     def normal(self) -> GemmProblem:
-        """The same call in a uniform notation, so that equal calls have equal fields.
+        """The same product with equivalent values spelled alike, so that equal calls have equal fields.
 
-        A conjugate transpose becomes a transpose for real types, strides become 0 for a batch of one, and fields that
-        make no difference become None.
+        * A conjugate transpose becomes a transpose for real types.
+        * Strides become 0 for a batch of one.
+        * Fields that make no difference become None.
         """
         return self._normalised or self  # if this problem cached itself, that would be a reference cycle
 
@@ -353,9 +354,9 @@ GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sms", ("sm_count",)),
 )
 GEMM_LATER = frozenset({"input", "sms"})
-"""Words that the text of a product contains only if one of their fields is unknown or has an unusual value.
+"""Words in the text of a product that are written only if their field is unknown or has an unusual value.
 
-They were added in a later version of logparse.  A text from before lacks them, which means the usual values.
+A later version of logparse added them.  Texts from before lack them, which means the usual values.
 """
 GEMM_FIELDS: tuple[str, ...] = tuple(name for _, names in GEMM_WORDS for name in names)
 GEMM_FLAGS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})

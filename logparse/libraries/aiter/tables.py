@@ -306,7 +306,7 @@ KEY_COLUMNS = ("gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "sca
 A table must have all of them, because aiter passes them to ``set_index``.
 """
 COLUMNS = (*KEY_COLUMNS, "libtype", "solidx", "splitK", "us", "kernelName", "err_ratio", "tflops", "bw")
-"""Columns of the newest bf16 table, which include all columns that older versions of aiter need.
+"""Columns that logparse writes into a table of bf16 products, so that old and new versions of aiter can read it.
 
 Versions from before the column ``cu_num`` are not considered.  aiter 0.1.5 and 0.1.6 also compare ``kernelName`` of
 hipBLASLt's rows with the kernel's name in the library, and stop if the two differ.

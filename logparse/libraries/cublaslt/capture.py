@@ -14,9 +14,9 @@ from logparse.libraries.kinds.capture import Asked, Capture, Setting, names_of
 
 _BITS, _LAUNCHES = 31, 32 | 64 | 128
 _CALLS = 1 | 2 | 4
-"""Bits of cuBLASLt's log mask that log the calls.
+"""Bits of ``CUBLASLT_LOG_MASK`` with which cuBLASLt logs every call.
 
-The bits are set if the user asks for the categories bench or profile, which only hipBLASLt has.
+They are also set if the user asks for the log categories bench or profile, which only hipBLASLt has.
 """
 
 

@@ -32,17 +32,16 @@ SCALE_WORDS: Mapping[str, str] = {
 
 
 ONLY_IN_BLOCKS = frozenset({"f4_r", "f6_r", "bf6_r"})
-"""Data types whose matrices are always scaled in blocks.
+"""Data types whose matrices always have one scale factor for each block of elements.
 
-Builds of 2026 wrongly log ``--scaleA 0`` for these types (rocm-libraries issue 12024).  So a logged 0 means that the
-scale is unknown.
+Builds of hipBLASLt from 2026 wrongly log ``--scaleA 0`` for them (rocm-libraries issue 12024).  So a logged 0 means
+that the scale is unknown.
 """
 ALSO_IN_BLOCKS = frozenset({"f8_r", "bf8_r"})
-"""Types whose products may be scaled in blocks (MXFP8).
+"""Data types whose matrices may have one scale factor for each block of elements (MXFP8), or none at all.
 
-The same builds log ``--scaleA 0 --scaleB 0`` for products that are not scaled and for products that are scaled in
-blocks.  So these two zeros in a library's log mean that the scale is unknown.  The types of gfx942 (``f8_fnuz_r``,
-``bf8_fnuz_r``) are never scaled in blocks.
+Builds of hipBLASLt from 2026 log ``--scaleA 0 --scaleB 0`` in both cases.  So these two zeros mean that the scale is
+unknown.  The types of gfx942 (``f8_fnuz_r``, ``bf8_fnuz_r``) are never scaled in blocks.
 """
 
 

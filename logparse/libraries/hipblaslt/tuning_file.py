@@ -306,11 +306,10 @@ _KEY_FIELDS = ("trans_a", "trans_b", "batch_count", "m", "n", "k", "a_type", "b_
 _PLACED_COMPUTES = frozenset({"f16_r", "f32_r", "f64_r", "i32_r"})
 """Compute types that ROCm 6.4 reads in a tuning file.  That version drops rows with any other text in this column."""
 BETWEEN = 1300
-"""First hipBLASLt version that finds columns by their place and may read ``xf32_r`` as ``f32_r``.
+"""First hipBLASLt version that may read ``xf32_r`` in a tuning file as ``f32_r``, and finds columns by their place.
 
-This behaviour is in ROCm/hipBLASLt@00ed225c.  It is newer than ROCm 6.4 (0.12) and older than the versions that find
-columns by name (0.15, ROCm 7.0).  No release of ROCm has such a version.  6.4.0 to 6.4.2 drop such rows (issue
-ROCm/hipBLASLt#2010).
+This behaviour is in ROCm/hipBLASLt@00ed225c, after ROCm 6.4 (0.12) and before columns were found by name (0.15, ROCm
+7.0).  No release of ROCm has such a version.  6.4.0 to 6.4.2 drop rows with ``xf32_r`` (issue ROCm/hipBLASLt#2010).
 """
 _COMPUTES = frozenset({"f32_r", "f64_r", "i32_r", "xf32_r"})
 _FAST_COMPUTES = frozenset({"f32_f16_r", "f32_bf16_r"})

@@ -32,7 +32,9 @@ Pieces = tuple[bytes, bytes, bytes]
 
 DIRECTIONS: tuple[Direction, ...] = ("F", "B", "W")
 _SMALLEST = {2: "1-1-1-1x1-1-1-1-1-", 3: "1-1-1-1-1x1x1-1-1-1-1-1-"}
-"""For 2 and 3 dimensions, the beginning of a key in which all sizes are 1.  With a tail behind it, it is a whole key.
+"""The first part of a key in MIOpen's solver database with all sizes 1, for 2 and for 3 dimensions.
+
+Together with the end of a key (tail) it is a whole key.
 """
 _NULL = int(np.iinfo(np.int64).min)
 

@@ -85,10 +85,10 @@ _RAN: dict[str, Direction] = {
     "ConvolutionBackwardImmediate": "B",
     "ConvolutionWrwImmediate": "W",
 }
-"""For each API function of MIOpen, the direction of the convolution that it runs.
+"""MIOpen's API functions that run a convolution, each with the direction of the convolution.
 
-Every function in this table prints one line behind the command of a call.  Only the lines of immediate mode name the
-solver.
+When such a function is called, MIOpen logs one more line after the line with the command.  Only the functions of
+immediate mode name the solver there.
 """
 
 

@@ -50,9 +50,10 @@ class Item:
 
 
 Split = Callable[[str, str], tuple[str, Sequence[str]]]
-"""A function that splits an entry into the solver and the values, in the order of the format's newest version.
+"""A function that splits an entry of a MIOpen database into the solver and its values.
 
-The function takes the texts before and behind the first ``:`` of the entry.
+It takes the texts before and behind the first ``:`` of the entry.  The values have the order of the format's newest
+version.
 """
 
 

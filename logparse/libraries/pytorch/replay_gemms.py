@@ -60,8 +60,8 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
 def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) -> list[Way]:
     """Return further ways to compute a product with bias and activation, for example in one kernel.
 
-    Some of them use another form of GELU, which gives another result than the default.  These are timed only if the
-    user asks for them, because a program may contain them.
+    A program may contain another form of GELU, whose results differ from the default's.  Such ways are timed only if
+    the user asks for them.
     """
     ways = []
     if problem.activation in ("relu", "gelu"):

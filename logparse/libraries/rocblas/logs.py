@@ -74,16 +74,16 @@ Its name in rocBLAS is ``c_rocblas_solutions_reserved``.
 """
 
 PLAIN = "rocblas_gemm"
-"""Value of ``function`` in the message that is kept beside a call of ``rocblas_sgemm`` or a similar function.
+"""Marks a message about a logged call of ``rocblas_sgemm`` or a similar function, in the field ``function``.
 
-The text of the message describes the matrix product.  It is needed because such calls match other rows of an override
-file than calls of ``rocblas_gemm_ex``.
+The text of the message describes the matrix product.  The message is needed because such a call uses other rows of an
+override file than a call of ``rocblas_gemm_ex``.
 """
 
 BATCH_OF_ONE = "rocblas_gemm_batch"
-"""Value of ``function`` in the message that is kept beside a call of a batched function for a batch of one.
+"""Marks a message about a logged call of a batched function for a single product, in the field ``function``.
 
-Such a call matches no row of an override file that logparse writes.
+Such a call uses no row of an override file that logparse writes.
 """
 
 PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}

@@ -332,10 +332,10 @@ _FOUND: Mapping[str, tuple[Sequence[str], str]] = {
         "for a batched call, rocBLAS finds no row that logparse writes, even if the batch has one product",
     ),
 }
-"""For some functions of rocBLAS, the strides that a row must have to be used for their calls, and the reason.
+"""The strides that an override row must have for calls of some rocBLAS functions, each with the reason.
 
-A function is given as in the field ``function`` of the message beside a call.  A stride of ``-`` means that no row can
-be used for the call.
+The keys are the marks of logged calls (``logs.PLAIN`` and ``logs.BATCH_OF_ONE``).  A stride of ``-`` means that no row
+can be used for the call.
 """
 
 

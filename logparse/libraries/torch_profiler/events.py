@@ -37,9 +37,9 @@ _MESSAGE = {
     "elements_out": "Out msg nelems",
     "group_size": "Group size",
 }
-"""The arguments of an event that are read: each field of ``Arguments`` with its name in the trace.
+"""Arguments that are read from the events of communication operators: the field and its name in the trace.
 
-``_INPUTS`` are the arguments of operators, ``_MESSAGE`` the arguments of collectives.
+The fields belong to ``Arguments``.  ``_INPUTS`` are the arguments that are read for other operators.
 """
 _NOT_READ = WITHOUT_KERNELS - {*OPERATORS, *STEPS}
 """The operators whose inputs are not read, because they launch no kernels."""

@@ -56,9 +56,10 @@ def _matrix(tensor: tuple[list[int], list[int]]) -> _Matrix:
 
 
 def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
-    """Return how PyTorch passes a matrix to BLAS: whether as transposed (because it is row-major), and which matrix.
+    """Return whether PyTorch passes a matrix to BLAS as a transposed one, and the matrix that it passes.
 
-    The matrix is a copy without gaps if BLAS cannot read the strides of the given matrix.
+    A row-major matrix is passed as transposed.  If BLAS cannot read the strides of the matrix, PyTorch passes a copy
+    without gaps.
     """
     if x.dense:
         return x.contiguous, x

@@ -45,10 +45,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class Names:
-    """The different names and kinds of operators in a trace, each kept once and identified by its index.
+    """The different names and operators in a trace, each kept once and identified by its number.
 
-    A kind consists of the operator's name, the matrix product or convolution that it computes, and True if its inputs
-    could not be read.  All traces that are read together have one such list.
+    Two operators are the same if they have the same name and compute the same matrix product or convolution, and if
+    their inputs could be read for both or for neither.  Traces that are read together have a common list.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class Columns:
         The index is -1 if the call states no kernel.
         """
         self.waits: list[tuple[int, int, int, int, int]] = []
-        """The waits of a stream for an event on the device, as tuples of five numbers.
+        """The cases in which a GPU stream waited for an event of another stream, as tuples of five numbers.
 
         The numbers are the correlation, the device, the stream, the stream of the event (-1 if not stated), and the
         correlation of the call that recorded the event.

@@ -21,10 +21,10 @@ from logparse.model import Argument, Operand, OperatorProblem
 _TYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
 _MORE = ("cum_seq_q", "cum_seq_k", "cu_seqlens_q", "cu_seqlens_k", "seqused_k", "seqlen_k", "alibi_slopes")
 _WITHOUT = (*_MORE, "block_table", "window_size_left", "window_size_right", "window_size")
-"""Arguments of an attention that ``scaled_dot_product_attention`` does not know.
+"""Arguments of an attention operator that ``scaled_dot_product_attention`` does not have.
 
-If such an argument has a value, the attention cannot be computed that way.  An empty text, ``None`` and ``-1`` mean
-that it has no value.
+If one of them has a value, that function cannot compute the attention.  An empty text, ``None`` and ``-1`` mean that an
+argument has no value.
 """
 _TOKENS_FIRST = frozenset({"flash", "efficient"})
 """Backends whose own operators take tensors of (batch, tokens, heads, size).
