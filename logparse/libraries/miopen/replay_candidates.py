@@ -1,9 +1,11 @@
 """List every solver that can run a convolution.  A separate process asks MIOpen for the list.
 
-MIOpen's quick search (immediate mode) normally answers from the find-db, its database of measured solvers.  Without the
-find-db it lists all solvers that need no build for the sizes, and makes up their times.  Environment variables switch
-the find-db off for a whole process.  The process that measures must keep the find-db, because without it MIOpen's own
-choice of a solver is unknown.
+MIOpen can choose a solver without a search (immediate mode).  It then looks into the find-db, its database of measured
+solvers.  Without the find-db it lists all applicable dynamic solvers (whose kernels do not depend on the sizes), and
+makes up their times.
+
+Environment variables switch the find-db off for a whole process.  The process that measures must keep the find-db,
+because without it MIOpen's own choice of a solver is unknown.
 """
 
 from __future__ import annotations
