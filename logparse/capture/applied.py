@@ -40,7 +40,7 @@ NOT_APPLIED = 125
 
 @dataclass(frozen=True)
 class Asked:
-    """The settings and scripts that a job should apply.
+    """The settings and scripts that the user wants to apply to a job.
 
     * ``settings`` names the settings that ``apply.py`` makes by itself. If ``apply.py`` has no list of them, this is
       None, and any setting may be applied.
@@ -53,7 +53,7 @@ class Asked:
     marking: bool = True
 
     def write(self, folder: Path) -> None:
-        """Write the list of requested settings and scripts into ``folder``, as the file ``asked.json``.
+        """Write the settings and scripts that the user wants to apply to the file ``asked.json`` in ``folder``.
 
         An error, such as a full disk, is ignored, so that the job still runs.
         """
@@ -64,9 +64,9 @@ class Asked:
 
 
 def asked_of(overrides: Path) -> Asked:
-    """Return which settings and scripts a job should apply if the user starts it by ``logparse run --with FOLDER``.
+    """Return which settings and scripts ``logparse run --with FOLDER`` should apply to the job.
 
-    The answer is read from ``apply.py`` in the folder and from the names of the subfolders that hold an ``apply.sh``.
+    They are found in ``apply.py`` in the folder, and by the names of its subfolders that hold an ``apply.sh``.
     """
     scripts = tuple(path.parent.name for path in sorted(overrides.glob("*/apply.sh")))
     try:
@@ -77,9 +77,10 @@ def asked_of(overrides: Path) -> Asked:
 
 
 def _alone(text: str) -> tuple[str, ...] | None:
-    """Return the names of the settings that an ``apply.py`` makes by itself, without a call from the user's program.
+    """Return the names of the settings that an ``apply.py`` applies by itself.
 
-    The source text of the file lists them in ``ALONE``. Returns None if the text has no such list.
+    Its other changes need a call from the user's program. ``text`` is the source text of ``apply.py``. It lists these
+    settings in ``ALONE``. Returns None if the text has no such list.
     """
     try:
         found = [
@@ -111,7 +112,7 @@ class Applied:
         return bool(self.settings or self.models or self.variables)
 
     def __str__(self) -> str:
-        """Return a line for the user that says what was applied, and in how many processes."""
+        """Return a line that tells the user what was applied to the job, and in how many of its processes."""
         parts = []
         for names, what in ((self.settings, ""), (self.models, " of the model")):
             for number in sorted(set(names.values()), reverse=True):

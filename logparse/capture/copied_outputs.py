@@ -54,7 +54,7 @@ The processes are kept here because they are children of this process, which mus
 
 @dataclass
 class _Channel:
-    """Standard output or standard error of the job, with the files that get a copy.
+    """An output of the job (standard output or standard error) that is copied to files.
 
     * ``source`` is the file descriptor from which logparse reads what the job prints.
     * ``theirs`` is the file descriptor to which the job prints.
@@ -75,9 +75,11 @@ class _Channel:
 
 
 class CopiedOutputs:
-    """Context that also copies a job's output to files, for example ``{1: [out.log], 2: [err.log, out.log]}``.
+    """Context in which a job's output also goes to files, for example ``{1: [out.log], 2: [err.log, out.log]}``.
 
-    * ``theirs`` holds the file descriptors that the caller gives to the job as its standard output (1) and error (2).
+    The keys are 1 for standard output and 2 for standard error.
+
+    * ``theirs`` holds the file descriptors that the caller must give to the job as its standard output and error.
     * ``started`` must be called once the job has been started.
     * ``lost`` lists the copies that are incomplete, with the reasons. The list is complete after the context has ended.
     """
@@ -203,9 +205,9 @@ class CopiedOutputs:
 
 
 def _is_closed(output: int) -> bool:
-    """Return True if the caller started logparse with a closed standard output (1) or standard error (2).
+    """Return True if logparse was started with a closed standard output (1) or standard error (2).
 
-    Then a program that is started by this process would also find that output closed.
+    Programs that logparse starts would then also get a closed output.
     """
     try:
         return not os.get_inheritable(output)
@@ -218,19 +220,18 @@ def _is_one_terminal() -> bool:
 
 
 def _holds_nobody_up(output: int) -> bool:
-    """Return True if no other program waits for the end of an output, so that the output may stay open.
+    """Return True if no other program waits until this output is closed, so that the output may stay open.
 
-    A program at the other end of a pipe or socket waits. Nothing waits for a file or a terminal.
+    A program at the other end of a pipe or socket waits. For a file or a terminal nobody waits.
     """
     mode = os.fstat(output).st_mode
     return not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
 
 
 def _terminal(output: int) -> tuple[int, int]:
-    """Open a new pseudo-terminal for the job's output, and return its two file descriptors.
+    """Open a new pseudo-terminal, and return its two file descriptors: for logparse to read, and for the job to write.
 
-    logparse reads from the first one, and the job writes to the second one. The pseudo-terminal has the size of the
-    terminal at ``output``. Text that is written to the pseudo-terminal is passed on unchanged.
+    The pseudo-terminal has the size of the terminal at ``output``. It passes on unchanged what the job writes.
     """
     read, write = os.openpty()
     attributes = termios.tcgetattr(write)

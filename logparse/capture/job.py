@@ -148,7 +148,10 @@ class Together:
             self.pause(_IDLE_SECONDS)
 
     def pause(self, seconds: float) -> None:
-        """Wait for ``seconds`` or until a signal arrives, and forward the signal to the commands if they need it."""
+        """Wait for ``seconds`` or until a signal arrives. Pass the signal on to the running commands.
+
+        A signal is not passed on if the commands get it anyway, for example after Ctrl-C in the terminal.
+        """
         seen = self._signals.wait(seconds)
         if seen is None or seen.number == signal.SIGCHLD:
             return

@@ -53,9 +53,9 @@ class KeptInput:
 
     @contextlib.contextmanager
     def given(self) -> Iterator[Mapping[int, int]]:
-        """Context that yields the standard input for one run of the job, as ``{0: descriptor}``.
+        """Context that yields the standard input for one run of the job, as ``{0: file descriptor}``.
 
-        The file descriptor is valid until the context ends. An empty mapping means that the run uses the standard input
+        The file descriptor is valid until the context ends. An empty mapping means that the job uses the standard input
         of this process. Raises InputError if the input cannot be read a second time.
         """
         self._starts += 1
@@ -94,7 +94,7 @@ class KeptInput:
             feeder.join()
 
     def _feed(self, write: int, over: threading.Event) -> None:
-        """Send the standard input of logparse to one run of the job: first what was kept, then what still arrives.
+        """Send logparse's standard input to the job: first the part that was read earlier and kept, then new data.
 
         This ends when the input ends, when the job closes its standard input, or when the job has ended.
         """

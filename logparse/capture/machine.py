@@ -97,10 +97,11 @@ def rocminfo(text: str) -> list[dict[str, str]]:
 
 
 def _as_hip_counts(agent: dict[str, str]) -> dict[str, str]:
-    """Return a GPU's facts with the number of compute units that HIP and PyTorch report for it.
+    """Correct the number of compute units in a GPU's facts: return the number that HIP and PyTorch report.
 
-    On some architectures (RDNA) ``rocminfo`` counts each compute unit, but HIP counts pairs of them. Then the number is
-    halved, unless the environment variable ``GPU_ENABLE_WGP_MODE=0`` says otherwise. See ``logparse.target.hip_count``.
+    On some architectures (RDNA) ``rocminfo`` counts single compute units, but HIP counts pairs of them. Then the number
+    is halved, unless the environment variable ``GPU_ENABLE_WGP_MODE=0`` says otherwise. See
+    ``logparse.target.hip_count``.
     """
     if not (_PAIRS_CUS.match(agent["arch"]) and agent.get("cu_count", "").isdecimal()):
         return agent
@@ -118,10 +119,10 @@ def nvidia_tools() -> dict[str, str]:
 
 
 def torch_facts() -> dict[str, str]:
-    """Return facts that only torch can state: its version, its GPUs, and its validators.
+    """Return facts that only torch can state: its version, its GPUs, and the validators of TunableOp.
 
-    The validators are versions and other facts that PyTorch writes into its tuning files (TunableOp). A file is valid
-    only where they are the same.
+    Validators are versions and other facts that PyTorch writes into its TunableOp files. Such a file is used only on a
+    machine with the same validators.
     """
     import torch
 
@@ -148,9 +149,9 @@ def _device(properties: Any) -> dict[str, str]:
 def loaded_libraries() -> dict[str, str]:
     """Return the versions of the math libraries that torch has loaded into this process.
 
-    If torch brings its own copy of a library, the headers of ROCm state the version of another copy. Then the version
-    is an empty text, unless the loaded library itself reports one. The empty text replaces the version from the
-    headers.
+    Torch may bring a library that is not the one in the ROCm folder. The header in that folder then states a wrong
+    version. So such a library gets an empty text as its version, which replaces the header's version, unless the
+    library itself can tell its version.
     """
     out = {}
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")

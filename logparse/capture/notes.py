@@ -36,9 +36,9 @@ class Observed:
 
 
 def observed(folder: Path) -> Observed:
-    """Read the counts and remarks that the job's processes wrote into ``folder``, in files ``units_*.json``.
+    """Read how many steps the job's processes did, and their remarks for the user, from the files ``units_*.json``.
 
-    A file that is not complete is ignored.
+    ``folder`` holds these files. An incomplete file is ignored.
     """
     found, units, notes = 0, 0, Counter[str]()
     for path in sorted(folder.glob("units_*.json")):
@@ -53,7 +53,7 @@ def observed(folder: Path) -> Observed:
 
 
 def untraced(folder: Path, found: Observed) -> str:
-    """Return the sentence that tells the user why nothing was traced, and what to do.
+    """Return a sentence that tells the user why there is no trace of the job, and what to do.
 
     Returns an empty text if the job's steps were counted, or if there is a trace.
     """

@@ -58,10 +58,17 @@ class Trace:
 
 
 def trace_of(text: str, unit: str = "") -> Trace | None:
-    """Parse ``--trace``: the number of steps to trace at a time (``2``), a duration (``2s``), or 0 for no trace.
+    """Parse the value of ``--trace``, which says how much of the job is traced at a time.
 
-    ``unit`` is the value of ``--unit``, the function whose calls are the steps. Returns None for 0. Raises UsageError
-    for other texts.
+    =======  =======================
+    value    meaning
+    =======  =======================
+    ``2``    two steps
+    ``2s``   two seconds
+    ``0``    nothing (returns None)
+    =======  =======================
+
+    ``unit`` is the value of ``--unit``, the function whose calls are the steps. Raises UsageError for any other value.
     """
     if unit and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", unit) is None:
         raise UsageError(f"--unit {unit}: must have the form package.module:Class.method")
@@ -99,7 +106,7 @@ class Plan:
 
     @property
     def traced(self) -> bool:
-        """True if the profiler is to record some of the job's steps."""
+        """True if the profiler will record some of the job's steps."""
         return any(x.name == "LOGPARSE_TRACE_UNITS" and x.value != "0" for x in self.settings)
 
     def environ(self, base: Mapping[str, str]) -> dict[str, str]:
@@ -145,27 +152,27 @@ def plan(
 
 
 def timing(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables for a job whose steps are only counted and timed.
+    """Return the environment variables for a job whose steps are only counted and timed. No library writes a log.
 
-    The results are written to ``folder``. No library logs anything. ``unit`` names the function whose calls are the
-    steps; if it is empty, logparse finds the steps itself.
+    The results are written to ``folder``. ``unit`` names the function whose calls are the steps. If it is empty,
+    logparse finds the steps itself.
     """
     return Plan(folder, tuple(_trace(folder, Trace(0, unit=unit), environ)), (), copy_stderr=False).environ(environ)
 
 
 def by_turns(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables for a job that alternates with a second job, so that both can be compared.
+    """Return the environment variables for a job that is compared with a second job. The two jobs run alternately.
 
-    Each job does some steps and then waits while the other one computes. See ``in_job/logparse_in_job/turns.py``.
+    Each job does some steps, and then waits while the other one does some. See ``in_job/logparse_in_job/turns.py``.
     """
     return {**timing(folder, unit, environ), "LOGPARSE_TURNS": str(folder), "LOGPARSE_TURNS_BY": str(os.getpid())}
 
 
 def trying(folder: Path, unit: str, environ: Mapping[str, str], asked: Path) -> dict[str, str]:
-    """Return the environment variables for a job in which changes are tried out while it runs.
+    """Return the environment variables for a job in which changes are switched on and off while it runs.
 
-    The changes are switched on and off between the job's steps, and the steps are timed
-    (``in_job/logparse_in_job/trial.py``). The file ``asked`` lists the changes.
+    The job's steps are timed with and without each change (``in_job/logparse_in_job/trial.py``). The file ``asked``
+    lists the changes.
     """
     return {**timing(folder, unit, environ), "LOGPARSE_TRY": str(asked)}
 
@@ -247,7 +254,7 @@ _SEVERAL_NODES = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "prun"
 
 
 def _refuse_cancelling(command: Sequence[str], captures: Iterable[Capture]) -> None:
-    """Raise InputError if the user's command sets a variable that would switch off the logs that capture needs."""
+    """Raise InputError if the user's command itself sets a variable that switches off logs that logparse needs."""
     cancels = {name: test for capture in captures for name, test in capture.cancels.items()}
     for word in command if cancels else ():
         for name, value in re.findall(rf"(?:^|[\s;=])({'|'.join(cancels)})=(\S*)", word):

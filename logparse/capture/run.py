@@ -102,10 +102,7 @@ def _read(
 
 
 def _without_calls(facts: Mapping[str, str]) -> str:
-    """Return the likely reason why the job's logs contain no call of a GPU library.
-
-    For example, the machine has no GPU.
-    """
+    """Return a likely reason why the job's logs contain no call of a GPU library, for example that there is no GPU."""
     if not facts.get("arch") and not facts.get("device"):
         return "logparse found no GPU on this machine"
     return (
@@ -115,10 +112,10 @@ def _without_calls(facts: Mapping[str, str]) -> str:
 
 
 def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None) -> dict[str, str]:
-    """Return the job's environment, with a folder in which the job reports which settings it has applied.
+    """Return the job's environment, and make a folder in which the job can report which settings it has applied.
 
-    The folder is made if the job is traced or should apply something. If it cannot be made (a full disk), the job runs
-    all the same and reports nothing.
+    The folder is made if the job is traced or should apply something. An error, such as a full disk, is ignored: then
+    the job runs without a report.
     """
     if asked is not None or plan.traced:
         folder = plan.folder / applied.FOLDER
@@ -130,9 +127,9 @@ def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None
 
 
 def _observation(plan: Plan) -> Iterator[str]:
-    """Yield the lines that the user sees about the observed job: its processes' remarks, and why nothing was traced.
+    """Yield what the user is told about the observed job: remarks of its processes, and why nothing was traced.
 
-    The latter line is left out if something was traced.
+    The reason is left out if the job's steps were counted, if there is a trace, or if none was wanted.
     """
     from logparse.capture import notes
 

@@ -45,9 +45,9 @@ class Signal:
 
 
 class Signals:
-    """Collects the given signals, so that the process's usual handlers do not run, until ``close`` is called.
+    """Receives the given signals instead of the process's usual handlers, until ``close`` is called.
 
-    This holds for the calling thread and the threads that it starts before ``close``. ``before`` is the set of blocked
+    This applies to the calling thread and to the threads that it starts meanwhile. ``before`` is the set of blocked
     signals that a started program must get back. Raises InputError on systems other than Linux.
     """
 

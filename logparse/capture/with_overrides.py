@@ -57,10 +57,12 @@ class Ran:
 
 
 def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os.environ) -> Ran:
-    """Run the user's job with the recommended settings in the folder ``overrides``, and report which were applied.
+    """Run the user's job with the recommended settings in the folder ``overrides``. Return which settings were applied.
 
-    Raises InputError if the folder holds neither ``apply.sh`` nor ``apply.py``, or if its ``apply.py`` does nothing
-    unless the user's program calls it.
+    The result also says how the job ended. Raises InputError in two cases:
+
+    * The folder holds neither ``apply.sh`` nor ``apply.py``.
+    * Its ``apply.py`` does nothing unless the user's program calls it, and there is no ``apply.sh``.
     """
     asked = marks.asked_of(overrides)
     words, made = applied(command, overrides, environ)
@@ -80,8 +82,8 @@ def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os
 def _marks_folder(environ: Mapping[str, str]) -> Iterator[Path]:
     """Context that yields a folder in which the job reports which settings it has applied.
 
-    If a ``logparse capture`` runs around this command, the folder is inside the capture's folder, so that the capture
-    reads the reports too. Otherwise the folder is temporary.
+    If a ``logparse capture`` runs around this command, the folder is inside that command's folder, so that it reads the
+    reports, too. Otherwise the folder is temporary.
     """
     around = environ.get(marks.VARIABLE)
     if around and os.path.isdir(around):
@@ -110,7 +112,7 @@ def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str])
 
 
 def with_torch(environ: Mapping[str, str], *files: Path) -> dict[str, str]:
-    """Return the environment variables for a job that runs the given Python files right after it has imported torch."""
+    """Return environment variables with which a job runs the Python files ``files`` after it has imported torch."""
     listed = [*map(str, files), environ.get(WITH_TORCH, "")]
     paths = [str(FOLDER), environ.get("PYTHONPATH", "")]
     return {

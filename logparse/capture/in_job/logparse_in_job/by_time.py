@@ -44,9 +44,10 @@ class ByTime:
         self._started = False
 
     def start(self) -> None:
-        """Start the thread that waits for the right time to trace.
+        """Start the thread that begins a trace after some time, and ends it.
 
-        The thread starts now if the user asked for periods of time, and otherwise as soon as the job uses a GPU.
+        If the user asked for a trace of some seconds, the thread starts now, and otherwise when the job first uses a
+        GPU.
         """
         if self._asked:
             self._start_thread()

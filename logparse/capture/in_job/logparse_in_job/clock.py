@@ -20,10 +20,10 @@ _PENDING = 256
 
 
 def now() -> Any:
-    """Return the present moment, as one of the two arguments of ``us_between``.
+    """Note the present moment, so that ``us_between`` can return the time between two moments.
 
-    If a GPU is used, this is an event on the current stream, and the host does not wait for it. Otherwise it is the
-    host's time in seconds (float). Returns None while a CUDA graph is captured.
+    If a GPU is used, the result is an event on the current stream, and the host does not wait for it. Otherwise the
+    result is the host's time in seconds (float). Returns None while a CUDA graph is captured.
     """
     if not ordinary.on_gpu():
         return time.perf_counter()
@@ -55,8 +55,7 @@ def us_between(start: Any, end: Any) -> Optional[float]:
 class Timer:
     """Reads how long the job's steps (such as training steps) took on the GPU, once the GPU has finished them.
 
-    Each time is added to the series of steps to which it belongs. ``pending`` holds the steps whose time has not been
-    read yet.
+    ``pending`` holds the steps that were begun and ended, but whose time has not been read yet.
     """
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ def compiled_graphs() -> int:
 
 
 def trace_instead(wrapper: Any, original: Any) -> None:
-    """Tell Dynamo to compile the original function wherever compiled code would call the wrapper."""
+    """Tell Dynamo (``torch.compile``) to compile ``original`` in every place that calls ``wrapper``."""
     wrapper._torchdynamo_inline = original
 
 

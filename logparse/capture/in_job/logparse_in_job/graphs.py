@@ -85,7 +85,7 @@ class Graphs:
             self._seconds += time.monotonic() - self._began_s
 
     def give_up(self) -> None:
-        """Stop tracing the capture of a CUDA graph that is going on now. Its trace is not written."""
+        """Stop the profiler that traces the capture of a CUDA graph, if it is on. No trace is written."""
         profile, self._profile = self._profile, None
         if profile is not None:
             self._captures += 1

@@ -20,7 +20,7 @@ _EVERY = 5
 class HostTime:
     """Measures how long the host (CPU) takes to issue the work of every fifth step of the job.
 
-    ``disturbed`` is True if the present step began with an idle GPU. The GPU's time of such a step is not used.
+    ``disturbed`` is True during such a step. The step began with an idle GPU, so its time on the GPU is not used.
     """
 
     def __init__(self) -> None:
@@ -28,10 +28,12 @@ class HostTime:
         self._from: Optional[float] = None
 
     def unit_ended(self, kind: Kind, count: int, at: float) -> None:
-        """Note that a step of the job has ended, and record how long the host (CPU) took to issue its work.
+        """Note that a step of the job has ended. If it was measured, record how long the host took to issue its work.
 
-        Only every fifth step is measured. ``at`` is the time at which the step ended, in seconds. ``count`` is the
-        number of steps so far. If the next step is to be measured, this waits until the GPU is idle.
+        * ``at`` is the time at which the step ended, in seconds.
+        * ``count`` is the number of steps so far. Before every fifth step this method waits until the GPU is idle, and
+          that
+          step is then measured.
         """
         began, self._from = self._from, None
         if began is not None:

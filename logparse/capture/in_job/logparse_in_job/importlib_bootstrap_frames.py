@@ -95,9 +95,9 @@ def around(
 
 
 def following_method(kind: type, name: str) -> Callable[..., Any]:
-    """Give the class ``kind`` a method ``name`` of its own, which only calls the inherited method of the same name.
+    """Return a method for the class ``kind`` that only calls the inherited method ``name``.
 
-    With it, the method of this class can be wrapped without changing the base class.
+    With a method of its own, the class can be wrapped without changing its base class.
     """
 
     def method(self: Any, *args: Any) -> Any:
@@ -108,9 +108,9 @@ def following_method(kind: type, name: str) -> Callable[..., Any]:
 
 
 def _with_code(function: Any, codes: List[CodeType]) -> Callable[..., Any]:
-    """Return the function unchanged, after its code object was added to ``codes``.
+    """Arrange that tracebacks do not show the calls of this function. Return the function unchanged.
 
-    Stack frames that run code in this list are removed from tracebacks.
+    The function's code object is added to ``codes``. Stack frames with such a code object are removed from tracebacks.
     """
     codes.append(function.__code__)
     made: Callable[..., Any] = function

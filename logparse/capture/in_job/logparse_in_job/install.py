@@ -1,4 +1,4 @@
-"""Start observing a job in a process that has just imported torch.
+"""Start observing a job, in a process of the job that has just imported torch.
 
 PyTorch's functions for modules, optimizers and CUDA graphs are wrapped, so that logparse can count the job's steps.
 """
@@ -69,9 +69,9 @@ def _install(found: Observer) -> None:
 
 
 def _step_hook(found: Observer) -> Callable[..., None]:
-    """Return the function (hook) that PyTorch calls at the end of every optimizer step, to count the job's steps.
+    """Return the hook that PyTorch calls at the end of every optimizer step, so that logparse can count the steps.
 
-    ``torch.compile`` compiles the hook together with the step, and finds that it does nothing.
+    ``torch.compile`` compiles the hook together with the step, and finds that the hook does nothing.
     """
 
     def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -144,9 +144,9 @@ def _around(found: Observer, function: Any, begin: Callable[..., Any], end: Call
 def _wrap_saving(found: Observer) -> None:
     """Arrange that a tested change is taken back before the job saves, loads or copies its models, or forks.
 
-    Changes such as TF32 are switched on and off to measure their effect. A saved model must not contain them. The
-    functions that save, load or copy are wrapped, such as ``torch.save`` and ``state_dict``. ``copy`` and ``pickle``
-    read a module with ``__reduce_ex__``, so this is wrapped too.
+    Changes such as TF32 are switched on and off to measure their effect, but a saved model must not contain them. So
+    the functions that save, load or copy are wrapped, such as ``torch.save`` and ``state_dict``. ``__reduce_ex__`` is
+    wrapped, too, because ``copy`` and ``pickle`` use it.
     """
 
     def begins(args: Any, kwargs: Any) -> None:
@@ -185,9 +185,10 @@ def _wrap_functions(found: Observer) -> None:
 
 
 def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
-    """Wrap the function ``name`` (``function`` or ``Class.method``) of a module, so that each of its calls is a step.
+    """Wrap a function of a module, so that each call of the function counts as a step of the job.
 
-    A static method remains a static method, and a class method remains a class method. Coroutines are not wrapped.
+    ``name`` is ``function`` or ``Class.method``. Static methods and class methods stay what they are. Coroutines are
+    not wrapped.
     """
     *path, last = name.split(".")
     holder = module

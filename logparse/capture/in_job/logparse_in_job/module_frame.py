@@ -38,7 +38,7 @@ except BaseException:
 class Calls(Protocol):
     """The functions that logparse's wrapper of ``torch.nn.Module.__call__`` calls before and after a module's call.
 
-    They raise no error of logparse.
+    No error of logparse leaves these functions, so the job goes on in any case.
     """
 
     compiles: Callable[[], Any]
@@ -58,10 +58,11 @@ class Calls(Protocol):
 
 
 def in_the_same_frame(original: Any, here: Any, calls: Calls) -> Optional[Callable[..., Any]]:
-    """Make the wrapper of ``torch.nn.Module.__call__`` from PyTorch's own source.
+    """Return a wrapper of ``torch.nn.Module.__call__`` that adds no stack frame to a call.
 
-    Returns None if that is not possible, because the source is missing or contains statements other than ``return`` and
-    ``if … else``.
+    The wrapper is compiled from PyTorch's own source text, with statements of logparse before and after it. Returns
+    None if this is not possible, because the source is missing or contains statements other than ``return`` and ``if …
+    else``.
     """
     code = getattr(original, "__code__", None)
     if code is None or code.co_freevars or code.co_varnames != ("self", "args", "kwargs"):
@@ -93,7 +94,7 @@ def _is_known(statement: ast.stmt) -> bool:
 
 
 def _around(body: List[ast.stmt]) -> List[ast.stmt]:
-    """Insert PyTorch's statements into the wrapper: the wrapper's own statements come before and after them.
+    """Put the wrapper's own statements before and after PyTorch's statements ``body``, and return all of them.
 
     The wrapper's statements get the line and column of PyTorch's first statement, so that tracebacks show PyTorch's own
     line.
@@ -118,7 +119,7 @@ def _copy(node: Any) -> Any:
 
 
 class _Observed(ast.NodeTransformer):
-    """Changes the source of a function so that ``return X`` becomes ``return calls.ended(self, X)``."""
+    """Rewrites the source of a function: ``return X`` becomes ``return calls.ended(self, X)``."""
 
     def visit_Return(self, node: ast.Return) -> ast.Return:
         call = ast.parse(f"{_CALLS!r}.ended(self, 0)", mode="eval").body

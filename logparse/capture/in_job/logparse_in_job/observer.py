@@ -59,10 +59,10 @@ this call alone.
 
 
 class _Leaving:
-    """A marker of a thread of the job. Its deletion means that the thread ends, so the profiler is stopped there.
+    """An object that stops the profiler when its thread of the job ends.
 
-    PyTorch's profiler must end in the thread where it began. Each such thread holds an object of this class, which
-    Python deletes with the thread.
+    PyTorch's profiler must end in the thread where it began. Each such thread holds one object of this class. Python
+    deletes the object when the thread ends, and the deletion stops the profiler.
     """
 
     def __init__(self, observer: Observer) -> None:
@@ -157,8 +157,8 @@ class Observer:
     def ended(self, module: Any, result: Any, whole: bool = True) -> Any:
         """Note that a call of the job's model has ended. Return the call's result unchanged.
 
-        Unlike most functions here, this one is not protected from errors. Even if a function of ours ends with an
-        error, the job's next call is recognised as a new outermost call.
+        Even if a function of logparse fails here, it is noted that the call is over. Otherwise the job's next call
+        would look like a part of this one.
         """
         here, prior = self.here, dynamo.set_callback(None)
         try:
@@ -226,10 +226,10 @@ class Observer:
         self._period("optimizer", optimizer)
 
     def _period(self, sort: str, leader: Any) -> None:
-        """Note that a step of the job has ended, because an event occurred that ends steps, such as an optimizer step.
+        """Note that a step of the job has ended, because an optimizer has made a step or a model was called.
 
-        Such a step lasts from one event to the next. ``leader`` is the optimizer or model of the event. If a job has
-        several of them, only one of them ends its steps (see ``Leader``).
+        A step of the job lasts from one such event to the next. ``leader`` is the optimizer or model. If a job has
+        several of them, only one of them ends the job's steps (see ``Leader``).
         """
         here, end = self.here, self._now()
         leaders = here.leaders[sort]
@@ -247,7 +247,7 @@ class Observer:
         self._unit(sort, start, True, None, end, made)
 
     def _watch(self, sort: str, leader: Any, leaders: Leader) -> None:
-        """Arrange that an optimizer or a model is removed from ``leaders`` when the job deletes it."""
+        """Arrange that an optimizer or model that the job deletes is also removed from ``leaders``."""
         key = (sort, id(leader))
 
         def dropped(_: Any) -> None:
@@ -259,7 +259,7 @@ class Observer:
     # --------------------------------------------------------------------------------------------- calls of functions
 
     def begin_function(self, sort: str, args: Any, kwargs: Any) -> Optional[_Token]:
-        """Note that the job calls the user's function (``--unit``) or a function that serves a request."""
+        """Note that the job calls a function that serves a request, or the one that the user named (``--unit``)."""
         here = self.here
         if here.open or not ordinary.is_plain():
             return None
@@ -337,7 +337,7 @@ class Observer:
             self.write()
 
     def _count(self, calls: Calls) -> None:
-        """Count a call of the model without gradients (such as a request) that happens after the last trace.
+        """Count a call of the model without gradients (such as a request) after the last trace was written.
 
         The call is neither traced nor timed, so nothing needs to be done when it ends.
         """
@@ -354,7 +354,7 @@ class Observer:
     def _is_capturing(self) -> bool:
         """True if the job is capturing a CUDA graph now.
 
-        After all tracing is over the GPU is not asked any more, which saves time.
+        When all tracing is over, PyTorch is not asked any more, which saves time.
         """
         idle = self.traced and self.tracing.is_over
         return self.tracing.graphs.capturing > 0 or (not idle and ordinary.is_capturing())
@@ -375,7 +375,7 @@ class Observer:
         return calls.name + (f" (phase {changes + 1})" if changes else ""), calls
 
     def _move(self, sort: str, name: str) -> None:
-        """Between two steps, start the profiler, let it go on, or stop it, as the plan for the traces says.
+        """Start the profiler between two steps of the job, let it go on, or stop it, as the plan for the traces says.
 
         If the step ended within a backward pass, this is done before the next call of the model. If all tracing is
         over, nothing is done.
@@ -401,7 +401,7 @@ class Observer:
         self._times_are_disturbed()
 
     def _try(self, sort: str, series: Series) -> None:
-        """Switch the change that is being tested on or off, if enough steps were timed since the last switch.
+        """Switch the change that is being tested on or off, if enough steps were timed since it was last switched.
 
         The GPU is idle when the next step begins. If the step ended within a backward pass, the change is switched
         before the next call of the model (see ``trial.py``).
@@ -418,9 +418,9 @@ class Observer:
         self._times_are_disturbed()
 
     def _times_until_now(self, series: Series) -> Dict[str, List[float]]:
-        """Return the times of all steps since the last call of this method (µs), by the steps' names.
+        """Wait until the GPU is idle, and return the times of all steps since the last call of this method.
 
-        This waits until the GPU is idle.
+        The times are in µs, by the steps' names.
         """
         if ordinary.on_gpu():
             torch.cuda.synchronize()
@@ -434,7 +434,7 @@ class Observer:
         self.trial.failed(sys.exc_info()[1])
 
     def _times_are_disturbed(self) -> None:
-        """Leave the present step out of the times, because something other than the job has slowed it."""
+        """Leave the present step out of the times, because something other than the job slows it."""
         self.here.last_ends.clear()
         self.host.disturbed = True
 
@@ -459,7 +459,7 @@ class Observer:
     # --------------------------------------------------------------------------------------------------------- the end
 
     def write(self) -> None:
-        """Write the counts, the times and the remarks for the user to the file of this process.
+        """Write the number of steps, their times, and the remarks for the user to the file of this process.
 
         Raises OSError if it fails.
         """
@@ -525,12 +525,13 @@ class Observer:
 
 
 def _is_nested_step() -> bool:
-    """Return True if one optimizer's step has called another one, and the inner one ends now.
+    """Return True if the ``step`` of an optimizer that ends now was called by the ``step`` of another optimizer.
 
-    Only the outer step is counted. This happens if ``step`` of a subclass calls ``super().step()``, or if an optimizer
-    wraps another. PyTorch calls the hooks in a function that wraps every ``step``. So in a nested step that function is
-    on the stack twice.
+    Only the outer ``step`` is counted. Steps are nested if ``step`` of a subclass calls ``super().step()``, or if an
+    optimizer wraps another one.
     """
+    # PyTorch calls the hooks in a function that wraps every ``step``. In a nested step that function is on the stack
+    # twice.
     frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename != _OPTIMIZERS:
         frame = frame.f_back  # type: ignore[assignment]

@@ -1,8 +1,8 @@
-"""Tell whether logparse may safely do something at this moment of the job, such as start the profiler.
+"""Functions that tell whether logparse may do something in the job now without disturbing it.
 
-It may be unsafe to read a tensor's size, to record a GPU event, or to start or stop the profiler. Each function reads
-PyTorch's own state. If this version of PyTorch lacks the function that tells the state, it is assumed that it also
-lacks the feature.
+For example, at some moments it is unsafe to read a tensor's size, to record a GPU event, or to start or stop the
+profiler. The functions read PyTorch's own state. If this version of PyTorch cannot tell a state (for example whether a
+transform is on), it is assumed that this version also lacks the feature.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def in_backward() -> bool:
 def is_compiling_now() -> bool:
     """Return True if ``torch.compile`` is compiling in this thread.
 
-    PyTorch's own ``is_compiling`` is True only inside the code that is being compiled. This function is also right in
-    other code.
+    PyTorch's own ``is_compiling`` is True only inside the code that is being compiled. This function is also True in
+    other code that runs meanwhile.
     """
     guards = sys.modules.get("torch._guards")
     context = getattr(guards, "CompileContext", None)

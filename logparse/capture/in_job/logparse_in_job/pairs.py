@@ -81,7 +81,7 @@ Times = Mapping[str, Sequence[float]]
 
 
 class Block(NamedTuple):
-    """Tells the job to do its next steps (such as training steps) with or without the change that is measured.
+    """The job's next steps, which are timed together: all with the change that is measured, or all without it.
 
     * ``on`` is True if the change is switched on in these steps.
     * ``control`` is True if these steps only measure what the switching itself costs.
@@ -147,7 +147,7 @@ class Comparison:
 
     @property
     def next(self) -> Block:
-        """The steps to measure next: how many they are, and whether the change is on in them."""
+        """The steps to measure next: how many steps, and whether the change is on in them."""
         if self._is_first:
             return Block(True, False, _MORE if self._first else _FIRST)
         quad, place = divmod(self._blocks, 4)
@@ -155,7 +155,7 @@ class Comparison:
         return Block(on, quad % 3 == 2, 1 + self._timed)
 
     def add(self, times: Times) -> None:
-        """Add the measured times of the steps that ``next`` has asked for."""
+        """Add the times of the steps that were last measured. (``next`` has said how many steps, and which.)"""
         if self._is_first:
             self._first += [us for kind in times.values() for us in kind] or [0.0]
             self._is_first = not settled(self._first) and len(self._first) < _MOST_FIRST
@@ -197,10 +197,10 @@ def _timed_steps(unit_us: float, expected: int) -> int:
 
 
 def widened(found: Interval, control: Sequence[float]) -> Interval:
-    """Widen the confidence interval of a change's effect, because switching alone may have an effect, too.
+    """Return a wider confidence interval of a change's effect, because switching alone may have an effect, too.
 
-    ``control`` holds measurements of the effect of switching without a change. The median m of the control values is
-    added to each side of the interval as √(side² + m²).
+    ``control`` holds measurements of the effect of switching alone. Their median is m. An end of the interval at the
+    distance d from the middle moves to the distance √(d² + m²).
     """
     off = sorted(control)[len(control) // 2] if control else 0.0
     low = found.value - math.hypot(found.value - found.low, off)
@@ -208,9 +208,10 @@ def widened(found: Interval, control: Sequence[float]) -> Interval:
 
 
 def is_faster(found: Interval, floor: float = FLOOR) -> bool:
-    """Return True if the change makes a step faster by more than ``floor`` (0.01 is 1 %).
+    """Return True if the measurements show that the change makes a step faster by more than ``floor`` (0.01 is 1 %).
 
-    ``found`` is a confidence interval of the logarithm of (time with / time without). All of it must show that gain.
+    ``found`` is a confidence interval of the logarithm of (time with / time without). Even its slower end must be
+    faster by more than ``floor``.
     """
     return found.high < math.log1p(-floor)
 
@@ -218,8 +219,7 @@ def is_faster(found: Interval, floor: float = FLOOR) -> bool:
 def is_decided(found: Interval, floor: float = FLOOR) -> bool:
     """Return True if the measured effect of a change is known well enough to stop measuring.
 
-    ``found`` is a confidence interval of the logarithm of (time with / time without). The interval is enough in these
-    cases:
+    ``found`` is a confidence interval of the logarithm of (time with / time without). It is enough in three cases:
 
     * The change is faster by more than ``floor``, and the interval is fairly narrow (``WIDE``).
     * The change is certainly not faster by ``floor``.

@@ -1,7 +1,7 @@
 """Run PyTorch's profiler for a part of the job and write the trace, without a line in the job's output.
 
-The job's own profiler has priority. ``when_job_profiles`` calls a function before the job prepares or starts a
-profiler. ``is_busy`` tells whether a profiler of the job is on.
+If the job uses a profiler itself, that profiler has priority. ``when_job_profiles`` arranges that a function is called
+before the job prepares or starts a profiler. ``is_busy`` tells whether a profiler of the job is on.
 """
 
 from __future__ import annotations
@@ -169,9 +169,9 @@ def when_job_profiles(begins: Callable[[], None]) -> None:
 
 
 def _watch_execution_traces(begins: Callable[[], None]) -> None:
-    """Arrange that the function ``begins`` is called before the job starts an ``ExecutionTraceObserver`` of its own.
+    """Arrange that ``begins`` is called before the job starts an ``ExecutionTraceObserver`` of its own.
 
-    That observer (of ``torch.profiler``) records every range of ``record_function``, so it would also record the ranges
+    This observer (of ``torch.profiler``) records every range of ``record_function``. So it would also record the ranges
     with which logparse marks steps.
     """
 
@@ -209,8 +209,8 @@ def _quiet() -> Iterator[None]:
 def _without_line_of_other_thread() -> Iterator[None]:
     """Context that hides a harmless warning of the profiler's library (Kineto) on standard error.
 
-    Kineto writes it when it is first used in another thread than the one that loaded it. The log level does not
-    suppress it. Other text that is written to standard error meanwhile is passed on.
+    The library prints the warning when it is first used in another thread than the one that loaded it. The log level
+    does not suppress it. Other text that is written to standard error meanwhile is passed on.
     """
     if _State.used or threading.get_ident() == _State.loaded_in or not hasattr(os, "memfd_create"):
         _State.used = True
@@ -238,10 +238,10 @@ def _without_line_of_other_thread() -> Iterator[None]:
 
 
 def _kineto_level() -> Any:
-    """Return the variable in memory that says which messages the profiler's library (Kineto) writes.
+    """Return the variable that says which messages the profiler's library (Kineto) prints.
 
-    The variable lies in Kineto's own memory, so a new value takes effect at once. If Kineto does not export it, an
-    unrelated number is returned.
+    The variable lies in the library's own memory, so a new value takes effect at once. If the library does not export
+    the variable, another number is returned, which has no effect.
     """
     if _State.kineto_level is None:
         _State.kineto_level = ctypes.c_int(0)
@@ -253,9 +253,9 @@ def _kineto_level() -> Any:
 
 
 def _with_waits() -> Any:
-    """Return settings for the profiler with which a CUDA trace also shows for which event each stream waited.
+    """Return profiler settings with which a CUDA trace also shows for which event a stream waited.
 
-    Returns None if PyTorch lacks this (it has it from 2.1 on).
+    Returns None if PyTorch lacks these settings (before 2.1).
     """
     try:
         return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)

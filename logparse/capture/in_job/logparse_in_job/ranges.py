@@ -1,7 +1,7 @@
 """Avoid a crash if a range of ``torch.profiler.record_function`` is still open when logparse stops the profiler.
 
-An open range holds the memory address of a record that belongs to the profiler that was on when the range began. If
-another profiler is on when the range ends, PyTorch writes to that address, although the memory was freed.
+An open range holds the memory address of a record of the profiler that was on when the range began. If another profiler
+is on when the range ends, PyTorch writes to that address, although the memory was freed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def open_ranges() -> Set[int]:
 
 
 def cut_off(before: Set[int]) -> None:
-    """Make the profiler ignore the ``record_function`` ranges that are open now, which may end after it has stopped.
+    """Detach the open ``record_function`` ranges from the profiler, because they may end after it has stopped.
 
     Ranges whose ids are in ``before`` are left alone. Each other range gets a new record that the profiler does not
     know. The range still ends when the job ends it, so the job notices no difference.
@@ -41,12 +41,10 @@ def cut_off(before: Set[int]) -> None:
 
 
 def _ranges() -> List[Any]:
-    """Return all Python objects of this process that are ``record_function`` ranges and have a record.
-
-    Only objects that refer to the class of ranges are searched. A list of all objects would contain tuples that other
-    threads are still building. If another object refers to such a tuple, Python cannot finish it and raises SystemError
-    in the job's code.
-    """
+    """Return all ``torch.profiler.record_function`` objects of this process that were begun (``with`` was entered)."""
+    # Only objects that refer to the class are searched. A list of all objects would contain tuples that other threads
+    # are still building. If another object refers to such a tuple, Python cannot finish the tuple, and raises
+    # SystemError in the job's code.
     kind = torch.autograd.profiler.record_function
     found = gc.get_referrers(kind) if sys.version_info >= (3, 9) else gc.get_objects()  # 3.8: objects name no class
     return [each for each in found if type(each) is kind and each.record is not None]

@@ -22,7 +22,7 @@ class LateError(Exception):
 
 
 class Alone:
-    """Used in place of ``Ranks`` in a job that has only one process. It sends no messages."""
+    """Used instead of ``Ranks`` in a job that has only one process. It sends no messages."""
 
     rank, count = 0, 1
     hindrance = ""
@@ -33,7 +33,7 @@ class Alone:
         return [said]
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Return ``ready``: a job of a single process may begin to try changes as soon as it is ready.
+        """Return ``ready``, because a job of a single process may begin to try changes as soon as it is ready.
 
         The other arguments matter only in a job of several ranks. There ``units`` is the number of steps so far, and
         rank 0 announces the beginning ``ahead`` steps in advance.
@@ -42,7 +42,7 @@ class Alone:
 
 
 class Strangers(Alone):
-    """Used in place of ``Ranks`` if the ranks of the job cannot exchange messages. Then no change can be tried.
+    """Used instead of ``Ranks`` if the ranks of the job cannot exchange messages. Then no change can be tried.
 
     ``why`` is the reason.
     """
@@ -66,9 +66,9 @@ class Ranks(Alone):
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
         """Send the message ``said`` to all ranks, and return the messages of all ranks, beginning with rank 0.
 
-        Raises LateError in every rank if one message is missing after ``_LATE_S`` seconds. All ranks must decide in the
-        same way, so that it cannot happen that some go on and others do not. So the first rank that has all messages,
-        or has waited for so long, decides for all.
+        Raises LateError in every rank if one message is missing after ``_LATE_S`` seconds. So it cannot happen that
+        some ranks go on and others do not: the first rank that has all messages, or has waited for so long, decides for
+        all.
         """
         self._number += 1
         self._store.set(f"{_KEY}_{self._number}_{self.rank}", json.dumps(said))
@@ -79,9 +79,10 @@ class Ranks(Alone):
         return [json.loads(self._store.get(key)) for key in keys]
 
     def _decision(self, keys: List[str]) -> str:
-        """Wait until the other ranks' messages with these keys have arrived.
+        """Wait until all ranks have sent their messages (result ``_ALL``), or until one is late (result: its number).
 
-        Returns ``_ALL``, or the number of a rank whose message is late.
+        ``keys`` are the names of the messages, beginning with rank 0. The first rank that knows the answer decides for
+        all.
         """
         made, by = f"{_KEY}_{self._number}_decision", time.monotonic() + _LATE_S
         while not self._store.check([made]):
@@ -93,9 +94,10 @@ class Ranks(Alone):
         return str(self._store.get(made).decode())
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Return True if this rank must begin now, after ``units`` steps of the job, to try changes.
+        """Return True if this rank must begin now to try changes. It has done ``units`` steps of the job so far.
 
-        All ranks must begin at the same step. Rank 0 announces it, early enough that no other rank is already past it.
+        All ranks must begin at the same step. Rank 0 announces this step so early that no other rank has already passed
+        it.
         """
         if not self._begin and self.rank == 0 and ready:
             self._begin = units + ahead

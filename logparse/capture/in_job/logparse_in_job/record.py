@@ -1,6 +1,7 @@
-"""Write ``units_PID.json``: how many steps this process has done, their times, and remarks for the user.
+"""Write ``units_PID.json``, the file in which a process of the job lists its steps, their times, and remarks.
 
-The file is written again every few seconds, because a job may kill its worker processes at any time.
+The remarks are for the user. The file is written again every few seconds, because a job may kill its worker processes
+at any time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _EVERY_S = 5.0
 class Record:
     """Writes the file ``units_PID.json``, in which a process of the job lists its steps. Also names the trace files.
 
-    ``alone`` is True if nothing is traced and the steps are only timed. ``notes`` are the remarks for the user.
+    * ``alone`` is True if the steps are only counted and timed, and nothing is traced.
+    * ``notes`` are the remarks for the user.
     """
 
     def __init__(self, folder: str, alone: bool) -> None:

@@ -82,7 +82,7 @@ class Same(NamedTuple):
 
     @property
     def tells(self) -> bool:
-        """True if this comparison of results is so strict that it would notice a wrong result."""
+        """True if the check was strict enough that it would have noticed a wrong result."""
         return self.allowed <= MOST_ALLOWED
 
     @property
@@ -91,10 +91,11 @@ class Same(NamedTuple):
 
 
 class IncomparableError(Exception):
-    """Raised if a model's results cannot show whether a change is correct.
+    """Raised if a model's results cannot show whether a change is correct. There are three reasons:
 
-    Examples are a model that returns no numbers, or numbers that are not finite. Another example is a model whose
-    results differ too much, or have other sizes, even if the unchanged call is repeated.
+    * The model returns no numbers.
+    * Its numbers are not finite.
+    * Its results differ too much, or have other sizes, even if the unchanged call is repeated.
     """
 
 
@@ -115,11 +116,11 @@ def call_of(module: Any, args: Any, kwargs: Any) -> Call:
 
 
 def _copied(value: Any) -> Any:
-    """Copy a value, for example a model's input, so that the copy's tensors share no memory with the job's tensors.
+    """Copy a value, such as a model's input, so that its tensors share no memory with the job's tensors.
 
-    Modules in the value are not copied. A copied tensor needs a gradient if the original does. ``copy.deepcopy``
-    refuses tensors that the job has computed, so the tensors are copied first and given to it.
+    Modules in the value are not copied. A copied tensor needs a gradient if the original does.
     """
+    # ``copy.deepcopy`` refuses tensors that the job has computed, so the tensors are copied first and given to it.
     made: Dict[int, Any] = {}
     left, seen = [value], set()
     while left:
@@ -142,9 +143,9 @@ def _copied(value: Any) -> Any:
 
 
 def alone(part: Callable[[], T]) -> List[T]:
-    """Call ``part`` and return a list with its result. This is for a job with one process.
+    """Call ``part`` and return a list with its result. This function is used in a job with one process.
 
-    In a job with several ranks, another function is used, whose list has one result for each rank.
+    A job with several ranks uses another function, whose list has one result for each rank.
     """
     return [part()]
 
@@ -201,7 +202,7 @@ class Comparison:
         return Same(max(x.deviation for x in telling), max(x.allowed for x in telling), how)
 
     def _own(self, part: Callable[[], T]) -> T:
-        """Run ``part`` in all ranks (processes of the job) at once, but return only this rank's result."""
+        """Run ``part`` in all ranks (processes of the job) at the same time. Return only the result in this rank."""
         found: List[T] = []
         self._in_all(lambda: found.append(part()))
         return found[0]
@@ -209,8 +210,12 @@ class Comparison:
     def _without(self) -> Tuple[_Result, List[float], List[float]]:
         """Call the model three times without the change, to learn how much its results vary anyway.
 
-        Return the first result and two differences from it. The first difference is between two equal calls. The second
-        one is with random rounding errors in every layer. Both show how much a correct change may alter the result.
+        Returns the first result and two differences from it:
+
+        * the difference of a second, equal call;
+        * the difference of a call with random rounding errors in every layer.
+
+        A correct change may alter the result about as much.
         """
         plain = self._run()
         repeated = plain.deviations(self._run())
@@ -284,7 +289,7 @@ def _ratio(off: float, of: float) -> float:
 
 
 def _norms(total: Any, parameters: List[Any]) -> List[float]:
-    """Compute the gradient of the scalar ``total`` for each parameter, and return the norm of each gradient.
+    """Return the norm of the gradient of the scalar ``total`` for each parameter.
 
     Returns an empty list if the job uses checkpoints (``use_reentrant=True``) that forbid ``torch.autograd.grad``.
     """
@@ -300,8 +305,8 @@ def _norms(total: Any, parameters: List[Any]) -> List[float]:
 class _Rounding:
     """Adds random errors to the output of each layer, as large as rounding errors may be.
 
-    A layer is here a module that calls no other module during its call. It may still have child modules. For example, a
-    scripted model calls its children elsewhere, and some models use only the parameters of a child.
+    A layer is here a module that calls no other module while it runs. It may still have child modules: a scripted model
+    calls its children elsewhere, and some models use only the parameters of a child.
     """
 
     def __init__(self, roundoff: float) -> None:
@@ -350,7 +355,7 @@ class _Rounding:
 
 
 def _inputs(module: Any, weight: Any) -> int:
-    """Return how many products are added up for each output of a layer. ``weight`` is the layer's weight.
+    """Return how many products are added up for one number in a layer's output. ``weight`` is the layer's weight.
 
     A weight with three dimensions holds several matrices, for example one for each expert, unless it belongs to a
     convolution.

@@ -1,7 +1,7 @@
-"""Decide whether the warm-up of a job is over, from the times of its steps.
+"""Decide from the times of a job's steps whether its warm-up is over.
 
-This file runs inside a user's job, after each step: Python 3.8 and later, the standard library alone. It takes about 50
-µs for 200 times.
+This file runs inside a user's job, after each step. So it works with Python 3.8 and uses only the standard library. For
+200 times it takes about 50 µs.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def settled(times: Sequence[float]) -> bool:
 def _doubled_ranks(times: Sequence[float]) -> list[int]:
     """Return the rank of each time among all times, multiplied by 2.
 
-    The rank is the position in the sorted list, counted from its middle. Equal times get the mean of their ranks. The
-    ranks are doubled so that they are whole numbers and sums are exact.
+    The rank is the position in the sorted list, counted from its middle. Equal times get the mean of their ranks.
+    Doubled ranks are whole numbers, so sums of them are exact. For example, the times 5, 7 and 9 get −2, 0 and 2.
     """
     ordered = sorted(times)
     below = {time: rank for rank, time in enumerate(ordered)}

@@ -45,11 +45,11 @@ def _is(module: Any, *names: str) -> bool:
 
 @contextlib.contextmanager
 def kept(module: Any) -> Iterator[None]:
-    """Context that restores, at its end, how FSDP has distributed a module's parameters over the ranks.
+    """Context at whose end a module's parameters are again distributed over the ranks as they were before (FSDP).
 
-    All modules in the module are restored, too. If parameters were gathered before and are distributed at the end, they
-    are gathered again, and all ranks must take part in this. Raises UnknownShardingError at the beginning if it is not
-    possible in this version of PyTorch.
+    The same is done for all modules in the module. If parameters were gathered before and are distributed at the end,
+    they are gathered again, and all ranks must take part in this. Raises UnknownShardingError at the beginning if this
+    version of PyTorch does not allow it.
     """
     back: List[Callable[[], None]] = []
     for one in module.modules():
@@ -65,7 +65,7 @@ def kept(module: Any) -> Iterator[None]:
 
 
 def _back_to_fsdp2(module: Any) -> Callable[[], None]:
-    """Note how the parameters of one FSDP2 module are distributed now. Return a function that restores this state.
+    """Return a function that later restores the present distribution of a module's parameters over the ranks (FSDP2).
 
     Modules within the module are not restored.
     """
@@ -101,8 +101,8 @@ def _copy(value: Any) -> Any:
 def _own_parameters(module: Any) -> List[int]:
     """Return the ids of the parameter objects of a module and of its children.
 
-    Children that FSDP2 manages separately are left out. FSDP2 replaces the parameter objects when it gathers or
-    distributes them, so the ids tell which state the module is in.
+    Children that FSDP2 manages separately are left out. The ids tell whether the parameters are gathered or
+    distributed, because FSDP2 then replaces the parameter objects.
     """
     found, left = [], [module]
     while left:

@@ -44,10 +44,11 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Inte
 
 
 def _rank(count: int, confidence: float) -> int:
-    """Return which values of a sorted list are the ends of a confidence interval, counted from each end of the list.
+    """Return how far from the ends of a sorted list the two ends of a confidence interval are.
 
-    The list holds the averages of all pairs of ``count`` measurements (see ``interval``, where this number is k). For
-    example, 1 means the smallest and the largest average. Returns 0 if there are too few values for this confidence.
+    The list holds the averages of all pairs of ``count`` measurements. With the result 1 the interval reaches from the
+    smallest to the largest average, with 2 from the second smallest to the second largest. Returns 0 if there are too
+    few measurements for this confidence. In the docstring of ``interval`` this number is called k.
     """
     ways = _ways(count)
     most = (1 - confidence) / 2 * 2.0**count

@@ -1,4 +1,4 @@
-"""Name a unit of work (a step or a request) by its input tensors, for example ``float32[16, 3, 224, 224]``."""
+"""Name a step of the job (or a request) by the sizes of its input, for example ``float32[16, 3, 224, 224]``."""
 
 from __future__ import annotations
 

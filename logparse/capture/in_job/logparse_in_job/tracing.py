@@ -30,8 +30,8 @@ _LONGEST_S = 8.0
 class OpenWindow:
     """One run of the profiler, from its start until its trace is written.
 
-    ``kinds`` holds the names of the traced steps by their number in the trace. ``beside`` is the number of steps that
-    other threads did meanwhile.
+    * ``kinds`` holds the names of the traced steps by their number in the trace.
+    * ``beside`` is the number of steps that other threads did meanwhile.
     """
 
     def __init__(self, plan: Window, sort: str, first_unit: int, one_call: bool) -> None:
@@ -130,8 +130,8 @@ class Tracing:
     def leaves_times_alone(self) -> bool:
         """True if the steps can be timed now, because the profiler does not slow the job down.
 
-        It is False while the profiler runs. It is also False after the first regular trace, because the profiler slows
-        the job from then on.
+        It is False while the profiler runs. It is also False after the first regular trace, because from then on the
+        job stays slower.
         """
         return self.window is None and not (self._by_time or (self._traced and self._windows.done))
 
@@ -142,7 +142,7 @@ class Tracing:
 
     @property
     def state(self) -> str:
-        """Tell whether the times of the job's steps were steady when it was traced: ``settled``, or a reason why not.
+        """Tell whether the job's steps took equal times when it was traced: ``settled``, or a reason why not.
 
         The text is empty if no trace was written.
         """
@@ -159,9 +159,9 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------------ one call
 
     def begin_call(self, sort: str) -> Optional[OpenWindow]:
-        """Start the profiler for the single call that begins now, if it is time for another trace.
+        """Start the profiler for one call that begins now, if it is time for another trace. Otherwise return None.
 
-        Otherwise returns None. This is used if several threads do steps. ``sort`` says what kind of call it is, for
+        Calls are traced one by one if several threads of the job do steps. ``sort`` says what kind of call it is, for
         example ``request``.
         """
         if not self.several_threads or not self._traced or self.window is not None or self._windows.over:
@@ -178,7 +178,7 @@ class Tracing:
         return window
 
     def end_call(self, window: OpenWindow, name: str) -> None:
-        """Stop the profiler after the single call that it has traced. ``name`` is the name of the call's step."""
+        """Stop the profiler after the one call that was traced. ``name`` is the name of the step that this call was."""
         window.unit_ended(name)
         self._series[window.sort].kind(name).traced += 1
         self._finish(write=True)
@@ -186,9 +186,10 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------- between units
 
     def unit_ended(self, sort: str, name: str) -> None:
-        """After a step of the job, start the profiler, let it go on, or stop it, according to the plan for the traces.
+        """After a step of the job, start the profiler, let it go on, or stop it, as the plan for the traces says.
 
-        ``sort`` says how the step was recognised, for example ``optimizer``. ``name`` is its name (the input sizes).
+        ``sort`` says by what the step was recognised, for example ``optimizer``. ``name`` is its name (the input
+        sizes).
         """
         window = self.window
         if window is not None and window.sort not in (sort, BY_TIME):
@@ -234,8 +235,8 @@ class Tracing:
     def _finish(self, write: bool) -> None:
         """End the present trace: stop the profiler, and write the trace if ``write`` is True.
 
-        ``self.window`` stays set until the profiler has ended. Otherwise another thread would start it again too early,
-        and PyTorch would crash.
+        ``self.window`` stays set until the profiler has ended. Otherwise another thread could start the profiler again
+        too early, and PyTorch would crash.
         """
         window = self.window
         if window is None:
@@ -303,11 +304,11 @@ class Tracing:
         return bool(self._seconds) or not self._series
 
     def begin_time(self, inside: bool) -> bool:
-        """Start the profiler for a fixed period of time, in the main thread.
+        """Start the profiler in the main thread, to trace the job for a fixed number of seconds.
 
-        Returns False if it cannot be started at this moment. ``inside`` is True during a call of the job's model. Then
-        the profiler is started only if the user asked for periods of time. Otherwise the call is a step, and steps are
-        traced differently.
+        Returns False if the profiler cannot be started at this moment. ``inside`` is True while the job's model is
+        running. Then the profiler is started only if the user has asked for a trace of some seconds. Otherwise the
+        running call may be a step of the job, and steps are traced in another way.
         """
         waits = (inside and not self._seconds) or self.window is not None or self.graphs.is_tracing or is_busy()
         if waits or not self._is_moment():
@@ -340,7 +341,7 @@ class Tracing:
         return not captures and not busy and ordinary.is_plain()
 
     def at_end(self) -> None:
-        """Stop the profiler, because the interpreter exits. The trace is written if it contains a whole step."""
+        """Stop the profiler because the interpreter exits. Write the trace if it contains at least one step."""
         self.graphs.give_up()
         window = self.window
         if window is not None and window.is_mine:

@@ -152,7 +152,7 @@ class Trial:
     # ------------------------------------------------------------------------------------------- what the job uses
 
     def called(self, module: Any, args: Any, kwargs: Any) -> None:
-        """Note that the job calls a model, and copy its input if the call is to be repeated later."""
+        """Note that the job calls a model. Copy the model's input if the call is to be repeated later."""
         if self.over or not any(True for _ in module.parameters()):
             return
         _remember(self._models, module)
@@ -173,12 +173,12 @@ class Trial:
             self._job.optimizers.append(optimizer)
 
     def failed(self, error: Optional[BaseException]) -> None:
-        """Switch the change off after a call of the model raised an exception, because the change may be its cause.
+        """Switch the change off after a call of the model raised an exception, because the change may be the cause.
 
         This is done before the job handles the exception. Nothing is done in two cases:
 
-        * An exception of the same type also occurred without the change, so the change is not the cause.
-        * It is the exception by which PyTorch's checkpoints end a call.
+        * An exception of the same type also occurred without the change.
+        * The exception is the one by which PyTorch's checkpoints end a call.
         """
         now = self._now
         if not self._on and isinstance(error, Exception):
@@ -224,7 +224,7 @@ class Trial:
     def unit_ended(self, sort: str, series: Series) -> bool:
         """Count a step of the job (such as a training step). Return True if ``between`` must be called now.
 
-        ``between`` switches the change that is being tried on or off.
+        ``between`` then switches the change that is being tried on or off, for example.
         """
         self._series = series
         if self.over:
@@ -240,11 +240,13 @@ class Trial:
         return self._ranks.begins_at(series.count, ready, ahead)
 
     def between(self, sort: str, series: Series, times: Mapping[str, Sequence[float]]) -> None:
-        """Between two steps of the job, go on with the trial: for example, switch the present change on or off.
+        """Go on with the trial between two steps of the job: for example, switch the present change on or off.
 
-        ``times`` holds the times of the steps since the last call (µs), by the steps' names. The GPU is idle. All ranks
-        (processes of the job) call this after the same step. They exchange messages and decide by the times of rank 0,
-        so all do the same.
+        * ``times`` holds the times of the steps since the last call (µs), by the steps' names.
+        * The GPU is idle now.
+        * All ranks (processes of the job) call this method after the same step. They exchange messages and decide by
+          the
+          times of rank 0, so all of them do the same.
         """
         assert self._ranks is not None
         if not self._began_s:
@@ -270,9 +272,10 @@ class Trial:
         self._write()
 
     def _disturbed(self) -> List[str]:
-        """Return why the change can no longer be measured: the job itself has changed the same setting.
+        """Return the reason if the job itself has altered the setting that is being tried, so that nothing can be
+        measured.
 
-        The result is ``["refused", reason]``, or an empty list if the job has not changed the setting.
+        The result is ``["refused", reason]``, or an empty list if the job has not altered the setting.
         """
         why = self._switch.disturbed() if self._switch is not None and self._on else ""
         return ["refused", why] if why else []
@@ -280,7 +283,7 @@ class Trial:
     def _go_on(self, said: Sequence[Mapping[str, Any]]) -> None:
         """Decide what to do next: measure the present change further, or try the next one.
 
-        ``said`` holds the messages of all ranks, beginning with rank 0.
+        ``said`` holds the messages of all ranks (processes of the job), beginning with rank 0.
         """
         late = said[0]["seconds"] > self._seconds
         hindrance = _first(said, "hindrance")
@@ -348,7 +351,7 @@ class Trial:
         return self._ranks.hindrance if self._ranks is not None else ""
 
     def _start(self, late: bool, usual_us: float) -> None:
-        """Begin with the next change: check its results, and then prepare to time it."""
+        """Begin with the next change: check that it does not alter the model's results, and then prepare to time it."""
         earlier = [x.name for x in self._tried if x.same is not None]
         name = next((x for x in self._left if fits(x, earlier)), None)
         if name is None or late:  # An action that does not fit is tried in another process.
@@ -376,9 +379,10 @@ class Trial:
 
     @contextlib.contextmanager
     def _problems(self) -> Iterator[None]:
-        """Context in which an error is not raised, but kept as the reason why the change cannot be switched on.
+        """Context that catches an error while a change is switched, and keeps its text in ``_problem``.
 
-        The other ranks of the job get the reason after the next step.
+        After the next step all ranks (processes of the job) hear of the error, and stop trying the change. LateError is
+        not caught.
         """
         try:
             yield
@@ -390,9 +394,9 @@ class Trial:
             self._problem = ["refused", f"it could not be switched on: {_said(error)}"]
 
     def _compared(self, switch: Switch) -> Same:
-        """Check that the change does not alter the result of any recorded call. Return the worst comparison.
+        """Check that the change does not alter the result of any recorded call. Return the worst result of the check.
 
-        The worst one is a comparison that fails, or otherwise the comparison with the largest difference.
+        The worst one is a result that is not the same, or otherwise the one with the largest difference.
         """
         found: List[Same] = []
         for call in self._calls.values():
@@ -451,7 +455,7 @@ class Trial:
     def _give_up(self, how: str, why: str) -> None:
         """Stop trying the present change, and go on with the next one.
 
-        ``how`` is the change's result, for example ``refused``, and ``why`` is the reason.
+        ``how`` says how the trial of this change ended, for example ``refused``. ``why`` is the reason.
         """
         if self._now is not None and self._off():
             self._now.end(how, why)
@@ -510,7 +514,8 @@ class Trial:
     def at_end(self) -> None:
         """Stop trying changes, because the process ends.
 
-        If an exception ended the program while a change was on, the change may be the cause, and is reported as
+        If an exception ended the program while a change was on, the change may be the cause. Then the change is
+        reported as
         *broken*. (Such an exception is in ``sys.last_value``.)
         """
         error = getattr(sys, "last_value", None)
@@ -577,16 +582,19 @@ class _DiffersError(RefusedError):
 
 
 class _FailedError(RefusedError, RuntimeError):
-    """Raised if the model raised a RuntimeError when a call was repeated, in this rank or in another one."""
+    """Raised if the model raised a RuntimeError when logparse repeated a call, in this rank or in another one."""
 
 
 def _first(said: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """Return the first non-empty value with the name ``name`` in the messages of the ranks, beginning with rank 0."""
+    """Search the messages of the ranks, beginning with rank 0, for a non-empty value with this name. Return the value.
+
+    Returns an empty text if no message has such a value.
+    """
     return next((x[name] for x in said if x[name]), "")
 
 
 def _ranks() -> Alone:
-    """Return the object that exchanges messages with the other ranks (processes) of the job.
+    """Return the object by which this rank exchanges messages with the other ranks (processes) of the job.
 
     If the job's process group has no key-value store, no messages can be exchanged, and nothing can be tried.
     """

@@ -86,15 +86,15 @@ class Turns:
         self._held: dict[int, set[int]] = {}
 
     def over(self) -> bool:
-        """Count a step of the job. Return True if it was the last one before the other job's turn."""
+        """Count a step of this job. Return True if now the other job must run for some steps."""
         on_all_cores(self._held)
         self.left -= 1
         return not self.free and self.left <= 0
 
     def wait(self, kinds: dict[str, list[float]]) -> None:
-        """Report how long the steps of this turn took, and wait until this job may continue.
+        """Write down how long this job's last steps took, and wait until the other job has done its steps.
 
-        ``kinds`` holds the times (µs) by the steps' names.
+        ``kinds`` holds the times of the steps (µs), by the steps' names.
         """
         found: dict[str, Any] = {"kinds": kinds, "ranks": _rank()[1]}
         if not self._number:

@@ -1,4 +1,4 @@
-"""State of each thread of the job: its model calls and steps that have begun and not ended."""
+"""State of each thread of the job: the model calls and steps that have begun and not yet ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Calls:
 
     @property
     def name(self) -> str:
-        """The name of the step that these calls form, for example ``float32[16, 3, 224, 224] x2`` for two calls."""
+        """The name of the job's step that these calls form, for example ``float32[16, 3, 224, 224] x2`` for two calls.
+        """
         return self.shapes + (f" x{self.count}" if self.count > 1 else "") or "?"
 
     def begin_anew(self) -> None:

@@ -58,15 +58,15 @@ class Kind:
         self.host_us: Deque[float] = collections.deque(maxlen=_TIMES)
 
     def record(self) -> Dict[str, Any]:
-        """Return the counts and times as a dictionary for the file ``units_PID.json``."""
+        """Return the counts and times as a dictionary, in the form in which the file ``units_PID.json`` holds them."""
         out = {"count": self.count, "traced": self.traced, "us": [round(us, 3) for us in self.us]}
         return {**out, "host_us": [round(us, 3) for us in self.host_us]} if self.host_us else out
 
 
 class Series:
-    """The steps of a job (such as training steps) that were recognised in one way, for example by an optimizer.
+    """Everything that the job did again and again in one way, for example all steps of an optimizer, with their times.
 
-    The steps are in the order in which they ended.
+    The times are in the order in which the steps ended.
     """
 
     def __init__(self) -> None:
@@ -76,9 +76,9 @@ class Series:
         self.since_s = time.monotonic()
 
     def kind(self, name: str) -> Kind:
-        """Return the steps with this name (their input sizes).
+        """Return the counts and times of the steps with this name. The name consists of the steps' input sizes.
 
-        If there are too many names, return the steps that are counted together under the name ``other``.
+        After ``_KINDS`` different names, all steps with a new name are counted together, under the name ``other``.
         """
         found = self.kinds.get(name)
         if found is None:
@@ -87,7 +87,7 @@ class Series:
         return found
 
     def add(self, name: str, made: int = 1) -> Kind:
-        """Add ``made`` to the number of steps with this name. Return all that is known of these steps."""
+        """Add ``made`` to the number of steps with this name. Return the object with their counts and times."""
         kind = self.kinds.get(name) or self.kind(name)
         kind.count += made
         self.count += made
@@ -132,7 +132,7 @@ class Series:
 def unit_of(series: Mapping[str, Series]) -> Optional[str]:
     """Return how the job's steps can best be recognised, such as ``optimizer``, or None if no step was seen yet.
 
-    ``series`` holds everything that the job repeats, by the way in which it is recognised.
+    ``series`` holds everything that the job does repeatedly, by the way in which it is recognised.
     """
     sorts = list(series)
     if len(sorts) == 1 and sorts[0] != "forward":  # the common case in inference
@@ -149,10 +149,10 @@ def unit_of(series: Mapping[str, Series]) -> Optional[str]:
 
 
 def _least_calls(series: Mapping[str, Series]) -> int:
-    """Return after how many calls of the model (with gradients) each call is regarded as a step of the job.
+    """Return how many calls of the model (with gradients) are needed before each call is regarded as a step of the job.
 
-    Usually an optimizer's step ends a step of the job. Calls are regarded as steps only if the optimizer steps very
-    rarely or never.
+    Usually an optimizer's step ends a step of the job. Calls of the model are regarded as steps only if the optimizer
+    steps very rarely or never.
     """
     steps = series["optimizer"].count if "optimizer" in series else 0
     return max(LEAST, _ACCUMULATED * steps)

@@ -1,6 +1,7 @@
 """Call a function as soon as a module, such as torch, has been imported.
 
-It does not matter who imports the module, or how often the program only checks whether it could be imported.
+It does not matter which part of the program imports the module. If the program only checks whether the module exists,
+nothing is called.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ if TYPE_CHECKING:
 
 
 class Finder:
-    """Calls a function as soon as a certain module was imported. It is an entry of ``sys.meta_path``.
+    """An entry of ``sys.meta_path`` that calls a function as soon as a certain module has been imported.
 
-    ``then`` maps the name of a module to that function, which gets the module. The other finders find the module. For
-    one import, the method ``exec_module`` of the module's loader is replaced on the loader object, so the loader keeps
-    its type.
+    ``then`` maps the name of a module to the function, which gets the module. The other entries find the module as
+    usual. For this one import, ``exec_module`` of the module's loader is replaced. The loader itself keeps its type.
     """
 
     def __init__(self, then: Dict[str, Callable[[Any], None]]) -> None:
@@ -70,9 +70,9 @@ class Finder:
 
 
 def when_executed(then: Dict[str, Callable[[Any], None]]) -> None:
-    """Call a function for each module as soon as the module is imported, or at once if it already is.
+    """Call a function for each of some modules, once that module has been imported (at once if it already is).
 
-    The function for the module ``name`` is ``then[name]``. It gets the module.
+    ``then`` maps a module's name to the function, which gets the module.
     """
     waiting = dict(then)
     for name in then:

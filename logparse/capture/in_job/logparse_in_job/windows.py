@@ -44,7 +44,7 @@ BY_TIME = "by time"
 class Window(NamedTuple):
     """The plan for one trace: how many steps of the job the profiler skips, and how many it then records.
 
-    * ``number`` is the number of the trace. 0 is a provisional trace, which is deleted once there is a better one.
+    * ``number`` is the number of the trace. Trace 0 is provisional, and is deleted once there is a better one.
     * ``warm_up`` is the number of steps that are skipped first.
     * ``units`` is the number of steps that are recorded.
     """
@@ -89,7 +89,7 @@ class Windows:
         self.done = MOST
 
     def next(self, series: Series, ranks: Ranks, one_call: bool = False) -> Optional[Window]:
-        """Return the plan for the next trace, or None if the profiler must not be started now.
+        """Return the plan for the next trace if it must begin now. Otherwise return None.
 
         ``series`` holds the steps that the job has done so far. If ``one_call`` is True, a single call is traced.
         """
@@ -104,13 +104,13 @@ class Windows:
         return Window(self.done, 0 if one_call else 1, 1 if one_call else self._units)
 
     def written(self, series: Series) -> None:
-        """Plan the next trace, after a regular trace was written."""
+        """Note that a regular trace was written, and plan at which step the next one begins."""
         self.begin_at = series.count + 1 + _GAPS[self.done - 1]
 
     def given_up(self, number: int, series: Series) -> None:
         """Plan another trace, because trace ``number`` could not be completed. After too many failures, stop tracing.
 
-        A trace cannot be completed, for example, if the job starts a profiler of its own.
+        For example, a trace cannot be completed if the job starts a profiler of its own.
         """
         self._given_up += 1
         if self._given_up > _MOST_GIVEN_UP:
@@ -122,7 +122,7 @@ class Windows:
             self.begin_at = series.count + 1 + _GAPS[0]
 
     def go_on(self) -> None:
-        """Plan to trace some more steps, because the job has gone on to a second phase."""
+        """Plan to trace some more steps, because the job's work has changed (second phase)."""
         self.done, self.begin_at = min(self.done, MOST - _FEW), 0
 
     def _is_time(self, series: Series, ranks: Ranks) -> bool:

@@ -1,8 +1,8 @@
-"""List of the changes that can be switched on and off in a running job.
+"""List of the changes that can be switched on and off in a running job, such as ``tf32``.
 
-A second list has the changes that act only when a job starts. A change is here called an action. This module imports no
-PyTorch. ``made`` imports the modules that do the switching. ``docs/measurement.md`` contains both tables, and a test
-compares them with the tables here.
+A second list has the changes that act only when a job starts. A change is here called an action. ``made`` returns the
+object that switches a change. Only ``made`` imports PyTorch. ``docs/measurement.md`` contains both lists as tables, and
+a test compares them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
 
 class Switchable(NamedTuple):
-    """Describes a change that can be switched on and off in a running job.
+    """A change that can be switched on and off in a running job.
 
     * ``name`` is its name.
-    * ``switched`` says for the user what is changed.
-    * ``undone`` says for the user how the change is taken back.
-    * ``parts`` names its single switches. Some changes combine several.
+    * ``switched`` tells the user what is changed.
+    * ``undone`` tells the user how the change is taken back.
+    * ``parts`` names the single switches of which the change consists, because some changes combine several.
     """
 
     name: str
@@ -123,9 +123,9 @@ def parts_of(action: str) -> Tuple[str, ...]:
 def fits(action: str, earlier: Iterable[str]) -> bool:
     """Return True if a change can be tried in a process in which the changes ``earlier`` were tried before.
 
-    One combination does not fit: ``channels_last`` with a search for the fastest kernel (``cudnn_benchmark``) and
-    ``channels_last`` without it. PyTorch keeps the kernel that it chose for each convolution, by its sizes and strides,
-    as long as the thread lives (``Conv_v8.cpp``, ``Conv_miopen.cpp``).
+    Only one pair does not fit: ``channels_last`` with and without a search for the fastest kernel
+    (``cudnn_benchmark``). PyTorch keeps the kernel that it chose for a convolution with these sizes and strides, as
+    long as the thread lives (``Conv_v8.cpp``, ``Conv_miopen.cpp``).
     """
     searches, turned = "cudnn_benchmark" in parts_of(action), "channels_last" in parts_of(action)
     before = [parts_of(x) for x in earlier]
@@ -133,7 +133,7 @@ def fits(action: str, earlier: Iterable[str]) -> bool:
 
 
 def made(action: str, files: Sequence[str] = ()) -> Any:
-    """Return the switch of a change, with which the change is made and taken back (see ``base.Switch``).
+    """Return an object that switches the change ``action`` on and off (see ``base.Switch``).
 
     ``files`` are the TunableOp files that the change ``tunableop_rows`` reads.
     """

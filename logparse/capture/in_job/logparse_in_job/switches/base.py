@@ -1,4 +1,4 @@
-"""The common base class of all switches of a change, and a switch that combines several."""
+"""Base class of the objects that switch a change of the job on and off, and a class that combines several of them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Switch:
     detail = ""
 
     def on(self, job: Job) -> None:
-        """Switch the change on.
+        """Switch the change on. Raises RefusedError if that is not possible, or if there is nothing to change.
 
-        Raises RefusedError if that is not possible, or if there is nothing to change. Then the job is as before.
+        After such an error the job is as it was before.
         """
         raise NotImplementedError
 
@@ -46,9 +46,9 @@ class Switch:
         raise NotImplementedError
 
     def hinders(self) -> str:
-        """Return the reason why the change cannot be switched off now, or an empty text.
+        """Return the reason why the change cannot be switched off at this moment, or an empty text.
 
-        The reason is that the job's next backward pass would fail without the change.
+        The usual reason is that the job's next backward pass would fail without the change.
         """
         return ""
 
@@ -86,14 +86,14 @@ class Several(Switch):
             self._on.pop()
 
     def hinders(self) -> str:
-        """Return the reason why the change cannot be switched off now, or an empty text.
+        """Return the reason why one of the changes cannot be switched off at this moment, or an empty text.
 
-        The reason is that the job's next backward pass would fail without the change.
+        The usual reason is that the job's next backward pass would fail without the change.
         """
         return next((why for x in self._on if (why := x.hinders())), "")
 
     def disturbed(self) -> str:
-        """Return a sentence for the user if the job itself has changed one of the settings meanwhile.
+        """Return a sentence for the user if the job itself has altered one of the settings while the changes were on.
 
         Otherwise returns an empty text.
         """

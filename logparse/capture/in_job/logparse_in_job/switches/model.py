@@ -65,9 +65,9 @@ def reshape(tensor: Any, to: Shape) -> None:
 def forget_accumulator(parameter: Any) -> None:
     """Make autograd forget the old size of a parameter, so that it accepts gradients of the new size.
 
-    For each parameter autograd keeps a node that accumulates gradients. The node lives as long as a loss of the job,
-    and refuses gradients of another size. PyTorch drops the node if the parameter's data get another type. So this
-    function gives them another type for a moment.
+    For each parameter autograd keeps a node that adds up gradients, as long as a loss of the job exists. The node
+    refuses gradients of another size. PyTorch drops the node if the parameter's data get another type. So this function
+    gives them another type for a moment.
     """
     data = parameter.data
     other = torch.float64 if data.dtype is not torch.float64 else torch.float32
@@ -160,7 +160,7 @@ class ModelSwitch(Switch):
         self._changed: List[_Tensor] = []
 
     def on(self, job: Job) -> None:
-        """Change the models, and give their gradients and the optimizers' state the same new sizes and layouts.
+        """Change the models. Their gradients and the optimizers' state get the same new sizes and layouts.
 
         Raises RefusedError if that is not possible, or if there is nothing to change.
         """
@@ -195,7 +195,7 @@ class ModelSwitch(Switch):
         self.detail = "; ".join(dict.fromkeys(done))
 
     def off(self) -> None:
-        """Take the change back: in the models, their gradients and the optimizers' state."""
+        """Take the change back, in the models, in their gradients and in the optimizers' state."""
         job, self._job = self._job, None
         if job is None:
             return
@@ -211,17 +211,17 @@ class ModelSwitch(Switch):
         self._looks, self._changed = [], []
 
     def hinders(self) -> str:
-        """Return a sentence if the change cannot be taken back now, or an empty text.
+        """Return a sentence if the change cannot be switched off at this moment, or an empty text.
 
-        The reason is a backward pass that is still to come, and that needs the parameters in their present size.
+        The change has given parameters another size. A backward pass that is still to come needs them in this size.
         """
         resized = [x.parameter for x in self._changed if x.before.size != x.after.size]
         return _IN_USE if any(map(_is_in_use, resized)) else ""
 
     def disturbed(self) -> str:
-        """Return a sentence for the user if the job has changed a parameter's size or layout since the switch was used.
+        """Return a sentence for the user if the job itself has altered a parameter's size or layout meanwhile.
 
-        Otherwise returns an empty text.
+        "Meanwhile" is the time since the change was switched on. Otherwise returns an empty text.
         """
         if any(shape_of(x.parameter) != x.after for x in self._changed):
             return "the job itself changes the layout of its parameters"
@@ -253,10 +253,15 @@ def _refuse_wrapped(modules: Sequence[Any]) -> None:
 
 
 def _refuse_shared(parameters: Sequence[Any]) -> None:
-    """Raise RefusedError if something else uses a parameter's memory, because it would keep the old memory.
+    """Raise RefusedError if something other than the model uses the memory of a parameter.
 
-    Examples are parameters that are views of one buffer, a view or a NumPy array that the job keeps, a graph before its
-    backward pass, and memory that several processes share.
+    A change gives the parameter new memory, but the other user would go on with the old memory. Other users are, for
+    example:
+
+    * parameters that are views of one common buffer;
+    * a view or a NumPy array that the job keeps;
+    * an autograd graph whose backward pass is still to come;
+    * other processes that share the memory.
     """
     for x in parameters:
         storage = x.untyped_storage()
@@ -299,8 +304,8 @@ def _tensors(state: Any) -> Iterator[Any]:
 def _refuse_held_accumulators(parameters: Sequence[Any]) -> None:
     """Raise RefusedError if the job has attached hooks to autograd's gradient accumulators, as Megatron does.
 
-    These are the autograd nodes that add up a parameter's gradients. ``forget_accumulator`` replaces them, so the hooks
-    would be lost.
+    Accumulators are the autograd nodes that add up a parameter's gradients. ``forget_accumulator`` replaces them, so
+    the hooks would be lost.
     """
     with torch.inference_mode(False), torch.enable_grad():
         nodes = [x.view_as(x).grad_fn.next_functions[0][0] for x in parameters if x.requires_grad]
@@ -365,14 +370,14 @@ def _padded_output(model: Any) -> str:
 
 
 def _rows(model: Any) -> Sequence[Any]:
-    """Return the weights and biases of the padded layers: the parameters that get more rows."""
+    """Return the parameters that padding makes longer: the weights and biases of the padded layers."""
     size = odd_output(model)
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear) and x.out_features == size]
     return [x for layer in layers for x in layer.parameters(recurse=False)]
 
 
 def _counted(change: Callable[[Any], Any], *what: str) -> Callable[[Any], str]:
-    """Wrap a function that replaces modules of a model, so that it returns a text with their number.
+    """Wrap a function that replaces modules of a model, so that it returns how many it has replaced, as a text.
 
     The text is for the user. It is empty if no module was replaced.
     """
@@ -414,5 +419,5 @@ KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
 
 
 def made(part: str) -> ModelSwitch:
-    """Return the switch of a change of the job's models, with which the change is made and taken back."""
+    """Return an object that switches a change of the job's models on and off. ``part`` is the change's name."""
     return KNOWN[part]()

@@ -34,7 +34,10 @@ class Flag:
 
 
 class BlasLibrary:
-    """The PyTorch setting that says which BLAS library is preferred. On ROCm its values also have CUDA's names."""
+    """The PyTorch setting that says which BLAS library is preferred.
+
+    On ROCm, too, PyTorch uses CUDA's names for its values: ``cublas`` means rocBLAS, and ``cublaslt`` means hipBLASLt.
+    """
 
     path = "torch.backends.cuda.preferred_blas_library"
 
@@ -79,9 +82,9 @@ class Flags(Switch):
                 flag.write(value)
 
     def disturbed(self) -> str:
-        """Return a sentence about the first setting that the job itself has changed since the switch was used.
+        """Return a sentence for the user about the first setting that the job itself has altered meanwhile.
 
-        Returns an empty text if the job has changed none of the settings.
+        Returns an empty text if the job has altered none of the settings.
         """
         if not self._before:
             return ""
@@ -126,27 +129,30 @@ class Attention(Switch):
         self._context, self._own = context, _order()
 
     def off(self) -> None:
-        """Let PyTorch try the attention backends in their previous order again."""
+        """Restore PyTorch's previous order of attention backends."""
         context, self._context = self._context, None
         if context is not None:
             context.__exit__(None, None, None)
 
     def disturbed(self) -> str:
-        """Return a sentence if the job itself has chosen attention backends meanwhile, or an empty text."""
+        """Return a sentence for the user if the job itself has chosen attention backends meanwhile.
+
+        Otherwise returns an empty text.
+        """
         return "" if self._context is None or _order() == self._own else "the job itself sets the attention backends"
 
 
 class OneFlashKernel(Switch):
     """Forbids PyTorch to use the fused attention kernel on a CPU.
 
-    On a GPU, ``Attention`` is used instead. A CPU has only one fused kernel and no order of backends.
+    A CPU has only one fused kernel and no order of backends. On a GPU, ``Attention`` is used instead.
     """
 
     def __init__(self) -> None:
         self._before: Any = None
 
     def on(self, job: Job) -> None:
-        """Forbid the fused kernel. Raises RefusedError if it is already forbidden."""
+        """Forbid the fused attention kernel. Raises RefusedError if the job itself has forbidden it already."""
         if not torch.backends.cuda.flash_sdp_enabled():
             raise RefusedError("the job already runs with this setting")
         self._before = True
@@ -159,7 +165,7 @@ class OneFlashKernel(Switch):
             torch.backends.cuda.enable_flash_sdp(True)
 
     def disturbed(self) -> str:
-        """Return a sentence if the job itself has allowed the fused kernel again, or an empty text."""
+        """Return a sentence for the user if the job itself has allowed the fused kernel again, or an empty text."""
         allowed = self._before and torch.backends.cuda.flash_sdp_enabled()
         return "the job itself sets torch.backends.cuda.enable_flash_sdp" if allowed else ""
 
@@ -171,7 +177,7 @@ def _enabled(backend: str) -> bool:
 
 
 def _order() -> Tuple[List[int], List[bool]]:
-    """Return PyTorch's attention backends in their order of preference (as numbers), and which of them are allowed.
+    """Return PyTorch's order of attention backends (as numbers), and which backends are allowed.
 
     The second list has a bool for each backend in ``ATTENTION``. Raises RefusedError if PyTorch is older than 2.6,
     because it has no such order.
@@ -183,7 +189,7 @@ def _order() -> Tuple[List[int], List[bool]]:
 
 
 class TunableRows(Switch):
-    """Makes PyTorch use the kernels that TunableOp files list. TunableOp itself then searches for no kernels."""
+    """Makes PyTorch use the kernels that are listed in TunableOp files. TunableOp itself then searches for none."""
 
     def __init__(self, files: Sequence[str]) -> None:
         self._files = files
@@ -193,7 +199,8 @@ class TunableRows(Switch):
     def on(self, job: Job) -> None:
         """Switch TunableOp on, so that PyTorch uses the kernels in the files. The files are read only the first time.
 
-        Raises RefusedError if no GPU is used, if a file is not accepted, or if the job itself uses TunableOp.
+        Raises RefusedError if no GPU is used, if there is no file or one is not accepted, or if the job itself uses
+        TunableOp.
         """
         tunable = torch.cuda.tunable
         if not torch.cuda.is_initialized():
@@ -223,23 +230,23 @@ class TunableRows(Switch):
             torch.cuda.tunable.tuning_enable(before)
 
     def disturbed(self) -> str:
-        """Return a sentence if the job itself has switched TunableOp off meanwhile. Otherwise returns an empty text."""
+        """Return a sentence for the user if the job itself has switched TunableOp off meanwhile, or an empty text."""
         on = self._before is None or torch.cuda.tunable.is_enabled()
         return "" if on else "the job itself sets torch.cuda.tunable"
 
 
 class Refused(Switch):
-    """Stands in for the switch of a change that is impossible in this process. ``why`` is the reason."""
+    """Used in place of a switch if the change is impossible in this process. ``why`` is the reason."""
 
     def __init__(self, why: str) -> None:
         self._why = why
 
     def on(self, job: Job) -> None:
-        """Raise RefusedError with the reason why the change is impossible here."""
+        """Always raise RefusedError, with the reason why the change is impossible in this process."""
         raise RefusedError(self._why)
 
     def off(self) -> None:
-        """Do nothing, because the change is never made."""
+        """Do nothing, because an impossible change is never switched on."""
 
 
 def _tf32(files: Sequence[str]) -> Switch:
@@ -295,8 +302,8 @@ KNOWN: Dict[str, Callable[[Sequence[str]], Switch]] = {
 
 
 def made(part: str, files: Sequence[str]) -> Switch:
-    """Return the switch of a PyTorch setting, with which the setting is changed and changed back.
+    """Return an object that switches a setting of PyTorch on and off. ``part`` is the setting's name.
 
-    ``files`` are the TunableOp files that ``tunableop_rows`` reads.
+    ``files`` are the files that the setting ``tunableop_rows`` reads. They list the kernels to use.
     """
     return KNOWN[part](files)
