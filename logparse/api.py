@@ -234,10 +234,10 @@ def coverage(files: Sequence[str | os.PathLike[str]], run: str | None = None, st
 
 
 def show(text: str, store: Location = None) -> Result:
-    """Return all that is known of one matrix product or convolution: its calls and its times.
+    """Return all calls and times of one matrix product or convolution.
 
-    ``text`` is a log line of any format that describes it, or its name in a table of logparse.  Raises InputError if
-    the text describes none and names none of the store.
+    ``text`` describes the product or convolution: it is a log line of any format, or a name from a table of logparse.
+    Raises InputError if it is neither.
     """
     from logparse import lookup
 
@@ -254,7 +254,7 @@ def status(store: Location = None) -> Result:
 
 
 class Result:
-    """The answer of a command: ``lines`` holds its sentences, and ``table`` holds its rows with all columns.
+    """The answer of a command: ``lines`` holds its sentences, and ``table`` holds its table with all columns.
 
     >>> status(folder)
     1 row: run, format, files, lines, call_lines, measurement_lines, message_lines, rejects, foreign_lines, bytes
@@ -269,12 +269,12 @@ class Result:
 
     @property
     def lines(self) -> list[str]:
-        """The sentences of the command's answer, without its tables."""
+        """The sentences of the command's answer. The answer's tables are left out."""
         return [*(x for x in self._blocks if isinstance(x, str)), *self._answer.errors]
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """The rows of the answer, with the columns that docs/commands.md lists."""
+        """The table of the command's answer as a DataFrame. docs/commands.md lists the columns."""
         frame: pd.DataFrame = arrow(self._answer.made, self._answer.of).to_pandas()
         return frame
 
@@ -381,7 +381,8 @@ class Run:
     def regret(self) -> Figure:
         """Draw how much time the job loses because its libraries do not use the fastest known kernels.
 
-        A curve shows how much time the first N override rows (each makes a library use another kernel) would save.
+        An override row makes a library use another kernel. The curve shows how much time the first N override rows
+        would save.
         """
         return explore.regret(self.points)
 
@@ -394,10 +395,10 @@ class Run:
         return explore.backward_weights(self.points)
 
     def solutions(self, label: str) -> Figure:
-        """Draw the times of all kernels that were measured for one matrix product or convolution.
+        """Draw the times of all kernels that were measured for one matrix product or convolution of the job.
 
-        ``label`` is a value from the column ``label`` of ``points``.  Raises InputError if the job has none with this
-        label.
+        ``label`` names the product or convolution, as in the column ``label`` of ``points``.  Raises InputError if the
+        job has no such label.
         """
         rows = self.points[self.points["label"] == label]
         if not len(rows):

@@ -52,9 +52,9 @@ def _print_version(asked: bool) -> None:
 
 
 def facts_of(words: Sequence[str] | None) -> Mapping[str, str]:
-    """Return the facts about the target machine that the words after ``--target`` describe.
+    """Return the facts about a machine that the user's words after ``--target`` state.
 
-    Without words the result is empty, and no reader of files is imported.
+    Without words the result is empty, and the code that parses them is not imported.
     """
     if not words:
         return {}

@@ -29,9 +29,9 @@ Types of GEMMs (``f16_r``) and of convolutions (``FP16``) are both keys.
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU model: one row of ``devices.csv``.
+    """A GPU model with the figures of its data sheet: one row of ``devices.csv``.
 
-    * ``peaks`` holds TFLOP/s by column.
+    * ``peaks`` holds the peak rates in TFLOP/s, by the column of the file.
     * ``hbm_gbs`` is the memory bandwidth in 10^9 bytes/s.
     * ``cu_count`` is the number of compute units that HIP reports.  On RDNA GPUs HIP counts pairs of compute units (see
       ``logparse.target.hip_count``).
@@ -46,11 +46,13 @@ class Device:
     source: str
 
     def peak_tflops(self, dtype: str) -> float | None:
-        """Return the peak rate of dense matrix products of an input type, in TFLOP/s.
+        """Return the peak rate of dense matrix products in TFLOP/s, for inputs of a data type.
 
-        Returns None if the data sheet states no such rate.  On NVIDIA GPUs a convolution of type ``FP32`` gets the peak
-        of TF32, because PyTorch allows TF32 there by default.  The GEMM type ``f32_r`` gets the peak of full single
-        precision.
+        Returns None if the data sheet states no such rate.
+
+        * A convolution of type ``FP32`` on an NVIDIA GPU gets the peak of TF32, because PyTorch allows TF32 there by
+          default.
+        * A GEMM of type ``f32_r`` gets the peak of full single precision.
         """
         short = dtype == "FP32" and self.arch.startswith("sm_")
         return self.peaks.get("tf_xf32" if short else PEAK_COLUMN.get(dtype, ""))

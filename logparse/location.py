@@ -102,12 +102,12 @@ def absolute(url: str) -> str:
 
 
 def resolve(url: str) -> tuple[pafs.FileSystem, str]:
-    """Return the pyarrow file system and the path in it for a folder, file or URL.
+    """Return the pyarrow file system of a folder, file or URL, and the path within this file system.
 
     Raises InputError in these cases:
 
     * The URL has an unknown scheme, unknown options or a password.
-    * The service's library is missing.
+    * The library for the service is missing.
     * The path is not UTF-8, because pyarrow, DuckDB and tables hold no other paths.
     """
     place, path, query = split_url(url) if "://" in url else ("file://", url, "")
@@ -142,9 +142,9 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
 
 @contextlib.contextmanager
 def explained(url: str, what: type[Exception]) -> Iterator[None]:
-    """Context in which a file error (OSError) becomes an error of type ``what``, whose message names the URL.
+    """Context in which an OSError becomes an error of the type ``what``, whose message names the URL.
 
-    Examples of such file errors are a bucket that does not exist, a missing permission, or no network.
+    For example, a bucket does not exist, a permission is missing, or the network fails.
     """
     try:
         yield
@@ -190,7 +190,7 @@ def delete_file(filesystem: pafs.FileSystem, path: str) -> None:
 
 
 def flush(filesystem: pafs.FileSystem, root: str, files: Iterable[str] = (), folders: Iterable[str] = ()) -> None:
-    """Write files and folders to the disk, so that they survive a power cut.
+    """Write files and folders from memory to the disk, so that they survive a power cut.
 
     ``files``, ``folders``, ``root``, and every folder between ``root`` and these paths are written.  A file that no
     longer exists is skipped.  If the file system is not a local disk, nothing is done.
@@ -227,9 +227,10 @@ def _flush(path: str) -> None:
 
 
 def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
-    """Return a function that creates a file but never replaces one, for the file system of ``url``.
+    """Return a function that writes a new file to this file system, but never replaces an existing file.
 
-    On some file systems two processes that create the same file may both succeed.  The module's docstring lists them.
+    ``url`` is a URL in the file system. In some file systems, two processes that create the same file at the same time
+    may both succeed.  The module's docstring lists them.
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         return _link_new
@@ -324,9 +325,9 @@ def _conditional_put(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
 
 
 def _client_options(url: str) -> dict[str, Any]:
-    """Translate the options in a pyarrow URL into options of boto3.
+    """Translate the options in a pyarrow URL for S3 into options of boto3.
 
-    Both libraries read all other options from the environment.
+    All other options are read from the environment, by both libraries.
     """
     options = {name: values[-1] for name, values in parse_qs(split_url(url)[2].removeprefix("?")).items()}
     out: dict[str, Any] = {}

@@ -29,13 +29,13 @@ from typing import Protocol, TypeVar
 
 
 class Code(str):
-    """Base class of texts that are code of some language, so that some program interprets them."""
+    """Base class of texts that are code, for example of a shell, so that a program interprets them."""
 
     __slots__ = ()
 
     @property
     def data(self) -> bytes:
-        """The code as bytes in UTF-8.  Bytes of a path that is not UTF-8 are kept."""
+        """The text as bytes in UTF-8. Bytes of a file name that are not UTF-8 are written unchanged."""
         try:
             return self.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:  # half of a surrogate pair: no path contains it
@@ -80,7 +80,7 @@ def joined(between: C, parts: Iterable[C]) -> C:
 
 
 def lines_of(code: C) -> list[C]:
-    """Split code into lines. Each line is again code of the same language (the same class of text)."""
+    """Split code into lines. The lines get the same type as the code, for example ``Shell``."""
     return [type(code)(line) for line in code.split("\n")]
 
 
@@ -128,9 +128,9 @@ def shell_comment(text: str) -> Shell:
 
 
 def shell_data(lines: Iterable[tuple[str, str]]) -> Shell:
-    """Write lines of data for a here-document of a shell script, so that the shell interprets nothing in them.
+    """Return lines of data for a here-document of a shell script. The shell interprets nothing in them.
 
-    Each line has the form ``WORD TEXT``. Because it begins with a word of logparse, no text can end the document early.
+    Each line has the form ``WORD TEXT``. The word is a fixed word of logparse, so no text can end the document early.
     Raises ValueError if a word does not consist of the letters a to z.
     """
     out = []

@@ -35,9 +35,9 @@ def open_executor(engine: str = "local", jobs: int = 0) -> Iterator[Executor]:
 
 
 def ray_address(engine: str) -> str | None:
-    """Return the address in ``ray://HOST:PORT``, or None for ``ray``, because Ray then finds the cluster itself.
+    """Return the address of the Ray cluster in ``--engine``, for example ``ray://HOST:PORT``.
 
-    Raises UsageError for any other text.
+    Returns None for ``ray``, because Ray then finds the cluster itself. Raises UsageError for any other text.
     """
     if engine == "ray":
         return None

@@ -53,7 +53,7 @@ class Executor(Protocol):
 
     @property
     def together(self) -> int:
-        """The number of cores for all tasks that run at the same time."""
+        """The number of cores that all tasks at the same time can use."""
 
     def map_unordered(
         self,
@@ -115,7 +115,7 @@ def report(name: str, count: int) -> None:
 
 @contextmanager
 def reporting(to: Progress | None) -> Iterator[None]:
-    """Context in which calls of ``report`` in this process reach the function ``to``."""
+    """Context in which every call of ``report`` in this process calls the function ``to``."""
     global _report_to  # noqa: PLW0603 - a pickled function cannot carry a callback
     before, _report_to = _report_to, to
     try:

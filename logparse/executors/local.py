@@ -40,9 +40,10 @@ class LocalExecutor:
         resources: Callable[[T], Resources],
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
-        """Call the function for each item in parallel. Yield each item with its result or error once it is done.
+        """Call a function for each item in parallel. Yield each item with its result or error as soon as it is done.
 
-        Of the resources only the weight is used, because the operating system assigns the cores.
+        Small work is done in this process. To find out, the weights (bytes to read) that ``resources`` returns are
+        added up. The number of cores that it returns is not used, because the operating system assigns the cores.
         """
         ahead, rest, weight = deque[T](), iter(items), 0.0
         while weight <= _WORTH or len(ahead) < 2:

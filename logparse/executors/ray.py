@@ -54,13 +54,13 @@ class RayExecutor:
 
     @property
     def cpus(self) -> int:
-        """How many cores a task can use: all cores of the largest node, but at most ``jobs``."""
+        """How many cores one task can use: the cores of the largest node, but at most ``jobs``."""
         largest = max((node["Resources"].get("CPU", 1) for node in self._ray.nodes() if node["Alive"]), default=1)
         return max(1, min(int(largest), self._jobs or int(largest)))
 
     @property
     def together(self) -> int:
-        """How many cores all tasks together can use: the cores of all nodes, but at most ``jobs``."""
+        """How many cores all tasks at the same time can use: the cores of all nodes, but at most ``jobs``."""
         cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         return min(cores, self._jobs) if self._jobs else cores
 
@@ -132,9 +132,10 @@ class _Nodes:
         self._since: float | None = None
 
     def stranded(self) -> int | None:
-        """Return how many cores the largest remaining node has, if larger nodes died and were not replaced in time.
+        """Return a number of cores if the largest node of the cluster has died and was not replaced in time.
 
-        The time limit is ``_NODE_SECONDS``. Returns None if no larger node is missing.
+        The number is how many cores the largest remaining node has. The time limit is ``_NODE_SECONDS``. Returns None
+        if no larger node is missing.
         """
         largest = self._largest()
         self._most = max(self._most, largest)

@@ -1,4 +1,6 @@
-"""Read files into the store: find the files, let worker processes read them, and store data that are in no file.
+"""Read the input files into the store: find the files, and let worker processes read them.
+
+``record`` stores records that come from no file, such as the measurements of a replay.
 
 If one file fails, the others are still read. A file is stored completely or not at all, because its rows become visible
 only when a last, small file is written (see ``store``). So reading can be stopped at any moment and then be repeated.
@@ -135,10 +137,12 @@ def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[In
 def record(
     store: Store, records: Iterable[Record], *, run: str, name: str, format: str, evidence: Iterable[str] | None = None
 ) -> str:
-    """Store records that do not come from an input file, such as the measurements of a replay. Return an id for them.
+    """Store records that do not come from an input file, such as the measured times of kernels. Return an id for them.
 
-    Either all records become visible at once, or none. ``evidence`` names the kinds of measurements whose times may be
-    used in conclusions. Facts in the records are stored as facts that are not about the user's job.
+    Either all records become visible at once, or none.
+
+    * ``evidence`` names the kinds of measurements whose times may be used to judge kernels.
+    * Facts in the records (such as the version of a library) are not taken for facts about the user's job.
     """
     attempt, taken = store.attempt(), list(records)
     collector = Collector(attempt)

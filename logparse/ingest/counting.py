@@ -107,10 +107,13 @@ def uncoloured(text: bytes) -> bytes:
 
 
 class PlainCounter:
-    """Counts the different lines of a log, in Python. It has the same results as the counter in C.
+    """Counts how often each different line of a log occurs. This is the slow counter, in Python.
 
-    ``starts`` are the texts by which lines with the prefix ``[date time][LIB]`` are found. Each such text begins at the
-    ``]`` after the time. ``held`` is the approximate size of the next result of ``take``, in bytes of text.
+    The faster counter in C has the same results.
+
+    * ``starts`` are the texts by which lines with the prefix ``[date time][LIB]`` are recognised. They stand right
+      after the time, so they begin with its ``]``.
+    * ``held`` is the approximate memory in bytes of the lines that ``take`` will return.
     """
 
     def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
@@ -160,9 +163,12 @@ class PlainCounter:
     def take(self) -> tuple[list[CountedLine], list[Place], bytes]:
         """Return the different lines that were read since the last call, and how often each one occurred.
 
-        There are three results: the different lines, the different prefixes (time, and process or thread), and the
-        counts. A count is a triple of int64: the index of the line, the index of the prefix, and how often the line
-        occurred with that prefix.
+        There are three results:
+
+        * the different lines;
+        * the different prefixes (the time, and the process or thread);
+        * the counts, as triples of int64: the index of the line, the index of the prefix, and how often the line
+          occurred with that prefix.
         """
         cells = array("q")
         for (entry, place), times in self._cells.items():
@@ -172,10 +178,10 @@ class PlainCounter:
         return out
 
     def _record_inside(self, line: bytes) -> int:
-        """Two threads may have written into one line. Return the position at which a second record begins in the line.
+        """Return the position at which a second record begins in a line, into which two threads have written.
 
-        Returns 0 if no record begins in the line. Returns 0 also if the position is uncertain: the record's prefix is
-        incomplete, or another record may begin behind it or right before it.
+        Returns 0 if there is no second record, or if its position is uncertain: its prefix is incomplete, or another
+        record may begin behind it or right before it.
         """
         at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
         if (
@@ -189,7 +195,7 @@ class PlainCounter:
         return at
 
     def _count(self, line: bytes, offset: int, times: int, *, torn: bool = False) -> CountedLine | None:
-        """Count a line, or a piece of a line, and return what is stored about all lines with the same text.
+        """Count a line, or a piece of a line. Return what is stored about all lines with the same text.
 
         Returns None if the text does not belong to a known format.
         """

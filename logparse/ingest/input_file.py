@@ -106,9 +106,9 @@ class InputFile:
         return int(info.size or 0)
 
     def raw(self) -> BinaryIO:
-        """Open the stored file without decompressing it.
+        """Open the file without decompressing it.
 
-        Raises OSError if that fails, and InputError if standard input is closed.
+        Raises OSError if that fails, and InputError if the file is standard input and is closed.
         """
         if self._fs is None:
             if sys.stdin is None:  # Python sets this if the descriptor is closed
@@ -121,7 +121,7 @@ class InputFile:
         return cast(BinaryIO, stream)
 
     def open(self) -> BinaryIO:
-        """Open the decompressed content. Reading raises InputError if it expands beyond a limit."""
+        """Open the file and decompress it. Reading raises InputError if the content is larger than a limit."""
         return self.decompressed(self.raw())
 
     def decompressed(self, raw: BinaryIO) -> BinaryIO:
@@ -182,8 +182,8 @@ class InputFile:
     def beside(self) -> Iterator[InputFile]:
         """Yield the other files in the same folder, by name, and then the files in its subfolder ``capture_traces``.
 
-        vLLM (0.26 and later), SGLang and ATOM write the traces of captured CUDA graphs into that subfolder. There are
-        none beside standard input.
+        vLLM (0.26 and later), SGLang and ATOM write the traces of captured CUDA graphs into that subfolder. For
+        standard input nothing is yielded.
         """
         if self._fs is None or self.path == "-":
             return
@@ -236,10 +236,10 @@ class InputFile:
         return out
 
     def digest(self, upto: int, pieces: Sequence[bytes] = ()) -> str:
-        """Return the hash of the first ``upto`` bytes of the stored file.
+        """Return the hash of the first ``upto`` bytes of the file as it is stored.
 
-        ``pieces`` are the hashes of the file's first pieces, if they are known. Raises OSError if the file cannot be
-        read, and InputError if it has become shorter.
+        ``pieces`` are the hashes of the file's first pieces, if they are known already. Raises OSError if the file
+        cannot be read, and InputError if it has become shorter.
         """
         whole = min(upto // PIECE_BYTES, len(pieces))  # a last line without a line end may be longer than a piece
         state, left = Digest(pieces[:whole]), upto - whole * PIECE_BYTES
@@ -263,8 +263,9 @@ class InputFile:
 class Digest:
     """Hash of a file, made from the hashes of its pieces of ``PIECE_BYTES`` bytes.
 
-    For one piece it is the piece's XXH64. For several pieces it is the XXH3 (128 bits) of the pieces' hashes.
-    ``before`` holds the hashes of the pieces before the bytes that ``update`` gets.
+    The hash of a single piece is its XXH64. The hash of several pieces is the XXH3 (128 bits) of their hashes. If the
+    first pieces of a file were hashed earlier, ``before`` holds their hashes, and ``update`` gets only the bytes behind
+    them.
     """
 
     def __init__(self, before: Iterable[bytes] = ()) -> None:
@@ -342,11 +343,11 @@ class _Passing(io.RawIOBase):
 
 
 class Hashing(_Passing):
-    """A stream that reads from ``raw``, computes a hash of the bytes, and reports their number.
+    """A stream that passes on the bytes of ``raw``, and computes a hash of them meanwhile.
 
-    The hash begins with the bytes ``before``.
-
-    ``whole_lines`` is the hash up to the last line end.
+    * ``before`` are bytes that were already read from the stream, and belong to the hash.
+    * ``report`` is called with the number of bytes of each read.
+    * ``whole_lines`` is the hash up to the last line end.
     """
 
     def __init__(self, raw: BinaryIO, report: Callable[[int], None], before: bytes = b"") -> None:
@@ -463,9 +464,9 @@ class _Bounded(_Passing):
         return b"".join(parts)
 
     def _piece(self, size: int) -> bytes:
-        """Decompress the next few bytes. After an error return no bytes, and remember the error's text.
+        """Decompress the next few bytes. If that fails, remember the error's text, and return no bytes.
 
-        The pieces are small because all bytes of a read that fails are lost.
+        The pieces are small because all bytes of a failed read are lost.
         """
         try:
             return bytes(self._next(size))
@@ -476,7 +477,7 @@ class _Bounded(_Passing):
 
 
 class Cut(NamedTuple):
-    """Says where the content of a damaged compressed file ends too early: after ``offset`` bytes.
+    """The place at which a damaged compressed file ends too early: after ``offset`` bytes of whole lines.
 
     ``length`` more bytes could be decompressed. They are left out, because they are only the beginning of a line.
     """
@@ -586,9 +587,9 @@ def _same_content(packed: str, plain: str) -> bool:
 
 
 def _expand(path: str, left_out: list[Path]) -> dict[str, int]:
-    """Return the files to read for a path that the user gave, with their sizes.  A path may be a folder.
+    """Return the files that a path of the user names, with their sizes.  The path may be a folder, a pattern or a URL.
 
-    Files in a folder that logparse itself wrote are added to ``left_out`` instead.
+    Files in a folder that logparse itself wrote are not returned, but added to ``left_out``.
     """
     if "://" in path:
         return _expand_url(path, left_out)

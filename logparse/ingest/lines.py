@@ -96,7 +96,7 @@ class Distinct:
 
 
 class Claimed(NamedTuple):
-    """A line that was read as part of a record of several lines, for example a table in the log.
+    """A line that is a part of a record of several lines, for example a line of a table in the log.
 
     The object holds the result of reading the line, the line's offset, its bytes, and the name of the format.
     """
@@ -127,10 +127,11 @@ class Read:
 
 
 class LineReader:
-    """Counts the lines of a log, block by block. ``feed`` takes whole lines, ``take`` returns the counts.
+    """Counts how often each different line of a log occurs.
 
-    ``close`` ends the log. Code in C counts ``threads`` parts of a file at a time, because it does not hold Python's
-    global lock. ``head`` holds the first bytes of the log, which show whether it is a table of counts (``uniq -c``).
+    * ``feed`` takes a block of whole lines, ``take`` returns the counts, and ``close`` ends the log.
+    * ``threads`` parts of a file are counted at the same time, by code in C, which does not hold Python's global lock.
+    * ``head`` holds the first bytes of the log, which show whether it is a table of counts (``uniq -c``).
     """
 
     def __init__(
@@ -184,27 +185,28 @@ class LineReader:
         return 2 * counted > len(marked) if marked else 0 < len(lines) == counted
 
     def feed(self, data: bytes, offset: int) -> None:
-        """Count the lines in ``data``, which consists of whole lines. ``offset`` is its position in the log.
+        """Count the lines in ``data``, a block of whole lines that is at position ``offset`` of the log.
 
-        A command that a backslash continues on the next line is one line (``continued_commands``).
+        A command with a backslash at the line end continues on the next line, and is counted as one line
+        (``continued_commands``).
         """
         data = continued_commands(data)
         self._follow(_Text(data, offset), offset, self._counters[0], self._counters[0].count(data, offset))
 
     @property
     def reads_files(self) -> bool:
-        """True if the fast code in C is used, which reads files itself.
+        """True if lines are counted by the fast code in C, which can also read files itself.
 
         Then counting does not wait for Python, and Python does not wait for the disk.
         """
         return hasattr(self._counters[0], "count_file")
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
-        """Count the lines in bytes ``start`` to ``end`` of a file descriptor. A line begins at both positions.
+        """Count the lines in bytes ``start`` to ``end`` of a file. A line must begin at both positions.
 
-        Every now and then it yields the number of bytes read since the last time, so that the caller can call ``take``
-        meanwhile. At the end ``hashes`` contains the hashes of all pieces of the file that end by ``end``. Raises
-        OSError if the file cannot be read.
+        ``file`` is the file's descriptor. Every now and then the function yields the number of bytes that it has read
+        since the last time. Then the caller can collect the counts so far with ``take``. At the end ``hashes`` contains
+        a hash of each whole piece of the file up to ``end``. Raises OSError if the file cannot be read.
         """
         text = _Text(b"", start, file)
         ranges = _ranges(file, start, end, self._threads)
@@ -250,14 +252,11 @@ class LineReader:
 
     @property
     def full(self) -> bool:
-        """True if the counts need so much memory that the caller should call ``take`` now."""
+        """True if so many different lines are in memory that the caller should take them with ``take`` now."""
         return self._taking.begun or len(self.read.claimed) > _HELD_CLAIMED
 
     def close(self) -> Iterator[Record]:
-        """End the log. Yield the incomplete records, whose last lines are missing.
-
-        A record may have several lines, for example a table.
-        """
+        """End the log. Yield the records of several lines (such as tables) whose last lines are missing."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -265,9 +264,10 @@ class LineReader:
             yield from reader.close()
 
     def pieces(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
-        """Divide a line into its parts, because two threads may have written into one line.
+        """Divide a line into its records, because two threads may have written into one line.
 
-        Returns the format, start and end of each part. The format has no value (None) if no format knows the part.
+        The result lists the parts of the line: each with its format, start and end. The format is replaced by None if
+        no format knows the part.
         """
         owners = {number for marker, number in self._record_markers if marker in line}
         found, at = list[tuple[int, int]](), 0  # (place where a record begins, number of its format)
@@ -290,10 +290,10 @@ class LineReader:
     # --------------------------------------------------------------------------------------- block formats
 
     def _finish(self) -> int:
-        """Several threads count parts of a large file. Wait until the oldest part is finished, and take its counts.
+        """Several threads count parts of a large file. Wait until the oldest part is counted, and take its counts.
 
-        Lines in it that may belong to a record of several lines are read now. Returns the number of bytes that were
-        counted.
+        The lines in this part that may belong to a record of several lines are read now. Returns the number of bytes
+        that were counted.
         """
         text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
@@ -308,10 +308,10 @@ class LineReader:
         return stop - start
 
     def _follow(self, text: _Text, at: int, counter: counting.Counter, counted: counting.Counted) -> None:
-        """After a part of the log was counted, read the lines in it that may belong to records of several lines.
+        """Read the lines of a counted part of the log that may belong to records of several lines, such as tables.
 
-        A table is an example of such a record. The lines are found by markers (short texts that identify a format).
-        From the first line of a record until it is complete, the lines in between are read, too.
+        The first line of such a record is found by a marker (a text that identifies the format). All lines from there
+        to the end of the record are read.
         """
         if counter.held > _HELD_BYTES:
             self._taking.add(counter)
@@ -327,9 +327,10 @@ class LineReader:
         self._follow_between(text, at, stop)
 
     def _follow_between(self, text: _Text, at: int, stop: int) -> None:
-        """Read lines without a format of their own that may belong to a record of several lines.
+        """Let an unfinished record of several lines, such as a table, take the lines that belong to it.
 
-        If such a line belongs to the record, it is no longer counted as blank or as a line of unknown format.
+        These lines have no known text of a format. They were already counted as blank or as lines of unknown format, so
+        those counts are reduced.
         """
         while at < stop and self._awake:
             line = text.line(at, stop)
@@ -346,10 +347,10 @@ class LineReader:
         return (claimer is not None and claimer.awake) or any(reader.awake for _, reader in self._blocks)
 
     def _event(self, line: bytes, place: int) -> None:
-        """Read a line with a marker (identifying text) of a format whose records have several lines.
+        """Read a line that may belong to a record of several lines, such as a table.
 
-        If the line is also a record of a format that reads single lines, it was already counted. Otherwise it is
-        counted as a line of unknown format, unless it is part of a record of several lines.
+        The line contains a text by which such a record is recognised. If the line is also a record of its own, it was
+        counted already. Otherwise it is counted as a line of unknown format, unless a record of several lines takes it.
         """
         plain, pieces = counting.uncoloured(line), self._counted(line)
         format, start, end = pieces[-1]
@@ -365,15 +366,15 @@ class LineReader:
                 reader.take(_line(piece, place + start))
 
     def _counted(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
-        """Divide a line into its records, after its colours were removed, and return them (see ``pieces``).
+        """Find the records in a line, as the counters do: its colours are removed first. Return the line's parts.
 
-        A line without any record is one piece of unknown format.
+        The result has the form of ``pieces``. A line without any record is one part of unknown format.
         """
         record = b"\x1b" not in line or any(marker in line for marker, _ in self._record_markers)
         return self.pieces(counting.uncoloured(line)) if record else [(None, 0, len(line))]
 
     def _shown(self, raw: bytes, place: int) -> bool:
-        """Offer a line to the formats whose records have several lines. Return True if one of them takes it."""
+        """Offer a line to the formats whose records have several lines. Return True if a format takes the line."""
         line = _line(raw, place)
         for format, reader in self._asked(raw):
             outcome = reader.take(line)
@@ -384,10 +385,10 @@ class LineReader:
         return False
 
     def _asked(self, raw: bytes) -> Iterator[tuple[BlockFormat, BlockReader]]:
-        """Yield the formats that must see a line because it may belong to one of their records of several lines.
+        """Yield the formats that must see this line, because it may belong to one of their records of several lines.
 
-        First come the formats whose marker (identifying text) is in the line. Then come the formats with a record that
-        is not complete yet.
+        First come the formats that have an identifying text (marker) in the line. Then come the formats with an
+        unfinished record.
         """
         marked: list[tuple[BlockFormat, BlockReader]] = []
         if self._block_marker.search(raw) is not None:
@@ -426,10 +427,10 @@ def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 
 def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:
-    """Return the match of the next record in a line, at position ``at`` or later.
+    """Find the next record of a format in a line, at position ``at`` or later. Return the match, or None.
 
-    Every record contains one of the ``markers``, short texts. If the rest of the line has none of them, there is no
-    record. This check is faster than searching with the pattern ``start``.
+    Every record of the format contains one of the texts ``markers``. They are searched first, because that is faster
+    than the pattern ``start``.
     """
     for marker in markers:
         if line.find(marker, at) >= 0:
@@ -476,14 +477,15 @@ class _Counting(NamedTuple):
 
 
 def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Divide a large file (bytes ``start`` to ``end``) into ranges of whole lines, which several threads read.
+    """Divide bytes ``start`` to ``end`` of a large file into ranges of whole lines, which several threads will read.
 
-    The ranges become smaller towards the end, so that all threads end together. A range begins with the first line in a
-    piece of ``PIECE_BYTES``. So only few bytes have to be read again to hash the beginning of that piece.
+    The ranges become smaller towards the end, so that all threads end at about the same time.
     """
     smallest, largest = _RANGE_BYTES
     while start < end:
         stop = start + max(smallest, min(largest, (end - start) // (2 * threads)))
+        # The next range begins with the first line in a piece of the file. So only few bytes have to be read again to
+        # hash the beginning of that piece.
         if stop - stop % PIECE_BYTES > start:
             stop -= stop % PIECE_BYTES
         stop = min(end, stop)
@@ -595,10 +597,12 @@ class _Taking:
 
 
 class _Stood(NamedTuple):
-    """Counts of one text in the log: how often it occurred in all (``lines``), and how often at each time and process.
+    """How often one text occurs in a part of the log.
 
-    ``counts[i]`` of the occurrences had the time and process with the index ``numbers[i]``. If the log is a table of
-    counts, ``stated`` is the count that precedes each such line.
+    * ``lines`` is the number of lines with this text.
+    * ``counts[i]`` is how many of the lines have the time and process number ``numbers[i]`` (an index into a list of
+      places).
+    * ``stated`` is a count that the log itself states before each such line, as ``uniq -c`` does, or None.
     """
 
     lines: int
@@ -672,7 +676,7 @@ def whole_commands(data: bytes) -> int:
 
 
 def has_continuation(file: int) -> bool:
-    """Return True if a line of a file ends with a backslash. ``file`` is the file's descriptor."""
+    """Return True if some line of the file ends with a backslash. ``file`` is the file's descriptor."""
     with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as data:
         at = data.find(b"\\")  # finding one byte is many times faster than finding two
         while at >= 0 and data[at + 1 : at + 3].removeprefix(b"\r")[:1] != b"\n":

@@ -1,7 +1,7 @@
-"""Find the process that wrote a log whose lines do not state it: from ``--pid`` or from the file's name.
+"""Find out which process wrote a log, if its lines do not state it: from ``--pid`` or from the file's name.
 
-Libraries put the process number into a name where a template has ``%i`` (``HIPBLASLT_LOG_FILE=job_%i.log``). Launchers
-put ``rank3`` or ``pid=77`` into a name. Any other number in a name belongs to a model, a date or a device:
+Libraries put the id of the process into a name where the user wrote ``%i`` (``HIPBLASLT_LOG_FILE=job_%i.log``).
+Launchers put ``rank3`` or ``pid=77`` into a name. Any other number in a name belongs to a model, a date or a device:
 ``Llama-2-70B.log``, ``mi300x.log``.
 """
 
@@ -57,10 +57,10 @@ def stated_process(text: str | None) -> Process | None:
 
 
 def processes_in_names(names: Iterable[str]) -> Mapping[str, Process]:
-    """Find the process number in each file name.
+    """Find the id of the process (rank or pid) in each file name.
 
-    If a name has several numbers, it is compared with names that differ only in their numbers. The last number that
-    differs is the process: 3 in ``rank3_2026.log`` beside ``rank4_2026.log``. If none differs, it is the last number.
+    A name with several numbers is compared with names that differ only in their numbers. The last number that differs
+    is the process: 3 in ``rank3_2026.log`` beside ``rank4_2026.log``. If none differs, it is the last number.
     """
     numbers = {name: [int(match[match.lastgroup or 0]) for match in _PLACE.finditer(name)] for name in names}
     alike: dict[str, list[list[int]]] = {}
@@ -76,7 +76,10 @@ def processes_in_names(names: Iterable[str]) -> Mapping[str, Process]:
 
 
 def numbers_in(path: str) -> list[int]:
-    """Return the numbers of processes that the folders and the name of a file may hold, from left to right."""
+    """Return the ids of processes (ranks or pids) that a path may contain, from left to right.
+
+    The folders in the path are searched, too.
+    """
     return [int(match[match.lastgroup or 0]) for part in path.split("/") for match in _PLACE.finditer(part)]
 
 

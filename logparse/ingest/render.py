@@ -1,4 +1,4 @@
-"""Text that is printed after files were read: a row for each file, the runs, and why some files gave nothing."""
+"""The text that tells the user which files were read: a row for each file, the runs, and files that gave nothing."""
 
 from __future__ import annotations
 

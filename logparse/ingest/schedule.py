@@ -53,15 +53,13 @@ class Ingested:
 
     @property
     def units(self) -> Mapping[Unit, int]:
-        """Number of lines of each category, such as ``call``, or ``foreign`` for lines of an unknown format.
-
-        The numbers are kept as the tuple ``counts``, which takes a third of the memory.
-        """
+        """Number of lines of each category, such as ``call``, or ``foreign`` for lines of an unknown format."""
+        # The numbers are kept as a tuple, which takes a third of the memory.
         return dict(zip(UNITS, self.counts, strict=True))
 
     @property
     def recognised(self) -> bool:
-        """True if some format of logparse could read at least a part of the file, or if the file is unchanged."""
+        """True if logparse knows a format in the file, or if nothing was read because the file has not changed."""
         return self.state == "unchanged" or any(n for unit, n in self.units.items() if unit not in ("foreign", "blank"))
 
     @property
@@ -73,10 +71,10 @@ class Ingested:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task for a worker process: a file to read, and the number of threads for it.
+    """A task for a worker process: to read one file with ``threads`` threads.
 
-    ``known`` says which parts of the file were already stored at the start. ``process`` is the process of lines that do
-    not state one.
+    * ``known`` says which parts of the file were already stored at the start.
+    * ``process`` is the process that wrote the lines, if the lines do not state one.
     """
 
     path: str
@@ -92,14 +90,14 @@ JointTask: TypeAlias = tuple[Task, ...]
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """The results of a task that has read several small files, with the table rows that make their data visible."""
+    """The results of a task that has read several small files, and the records that make these files' rows visible."""
 
     results: tuple[Ingested, ...]
     rows: pa.Table
 
 
 def resources(task: Task | JointTask) -> Resources:
-    """Return how many cores a task needs, and how many bytes it reads."""
+    """Return how many cores the reading of a file (or of several small files) needs, and how many bytes are read."""
     if isinstance(task, Task):
         return Resources(cpus=task.threads, weight=task.size)
     return Resources(weight=sum(one.size for one in task))
@@ -155,9 +153,9 @@ class Schedule:
         return Task(path, threads, size, tuple(self._known(path)), self._processes.get(path, UNKNOWN))
 
     def ended(self, task: Task | JointTask, result: Ingested | Several | TaskError) -> Sequence[Ingested]:
-        """Note that a task has ended with a result. Return the results of the files that are now done.
+        """Note that a task has ended. Return the results of the files that are now done.
 
-        If a task with several files failed, its files are put back to be read one by one.
+        If a task with several files failed, its files are put back, and are then read one by one.
         """
         if isinstance(result, Several):
             return result.results

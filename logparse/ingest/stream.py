@@ -1,4 +1,4 @@
-"""Read the records in a log's distinct lines, and collect them with their counts for the store."""
+"""Read the records in the distinct lines of a log, and store them with the number of times that each line occurred."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _outcomes: dict[tuple[str, str], Outcome] = {}
 
 
 class StreamRead:
-    """Reads blocks of whole lines and collects their records. ``finish`` writes the records to the store."""
+    """Reads a log block by block, and collects its records. ``finish`` writes the records to the store."""
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class StreamRead:
         self._collector = Collector(attempt)
 
     def feed(self, block: bytes, offset: int) -> None:
-        """Read whole lines. ``offset`` is their position in the log."""
+        """Read a block of whole lines, which is at position ``offset`` of the log."""
         self.reader.feed(block, offset)
         self.bytes += len(block)
         if self.reader.full:
             self._absorb(self.reader.take(all=False))
 
     def reject_long(self, first: bytes, offset: int, length: int) -> None:
-        """Note that a line was too long to be read.
+        """Note that a line was not read because it is too long.
 
         ``first`` holds the first bytes of the line, and ``length`` is its size in bytes.
         """
@@ -75,9 +75,9 @@ class StreamRead:
             yield count
 
     def finish(self, end_of_stream: bool = True) -> None:
-        """Write everything that was read to the store.
+        """Write the records that are still in memory to the store.
 
-        If the log ends here, records of several lines that are not complete are stored, too.
+        If the log ends here, incomplete records of several lines are stored, too.
         """
         self._absorb(self.reader.take())
         if end_of_stream:
@@ -123,10 +123,10 @@ class StreamRead:
         self.tally.saw_processes(set(pids[seen].tolist()))
 
     def _outcome(self, format: LineFormat, text: str, times: int) -> Outcome:
-        """Return the records in a line, which the reader of a format finds.
+        """Return the records in a line, as read by the line's format.
 
-        The result is cached, because the line may occur again later or in another file. The result of a line that
-        occurred several times is always cached, and of another line only while there is room.
+        The result is kept in memory, because the line may occur again later or in another file. A line that occurred
+        several times is always kept, and any other line only while there is room.
         """
         outcome = _outcomes.get((format.name, text))
         if outcome is None:
@@ -139,10 +139,10 @@ class StreamRead:
 
 
 def _of_the_job(record: Record) -> Record:
-    """Mark the record of a call as made by the job, and not by a benchmark tool. Return the changed record.
+    """Return the record of a call with a note that the job made the call, and not a benchmark tool.
 
-    In a table of counts (``uniq -c``) each line comes from the job's log, even if it looks like a command that a person
-    typed.
+    It is used for a table of counts (``uniq -c``): all its lines come from the job's log, even if one looks like a
+    command that a person typed.
     """
     return replace(record, by_tool=False) if isinstance(record, Call) and record.by_tool else record
 
@@ -164,10 +164,10 @@ class Tally:
         self._formats: set[str] = set()
 
     def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
-        """Add a line that occurred ``times`` times, and the records in it (``outcome``), to the counts.
+        """Count a line of the log and the records in it. The same line occurred ``times`` times.
 
-        ``units`` is the number of lines, if they are already in ``lines``. Without it the number in ``outcome`` is
-        used, and is added to ``lines``.
+        ``units`` is how many lines to add to the lines of this category. If it is given, the caller has already added
+        them to the number of all lines (``lines``). If not, the number in ``outcome`` is added to both.
         """
         self.units[outcome.unit] += outcome.lines if units is None else units
         self.lines += outcome.lines if units is None else 0
@@ -176,9 +176,9 @@ class Tally:
         self.saw(outcome.records, times)
 
     def saw(self, records: Iterable[Record], times: int = 1) -> None:
-        """Count the calls in ``records``. The lines with these records are already counted.
+        """Count the calls and the processes in these records, which occurred ``times`` times.
 
-        ``times`` is how often the records occurred.
+        The lines with the records are not counted here.
         """
         for record in records:
             if isinstance(record, Call):
@@ -203,8 +203,8 @@ class Tally:
         return "+".join(sorted(self._formats))
 
     def process(self) -> Process | None:
-        """Return the process number that the prefixes of the lines state, or None if no line has one.
+        """Return the process that wrote the log, from the prefixes of its lines. None if no line states a process.
 
-        If the prefixes state several numbers, the result is a value for an unknown process.
+        If the lines state several processes, the result is a value for an unknown process.
         """
         return Process(next(iter(self._pids)) if len(self._pids) == 1 else None, "prefix") if self._pids else None

@@ -1,4 +1,4 @@
-"""Read one input file into the store: recognise its format, read all of it or only its new end, and make it visible."""
+"""Read one input file into the store: recognise its format, read all of it or only the part that was added since."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def formats_named(name: str | None) -> Sequence[Format]:
 
 
 class Reader:
-    """A function, as an object, that reads input files into the store. It can also be called in another process.
+    """Reads input files into the store. An object of this class is called like a function, also in another process.
 
-    When it is sent to another process (pickled), it holds the store's URL instead of the store.
+    When the object is sent to another process (pickled), it holds the store's URL instead of the store.
     """
 
     def __init__(self, store: Store, run: str, format: str | None) -> None:
@@ -90,16 +90,16 @@ class Reader:
         return self._store
 
     def __call__(self, task: Task | JointTask) -> Ingested | Several:
-        """Read the file of a task, or its several files.
+        """Read the file of a task, or the several files of a task.
 
-        An error becomes the result of its file, so that the other files are still read.
+        If a file fails, its result is the error, and the other files are still read.
         """
         return self.read(task) if isinstance(task, Task) else self._several(task)
 
     def _several(self, tasks: Sequence[Task]) -> Several:
-        """Read a group of small files. Their rows are stored together in the same Parquet files.
+        """Read a group of small files, and store their rows together in the same Parquet files.
 
-        At the end the rows are made visible.
+        At the end the rows of all these files become visible.
         """
         joint = self.store.joint_attempts()
         results = [self.read(task, joint) for task in tasks]
@@ -123,7 +123,7 @@ class Reader:
 
 
 def _settled(result: Ingested, state: str | bool) -> Ingested:
-    """Return the final result of a file, after an attempt to write its rows.
+    """Return the final result for a file, after its rows were written or could not be written.
 
     ``state`` is True if the rows were new, False if they were already in the store, or a text with the reason why they
     could not be written.
@@ -135,9 +135,9 @@ def _settled(result: Ingested, state: str | bool) -> Ingested:
 
 @dataclass(frozen=True)
 class _Passed:
-    """The knowledge about a log that was read to its end: hashes, and the last line.
+    """The hashes, the size and the last line of a log, after it was read to its end.
 
-    * ``digest`` is the hash of all stored bytes, and ``end`` is their number.
+    * ``digest`` is the hash of all bytes of the file, and ``end`` is their number.
     * ``digest_of_lines`` is the hash up to the end of the last complete line.
     * ``content`` is the hash of the unpacked bytes.
     * ``last`` is the last line if it has no line end, and ``place`` is its position.
@@ -164,7 +164,7 @@ class _Input:
         self._started = time.monotonic()
 
     def do(self) -> Ingested:
-        """Read the file and store its records. If the store already has its beginning, only the rest is read."""
+        """Read the file and store its records. If the store already has the file's beginning, only read the rest."""
         if self.task.path == "-":
             return self._stdin()
         size = self.file.size
@@ -247,7 +247,10 @@ class _Input:
         return digest, self.file.content_digest() if self.file.compressed else digest
 
     def _identity(self, content: str, row: Commit) -> str | None:
-        """Return a text that identifies a file with this content, so that copies are found. None for an empty file."""
+        """Return a text by which copies of this file can be recognised later. Returns None for an empty file.
+
+        ``content`` is the hash of the file's content.
+        """
         if not row.end:
             return None
         if row.pid_from in ("prefix", "fact"):  # the content names the process
@@ -268,7 +271,7 @@ class _Input:
         return self.task.process if self.task.process.pid_from == "option" else UNKNOWN
 
     def _stream(self, at: Commit) -> Ingested:
-        """Read a log line by line, and make its rows visible in the store. The lines may have several formats.
+        """Read a log, whose lines may have several formats, and make its rows visible in the store.
 
         If the last line has no line end, it is stored separately, because it may still grow.
         """
@@ -403,7 +406,10 @@ class _Input:
         return self._commit(stream.attempt, row, tally)
 
     def _row(self, run: str = "", **values: Any) -> Commit:
-        """Begin the record that this file was read (its commit), with ``values`` as fields."""
+        """Return the beginning of the entry in the store which says that this file was read.
+
+        ``values`` are further fields of the entry.
+        """
         return Commit(run=run or self.run, path=self.task.path, **values)
 
     def _commit(self, attempt: Attempt, at: Commit, tally: Tally) -> Ingested:

@@ -1,10 +1,10 @@
-"""Answers of commands, and how they are printed.
+"""Print the answers of commands, as text, tables or files.
 
-* ``answer``: the answer of a command; columns of its table; CSV, JSON and Parquet.
+* ``answer``: the answer of a command; the columns of its table; CSV, JSON and Parquet.
 * ``terminal``: tables that fit a terminal, and progress bars.
 * ``files`` and ``own_files``: writing into a user's folder.
 * ``options``: options that several commands have.
-* ``program``: streams and errors.
+* ``program``: the program's output streams and its errors.
 """
 
 from __future__ import annotations

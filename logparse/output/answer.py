@@ -107,13 +107,13 @@ class Answer:
 
     @property
     def blocks(self) -> Iterable[str | Block]:
-        """The lines and tables for the terminal, without the notes."""
+        """The sentences and tables that are printed on the terminal. The notes are left out."""
         made = self.made if self.text is None else None
         return self.text if self.text is not None else [] if made is None else [made]
 
     @property
     def made(self) -> Block | None:
-        """The answer's table.  If ``table`` is a function, this calls it."""
+        """The answer's table.  If ``table`` is a function, it is called now to make the table."""
         return self.table() if callable(self.table) else self.table
 
 
@@ -185,7 +185,7 @@ def beside(text: str) -> str:
 
 
 def arrow(table: Block | None, of: str = "") -> pa.Table:
-    """Convert a table to the columns and types that are documented for the command ``of`` (see ``TABLES``).
+    """Give a table the columns and types that are documented for the command ``of`` (see ``TABLES``).
 
     If ``of`` is empty, the table is returned unchanged.
     """

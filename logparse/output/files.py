@@ -20,11 +20,10 @@ _SPECIAL = ("/dev/", "/proc/")
 
 
 class Rewrite:
-    """Context in which several files in a user's folder are written or replaced together, at its end.
+    """Context that writes or replaces several files in a user's folder together: all of them, or none after an error.
 
-    They are renamed in the order in which they were added.  If the block raises an error, no file is changed.
-    ``within`` is the folder that the user named.  OSError is raised if a link in this folder leads to a place outside
-    of it.
+    The files get their names when the context ends, in the order in which they were added.  ``within`` is the folder
+    that the user named.  Raises OSError if a link in this folder leads to a place outside of it.
     """
 
     def __init__(self, within: Path | None = None) -> None:
@@ -103,7 +102,7 @@ class Rewrite:
 
 
 def write_file(path: Path, data: bytes, within: Path | None = None) -> None:
-    """Replace one file completely.  If that fails, the old file stays unchanged.
+    """Write one file, or replace it completely.  If that fails, the old file stays unchanged.
 
     Raises OSError if the file cannot be written, or if the path is a link that leads out of ``within``.
     """

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def option(help: str, *names: str, **more: Any) -> Any:
-    """Declare an option of a command of the program, with its help text.
+    """Declare an option of a command, with its help text.
 
-    Its name is the parameter's name unless ``names`` are given.  ``more`` are typer's other settings.
+    The option is named after the parameter, unless ``names`` are given.  ``more`` are further settings of typer.
     """
     more.setdefault("show_default", "[default: " not in help)
     return typer.Option(*names, help=help, **more)
@@ -45,10 +45,11 @@ def path(help: str, *names: str) -> Any:
 
 
 def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = False, own: bool = False) -> Any:
-    """Declare an option that accepts only the values ``of``.
+    """Declare an option of a command that accepts only certain values.
 
-    ``of`` holds the values, or names a list of them (``module:LIST``).  If ``several`` is True, the user may join
-    values by commas.  If ``own`` is True, ``package.module:NAME`` is accepted too.
+    * ``of`` holds the values, or names a list of them (``module:LIST``).
+    * ``several`` is True if the user may join values by commas.
+    * ``own`` is True if ``package.module:NAME`` is accepted, too.
     """
 
     def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
@@ -63,8 +64,8 @@ def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = Fa
 def _known(of: str | tuple[str, ...]) -> Iterable[str]:
     """Return the values that an option accepts.
 
-    If ``of`` names a list, its module is imported only now, because this may be slow.  The values are the list's texts,
-    or the names of its members.
+    ``of`` holds the values, or names a list of texts or of objects with names (``module:LIST``).  The module is
+    imported only now, because this may be slow.
     """
     if isinstance(of, tuple):
         return of
@@ -84,9 +85,9 @@ def _local(value: Any) -> Any:
 
 
 def _output(context: typer.Context, value: str | None) -> str | None:
-    """Check that the output file that the user named can be used, before the work begins.
+    """Check before the work begins that the output file can be used, and return its path unchanged.
 
-    Raises UsageError if it cannot be used. ``--format`` is parsed before this option, so it is known.
+    Raises UsageError if the file cannot be used. ``--format`` is parsed before this option, so it is known.
     """
     format_of(context.params.get("format"), value)
     _local(value)
@@ -195,9 +196,9 @@ class _Values:
 
 
 def _converting(options: list[Any]) -> list[Any]:
-    """Convert the values of the given options without pydantic (see ``_Values``), and return the options.
+    """Make options convert their values without pydantic (see ``_Values``), and return the options.
 
-    Older versions of typer do not need this.  For them nothing is changed.
+    Older versions of typer do not use pydantic.  For them nothing is changed.
     """
     for x in options:
         if hasattr(x, "get_runtime_param"):
@@ -274,7 +275,7 @@ def _import_numpy() -> None:
 
 
 class Wide(Command):
-    """A command that prints its table on the terminal only, and writes it to no file."""
+    """A command whose table is only printed on the terminal. It has no option to write the table to a file."""
 
     printing = ("wide",)
 
@@ -287,7 +288,7 @@ class Table(Command):
 
 
 def _printing(n: Limit = None, format: Format = None, output: Output = None, wide: Wide_ = False) -> None:
-    """A function that only has the parameters for how a table is printed. It does nothing."""
+    """Declares the options by which the user says how a table is printed. Only its parameters are used."""
 
 
 @cache

@@ -19,9 +19,9 @@ _LARGEST = 1 << 28
 
 
 def remember(paths: Iterable[Path]) -> None:
-    """Note that logparse has just written these files, in a list in the files' folder.
+    """Note in a list that logparse itself has just written these files.
 
-    If a folder cannot be written, it gets no list.
+    The list is a file in the folder of the files. If a folder cannot be written, it gets no list.
     """
     for path in paths:
         with suppress(OSError, UnicodeError):

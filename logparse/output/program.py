@@ -1,4 +1,4 @@
-"""The outermost code of the program: it prepares the output streams, and turns errors into a line and an exit code."""
+"""Outermost code of the program: it prepares the output streams, and turns an error into a line and an exit code."""
 
 from __future__ import annotations
 

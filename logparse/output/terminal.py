@@ -81,9 +81,12 @@ Colour: TypeAlias = Literal["auto", "always", "never"]
 def is_coloured(stream: TextIO, colour: Colour = "auto") -> bool:
     """Return True if bold text may be written to a stream.
 
-    With ``colour="auto"`` this depends on the stream and on two environment variables. On a terminal, bold text may be
-    written unless ``NO_COLOR`` is set. If ``CLICOLOR_FORCE`` is set, it may be written everywhere. Sources of the two
-    variables: no-color.org, bixense.com/clicolors.
+    With ``colour="auto"`` the answer depends on the stream and on two environment variables:
+
+    * If ``NO_COLOR`` is set, it is False.
+    * Otherwise it is True on a terminal, and if ``CLICOLOR_FORCE`` is set also elsewhere.
+
+    Sources: no-color.org, bixense.com/clicolors.
     """
     if colour != "auto":
         return colour == "always"
@@ -126,7 +129,7 @@ def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = Fa
 
 
 def has_passes(block: Block) -> bool:
-    """Return True if a table names a convolution with its pass (F, B or W). The reader then needs an explanation."""
+    """Return True if a table names a pass of a convolution by its letter (F, B or W), so that a legend is needed."""
     return any(_PASS.match(cell) for column in _columns(block) if column.name == "problem" for cell in column.cells)
 
 
@@ -166,7 +169,7 @@ class _Column:
         return self.name in _LEASTS, any(self.cells), rank
 
     def lines(self, cell: str) -> list[str]:
-        """Split the text of a cell into the lines in which it is printed.  Only sentences are wrapped."""
+        """Divide the text of a cell into the lines to print.  Only sentences are wrapped."""
         if self.whole or self.name not in _PROSE or len(cell) <= self.room:
             return [cell]
         return wrap(cell, self.room, break_on_hyphens=False)

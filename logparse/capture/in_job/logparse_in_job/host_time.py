@@ -32,8 +32,7 @@ class HostTime:
 
         * ``at`` is the time at which the step ended, in seconds.
         * ``count`` is the number of steps so far. Before every fifth step this method waits until the GPU is idle, and
-          that
-          step is then measured.
+          that step is then measured.
         """
         began, self._from = self._from, None
         if began is not None:

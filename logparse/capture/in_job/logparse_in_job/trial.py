@@ -245,8 +245,7 @@ class Trial:
         * ``times`` holds the times of the steps since the last call (µs), by the steps' names.
         * The GPU is idle now.
         * All ranks (processes of the job) call this method after the same step. They exchange messages and decide by
-          the
-          times of rank 0, so all of them do the same.
+          the times of rank 0, so all of them do the same.
         """
         assert self._ranks is not None
         if not self._began_s:
@@ -272,8 +271,7 @@ class Trial:
         self._write()
 
     def _disturbed(self) -> List[str]:
-        """Return the reason if the job itself has altered the setting that is being tried, so that nothing can be
-        measured.
+        """Return the reason if the job itself has altered the setting that is tried, so that nothing can be measured.
 
         The result is ``["refused", reason]``, or an empty list if the job has not altered the setting.
         """

@@ -20,8 +20,7 @@ class Calls:
 
     @property
     def name(self) -> str:
-        """The name of the job's step that these calls form, for example ``float32[16, 3, 224, 224] x2`` for two calls.
-        """
+        """The name of the step that these calls form, such as ``float32[16, 3, 224, 224] x2`` for two calls."""
         return self.shapes + (f" x{self.count}" if self.count > 1 else "") or "?"
 
     def begin_anew(self) -> None:
