@@ -18,9 +18,10 @@ Size: TypeAlias = Literal["m", "n", "k"]
 
 
 def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
-    """Return for each of the matrices A, B, C and D how many rows and columns it has in memory.
+    """Return the number of rows and columns of the matrices A, B, C and D, as they lie in memory.
 
-    Each number is given by its name: m, n or k. The matrices are column-major.
+    The numbers are given by their names: m, n or k. For example, A of a product without transposition is ``("m",
+    "k")``. The matrices are column-major.
     """
     a: tuple[Size, Size] = ("m", "k") if problem.trans_a == "N" else ("k", "m")
     b: tuple[Size, Size] = ("k", "n") if problem.trans_b == "N" else ("n", "k")
@@ -45,10 +46,10 @@ def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
 
 
 def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:
-    """Return the data type that limits how fast this matrix product or convolution can be computed.
+    """Return the data type whose peak rate limits this matrix product or convolution on a GPU.
 
-    For single precision it is the format in which the library may multiply instead, for example TF32.  The compute
-    type, or the settings of a replay (in ``facts``), tell whether TF32 is allowed.
+    For single precision the library may multiply in another format, for example TF32. Then that format is returned.
+    Whether TF32 is allowed is known from the compute type, or from the settings of a replay (in ``facts``).
     """
     if isinstance(problem, ConvProblem):
         return "f32_r" if problem.in_type == "FP32" and facts.get("replay_conv_tf32") == "0" else problem.in_type
@@ -68,10 +69,10 @@ An example of such a compute type is CUBLAS_COMPUTE_32F_FAST_16F.
 
 
 def roofline_us(problem: Problem, facts: Mapping[str, str]) -> float | None:
-    """Return the least time in µs that a GPU needs for a matrix product or convolution.
+    """Return the least time in µs that a GPU needs for a matrix product or convolution (the roofline).
 
-    It is the longer one of two times: to compute the result directly, and to move the operands once.  ``facts``
-    describe the GPU.  Returns None if the time is unknown.
+    The GPU must compute the result directly, and move each operand once. The result is the longer one of the two times.
+    ``facts`` describe the GPU.  Returns None if the time is unknown.
     """
     device, dtype = device_of(facts), input_type(problem, facts)
     if device is None or dtype is None or problem.flops is None or not problem.bytes:

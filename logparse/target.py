@@ -1,4 +1,4 @@
-"""Compare two machines: the target, which will read the override files, and the machine on which a time was measured.
+"""Compare two machines: the one that will read the override files (target), and the one on which a time was measured.
 
 A time from another GPU model is not used.  ``libraries/builds.py`` compares the builds of the libraries.
 """
@@ -92,10 +92,10 @@ with dots.
 
 
 def _spelled(name: str, text: str) -> str:
-    """Write the version of HIP or hipBLASLt with dots, if it is given as a single number.
+    """Write a version of HIP or hipBLASLt with dots. For example, hipBLASLt's number 1201 becomes ``0.12.1``.
 
-    The form is ``major.minor`` or ``major.minor.patch``. For example, hipBLASLt's 1201 becomes ``0.12.1``.  Any text
-    that is not a single number is returned unchanged.
+    A version of HIP gets the form ``major.minor``, and a version of hipBLASLt ``major.minor.patch``.  Any text that is
+    not a single number is returned unchanged.
     """
     if not (text.isascii() and text.isdecimal()) or len(text) > 18:
         return text
@@ -111,8 +111,8 @@ def _spelled(name: str, text: str) -> str:
 def same_device(one: Facts, other: Facts) -> bool | None:
     """Return True if two machines have the same GPU model: equal architectures and equal numbers of compute units.
 
-    The numbers are compared only if both machines state them. Returns None if an architecture is unknown and the
-    numbers do not differ.
+    If a machine does not state its number, only the architectures are compared. Returns None if an architecture is
+    unknown and the numbers do not differ.
     """
     if any(name in one and name in other and one[name] != other[name] for name in ("cu_count",)):
         return False
@@ -151,10 +151,11 @@ def machine(facts: Facts) -> dict[str, str]:
 
 
 def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Return the facts about one machine from the facts of all its files. Facts on which files disagree are left out.
+    """Combine what several files say about one machine. Facts on which files disagree are left out.
 
-    ``facts`` are rows (file id, name, value).  Validators (versions that PyTorch compares) are kept only if all files
-    with validators have the same set of them.
+    * ``facts`` are rows (id of the file, name, value).
+    * Validators (versions that PyTorch writes into its tuning files) are kept only if all files that have validators
+      have the same ones.
     """
     values: dict[str, set[str]] = {}
     sets: dict[str, set[tuple[str, str]]] = {}

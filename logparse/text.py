@@ -179,10 +179,10 @@ def common_start(texts: Sequence[str]) -> int:
 
 
 def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
-    """Cut one of several texts to ``room`` characters, and keep the part that distinguishes it from the others.
+    """Shorten one of several similar texts to ``room`` characters. Keep the part that differs from the other texts.
 
-    All texts have the first ``head`` and the last ``tail`` characters in common. ``…`` replaces such characters first.
-    If cutting them is not enough, the middle is left out.
+    All the texts have the first ``head`` and the last ``tail`` characters in common. These characters are replaced by
+    ``…`` first. If that is not enough, the middle of the text is left out.
     """
     excess, end = len(text) - room + 1, len(text) - tail
     if excess <= head:

@@ -29,9 +29,15 @@ _ONCE, _UNKNOWN = np.array([1]), np.array([NULL])
 
 
 class _Source(NamedTuple):
-    """One of the places in an input file from which GEMMs or convolutions are counted.
+    """A place in an input file that states calls of GEMMs or of convolutions.
 
-    It is a category of log lines, the commands that a tool printed (``by_tool``), or measurements (no category).
+    There are three sorts of places:
+
+    * log lines, which have a ``category``;
+    * commands that a benchmark tool printed (``by_tool`` is True);
+    * results of measurements, which have no category.
+
+    A file may state the same call in several places, so only one place is counted.
     """
 
     conv: bool
@@ -87,7 +93,7 @@ class Collector:
         raw: bytes = b"",
         text: str | None = None,
     ) -> None:
-        """Add the records that were read from a line or another piece of the input file.
+        """Collect the records of a line, or of another piece of the input file, to store them later.
 
         * ``counts[i]`` is how often process ``pids[i]`` wrote the piece in second ``seconds[i]``.
         * ``offset`` is the byte at which the piece was first found.

@@ -96,9 +96,9 @@ def _valid(present: Any) -> pa.Buffer | None:
 
 
 def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
-    """Return the memory of an Arrow text column: the positions where texts end, and the bytes of all texts.
+    """Return the two memory buffers of an Arrow text column: the positions of the texts, and the bytes of all texts.
 
-    A table can hold only valid Unicode. So a lone surrogate (half of an escape in JSON) is written as its escape.
+    A column can hold only valid Unicode. So a lone surrogate (half of an escape in JSON) is written as its escape.
     """
     together = "".join(texts)
     data = together.encode("utf-8", "backslashreplace")
@@ -108,9 +108,10 @@ def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
 
 
 def _ends(sizes: Sequence[int]) -> pa.Buffer:
-    """Return, for a column of texts or lists with these sizes, the positions at which each value begins and ends.
+    """Return where each value of an Arrow column begins and ends, from the sizes of its values.
 
-    The result is an Arrow buffer. Raises OverflowError above 2 GiB, which no file of a store reaches.
+    The values are texts or lists. The result is an Arrow buffer. Raises OverflowError above 2 GiB, which no file of a
+    store reaches.
     """
     ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])

@@ -79,10 +79,14 @@ def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
 
 
 def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
-    """Return which files of a folder a compaction must merge: all except large files that were merged before.
+    """Return which Parquet files of a folder ``logparse compact`` must merge into larger ones.
 
-    Files that were never merged are always included, because the records of their rows change. If the user had data
-    removed (``logparse forget``), large merged files are included too, so that the data leave the disk.
+    * Files that were never merged are always returned, because the new list of merged data must contain all their rows.
+    * Small files that were merged before are returned.
+    * Large files that were merged before are returned only if the user had data removed (``logparse forget``), so that
+      these data leave the disk.
+
+    If there is nothing to gain, the result is empty.
     """
     fresh = [path for path in paths if path.removeprefix(f"{store.root}/") not in manifest.parts]
     merged = [path for path in paths if path.removeprefix(f"{store.root}/") in manifest.parts]
@@ -94,9 +98,10 @@ def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
 def _read(
     store: Store, table: str, paths: Sequence[str], attempts: Set[str], manifest: Manifest, recorded: Recorded
 ) -> Iterator[pa.Table]:
-    """Read several Parquet files, a few at a time, and yield the rows of each, in the order of ``paths``.
+    """Read several Parquet files, a few at a time. Yield the rows of each file, in the order of ``paths``.
 
-    Only rows of ``attempts`` (readings of input files that are still valid) are included.
+    ``attempts`` names the valid readings of input files. Rows of other readings are left out, for example of data that
+    the user had removed.
     """
     old, fresh = attempts & manifest.attempts, attempts - manifest.attempts
     with ThreadPoolExecutor(_READ_TOGETHER) as reading:
@@ -107,9 +112,10 @@ def _read(
 
 
 def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set[str]) -> pa.Table:
-    """Return the rows of a file that belong to ``attempts`` (readings of input files that are still valid).
+    """Return the rows of a Parquet file that are still valid, with the present columns.
 
-    The rows have the current columns. Raises StoreError if the file is damaged, or if another process has removed it.
+    ``attempts`` names the valid readings of input files. Raises StoreError if the Parquet file is damaged, or if
+    another process has removed it.
     """
     schema, name = _schema(table, path), path.removeprefix(f"{store.root}/")
     try:
@@ -137,7 +143,7 @@ def _schema(table: str, path: str) -> pa.Schema:
 
 
 def _write(store: Store, folder: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> list[Part]:
-    """Write the merged rows of one folder into a few large files. Return the path, size and checksum of each file."""
+    """Write the rows of one folder to a few large Parquet files. Return the path, size and checksum of each file."""
     name, parts = f"{MERGED}{os.urandom(8).hex()}", list[Part]()
     waiting, size = list[pa.Table](), 0
 

@@ -45,9 +45,9 @@ def identity(content: str, ingest: float, packed: str | None = None, numbers: Se
 def copies(commits: pa.Table) -> Mapping[str, str]:
     """Find input files that are copies. Return each copy's id with the id of the file that is used instead.
 
-    ``commits`` are the valid records of files that were read. A file may have been read while it was shorter. A copy of
-    this shorter content is a copy, too. The result does not depend on the order in which ``logparse ingest`` read the
-    files.
+    ``commits`` is a table with the valid entries for files that were read. A log may have grown since an earlier
+    reading: a file with its earlier, shorter content is a copy, too. The result does not depend on the order in which
+    ``logparse ingest`` read the files.
     """
     ids, identities = commits["source_id"].to_pylist(), commits["identity"].to_pylist()
     known = {(source, text.partition(" ")[0]) for source, text in zip(ids, identities, strict=True) if text}
@@ -80,10 +80,13 @@ _Entry: TypeAlias = tuple[bool, _Order, str]
 
 
 class _State(NamedTuple):
-    """Facts about one input file, to find out whether it is a copy of another one.
+    """One input file, with what is needed to find out whether it is a copy of another one.
 
-    It consists of the file's run (one execution of a job), the hashes of its content at each reading, the latest
-    hash, the process numbers in its path, its group, and its place in the order of files.
+    * ``run`` is the label of the execution of the job to which it belongs.
+    * ``contents`` are hashes of its content, each time that it was read. ``content`` is the latest one.
+    * ``numbers`` are the process numbers in its path.
+    * ``group`` names files that cannot be copies of each other: they were read together, and are packed alike.
+    * ``order`` decides which of several copies is used: the first one in this order.
     """
 
     run: str
@@ -94,12 +97,12 @@ class _State(NamedTuple):
     order: _Order
 
     def keys(self, content: str) -> Iterator[_Key]:
-        """Yield the keys under which this file is found when another file may be a copy of it."""
+        """Yield the keys under which the index lists this file, so that copies of it with this content can find it."""
         yield self.run, content, False, self.numbers
         yield from ((self.run, content, True, end) for end in _ends(self.numbers))
 
     def asked(self) -> Iterator[_Key]:
-        """Yield the keys under which those files are found of which this file may be a copy."""
+        """Yield keys for a search in the index, which then finds the files of which this file may be a copy."""
         yield self.run, self.content, True, self.numbers
         yield from ((self.run, self.content, False, end) for end in _ends(self.numbers))
 

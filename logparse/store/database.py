@@ -1,4 +1,4 @@
-"""Open the in-memory DuckDB databases that run queries over a store."""
+"""Open databases of DuckDB in memory, in which SQL queries over a store run."""
 
 from __future__ import annotations
 

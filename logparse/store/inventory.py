@@ -38,7 +38,7 @@ MANY = 8
 
 
 class ListedRow(NamedTuple):
-    """An entry in the list of a store's files: the small file that makes the rows of one input file valid.
+    """An entry in a list of files that should exist: the small file which says that an input file was read.
 
     * ``file`` is the path of the small file in the store.
     * ``path`` is the path of the input file.
@@ -58,12 +58,12 @@ Item = ListedRow | Forgotten | str
 
 @dataclass(frozen=True)
 class Inventory:
-    """All lists of the small files that a store should contain, read together.
+    """The small files that a store should contain, read from all its lists (inventories).
 
     * ``files`` are the paths of the lists.
-    * ``rows``, ``forgotten`` and ``others`` are the files that should exist, by kind. ``others`` are paths in the
-      store.
-    * ``manifest`` is the highest number of a manifest (the result of a compaction) in the lists.
+    * ``rows`` are small files which say that an input file was read, ``forgotten`` are lists of data that the user had
+      removed, and ``others`` are other files (their paths in the store).
+    * ``manifest`` is the highest number of a manifest (a list of merged data) that the lists name.
     * ``damaged`` has a line for each list that cannot be read.
     """
 
@@ -77,8 +77,9 @@ class Inventory:
     def missing_rows(self, present: Iterable[str], manifest: Manifest) -> list[ListedRow]:
         """Return the row files that were deleted although they should exist, each once.
 
-        A row file is a small file that makes the rows of an input file valid. ``present`` names the existing row files.
-        Row files that were merged or forgotten are not missing.
+        A row file says that an input file was read. Without it the rows of the input file are ignored. ``present``
+        names the existing row files. A row file is not missing if its rows were merged, or if the user had them
+        removed.
         """
         there = {*present, *manifest.row_files}
         forgotten = {*manifest.forgotten, *(name for one in self.forgotten for name in one.names)}
@@ -86,10 +87,10 @@ class Inventory:
         return [*{row.file: row for row in gone}.values()]
 
     def missing_lists(self, attempts: Iterable[str], manifest: Manifest) -> list[Forgotten]:
-        """Return the records of forgotten data that were deleted although they should exist.
+        """Return the files that list data removed by the user, if they were deleted although they should exist.
 
-        Without these records, data that the user had removed could appear again. ``attempts`` names the readings of
-        input files that have row files.
+        Without such a file, data that the user had removed (``logparse forget``) could appear again. ``attempts`` names
+        the readings of input files that are stored and not yet merged.
         """
         known = {*attempts, *manifest.attempts, *manifest.parts}
         there = {one.file for one in manifest.told}
@@ -102,15 +103,17 @@ class Inventory:
 
         * There are many inventories.
         * One of them is damaged.
-        * Records of data that were forgotten long ago can be removed soon.
+        * They name old lists of data that the user had removed, which may be deleted now.
         """
         return len(self.files) >= MANY or bool(self.damaged) or bool(self.files and manifest.spent)
 
     def without(self, manifest: Manifest) -> list[Item]:
-        """Return the entries of this list of files that are still needed after the merge that ``manifest`` describes.
+        """Return the files that must still be listed after small files were merged. ``manifest`` says what was merged.
 
-        Left out are small files whose content was merged or forgotten, and records of forgotten data that may be
-        removed now.
+        These files need not be listed any more:
+
+        * small files whose content was merged, or that the user had removed (``logparse forget``);
+        * files that list such removed data, if they may be deleted now.
         """
         there, spent = {one.file for one in manifest.told}, {one.file for one in manifest.spent}
         rows = (
@@ -134,7 +137,7 @@ def is_inventory(path: str) -> bool:
 
 
 def read_inventories(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inventory:
-    """Read the inventories (lists of the small files that should exist) in these files, and combine them."""
+    """Read several inventories (lists of the small files that should exist), and combine them into one object."""
     known, items, manifest, damaged = set[str](), set[Item](), 0, list[str]()
     for path in files:
         try:
@@ -159,9 +162,9 @@ def read_inventories(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inven
 
 
 def _item(listed: Any) -> Item:
-    """Return an entry of an inventory (a list of the store's small files) from its JSON form.
+    """Convert an entry of an inventory (a list of the store's small files) from JSON to an object.
 
-    Raises TypeError if it has none of the known forms.
+    Raises TypeError if the entry has none of the known forms.
     """
     if isinstance(listed, str):
         return listed
@@ -172,9 +175,9 @@ def _item(listed: Any) -> Item:
 
 
 def write_inventory(filesystem: pafs.FileSystem, root: str, items: Iterable[Item], manifest: int) -> None:
-    """Write a new inventory (a list of small files that should exist).
+    """Write a new inventory: a list of small files that exist now, so that their deletion is noticed later.
 
-    ``manifest`` is the number of the newest manifest (the result of a compaction).
+    ``manifest`` is the number of the newest manifest (the list of merged data, made by ``logparse compact``).
     """
     make_folder(filesystem, f"{root}/sources")
     path = f"{root}/{PREFIX}{os.urandom(8).hex()}.json"

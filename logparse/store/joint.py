@@ -33,9 +33,10 @@ _PUT_TOGETHER = 16  # row files that are written at a time, because each waits f
 
 
 class JointAttempt(Attempt):
-    """The reading of one of several small input files whose rows are stored together in the same Parquet files.
+    """The reading of one input file of a group of small files, whose rows are stored in the same Parquet files.
 
-    It hands its records and its commit over to the group (``JointAttempts``), which writes them.
+    The object itself writes nothing. It hands the rows over to the group (``JointAttempts``), and later the entry which
+    says that the file was read.
     """
 
     def __init__(self, name: str, group: JointAttempts) -> None:
@@ -46,9 +47,10 @@ class JointAttempt(Attempt):
         self._group.take_pending(pending)
 
     def commit(self, row: Commit) -> bool:
-        """Hand in the record that makes this file's rows visible. The group writes it later, together with the others.
+        """Note that this input file was read completely. ``JointAttempts.commit`` later makes its rows visible.
 
-        Always returns True, because it is not known yet whether the input file was already stored.
+        ``row`` is the entry for the file. Always returns True, because it is not known yet whether the file was already
+        stored.
         """
         self._group.take_row(self, row)
         return True
@@ -57,8 +59,9 @@ class JointAttempt(Attempt):
 class JointAttempts:
     """A group of small input files whose rows are stored together, because many small Parquet files would be slow.
 
-    The input files are read one after the other. The names of their Parquet files begin with ``name``.
-    ``merged_attempts`` is a function that returns the readings whose rows a compaction has merged by now.
+    * The input files are read one after the other.
+    * ``name`` is the beginning of the names of the Parquet files.
+    * ``merged_attempts`` is a function that returns which readings of input files were merged by now.
     """
 
     def __init__(self, name: str, place: Place, merged_attempts: Callable[[], Set[str]]) -> None:
@@ -72,7 +75,7 @@ class JointAttempts:
         self._error: OSError | None = None
 
     def attempt(self) -> JointAttempt:
-        """Begin to read one of the input files of this group. Its rows become visible with the group's ``commit``."""
+        """Begin to read one of the small input files. ``commit`` of the group will make its rows visible."""
         self._number += 1
         return JointAttempt(f"{self._writer.name}{JOINT}{self._number}", self)
 
@@ -87,9 +90,9 @@ class JointAttempts:
             self._write()
 
     def take_row(self, attempt: Attempt, row: Commit) -> None:
-        """Keep an input file's record in memory until the whole group is committed.
+        """Keep in memory the entry which says that an input file was read. ``commit`` writes the entries of all files.
 
-        The record will make the file's rows visible.
+        Readers of the store show the rows of an input file only after its entry was written.
         """
         self._taken.append((attempt, row))
 
@@ -136,17 +139,17 @@ class JointAttempts:
         return rows if len(new) == len(rows) else pa.concat_tables([rows.slice(0, 0), *new]), states
 
     def _texts(self, attempt: Attempt) -> tuple[str, ...]:
-        """Return a text for each Parquet file that has rows of this reading of an input file.
+        """Return the Parquet files that have rows of one input file, each as a text with its path, size and checksum.
 
-        The text consists of the file's path, size and checksum.
+        ``attempt`` is the reading of the input file.
         """
         return tuple(part.text for part in (*attempt.parts, *self._parts_of.get(attempt.name, ())))
 
     def _demand_again(self, parts: Sequence[Part], rows: Sequence[Commit]) -> None:
-        """Check that files which were just written still exist. If not, take their rows back and raise StoreError.
+        """Check that the Parquet files with the rows of this group still exist, after the rows were made visible.
 
-        Another process may have removed the files. There are two causes: a ``forget``, or a compaction with ``unread``
-        (all old files are deleted at once) that saw only some of the row files.
+        Another process may have deleted them meanwhile: by ``logparse forget``, or by ``logparse compact --now``, which
+        deletes old files at once. If a file is missing, the rows are made invisible again, and StoreError is raised.
         """
         try:
             self.place.demand_parts(parts, f"{len(rows)} files")
@@ -161,7 +164,10 @@ class JointAttempts:
             raise
 
     def _write(self) -> None:
-        """Write the records in memory to Parquet files. After an error this group cannot make any rows visible."""
+        """Write the rows in memory to Parquet files. Raises OSError if that fails, now and in every later call.
+
+        After such an error no rows of this group become visible.
+        """
         pending, self._pending, self._row_count = self._pending, [], 0
         if pending and self._error is None:
             try:

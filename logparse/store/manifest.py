@@ -60,10 +60,10 @@ because the clocks of hosts differ: if one host removes an old record, no other 
 
 
 class Forgotten(NamedTuple):
-    """A small file that lists what the user had removed from the store.
+    """A small file that lists data which the user had removed from the store (``logparse forget``).
 
     * ``file`` is its path in the store.
-    * ``names`` are the removed readings of input files, and removed merged files.
+    * ``names`` are the names of the removed data: readings of input files, and merged files.
     * ``at`` is the time when it was written, in seconds since 1970.
     """
 
@@ -74,16 +74,16 @@ class Forgotten(NamedTuple):
     def spent(self, known: Set[str]) -> bool:
         """Return True if this list of removed data is no longer needed and may be deleted.
 
-        It is not needed if it is old and nothing in the store has one of its names. ``known`` holds the names in the
-        store.
+        The list is not needed if it is old and the store holds no data that it names. ``known`` holds the names of all
+        data in the store.
         """
         return time.time() - self.at > _REMEMBERED_S and known.isdisjoint(self.names)
 
     def missed(self, known: Set[str]) -> bool:
         """Return True if this list of removed data is still needed, so that its deletion must be reported as damage.
 
-        This is the case if it is recent, or if something in the store has one of its names. ``known`` holds the names
-        in the store.
+        The list is needed if it is recent, or if the store still holds data that it names. ``known`` holds the names of
+        all data in the store.
         """
         return time.time() - self.at <= _MISSED_S or not known.isdisjoint(self.names)
 
@@ -115,26 +115,32 @@ class Manifest:
 
     @cached_property
     def attempts(self) -> frozenset[str]:
-        """The names of the readings of input files whose rows are in the merged files."""
+        """The input files whose rows are in the merged files, by the names of their readings.
+
+        Each time that an input file is read, this reading gets a name.
+        """
         return frozenset(self.commits["attempt"].to_pylist())
 
     @cached_property
     def forgotten(self) -> frozenset[str]:
-        """The names of the readings of input files, and of merged files, that ``logparse forget`` has removed."""
+        """The names of all data that the user had removed (``logparse forget``).
+
+        They are names of readings of input files, and of merged files.
+        """
         return frozenset(name for one in self.told for name in one.names)
 
     @cached_property
     def row_files(self) -> frozenset[str]:
-        """The paths of the small files whose content was merged: each one had made an input file's rows visible.
+        """The paths of small files that are not needed any more, because the manifest contains their content.
 
-        The paths are relative to the store.
+        Each such file says that an input file was read. The paths begin at the store's folder.
         """
         return frozenset(row_files(self.commits))
 
     def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
-        """Write this list of merged files into the store.
+        """Write this manifest (list of merged data) to the store.
 
-        Returns False if another compaction has already written a list with the same number.
+        Returns False if another compaction has already written a manifest with the same number.
         """
         records = [self.records[path].text for path in sorted(self.records)]
         told = json.dumps({"parts": sorted(self.parts), "records": records}).encode()
@@ -152,9 +158,10 @@ def manifest_file(number: int) -> str:
 
 
 def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:
-    """Write down that the user had some data removed: the rows of some input files, or some merged files.
+    """Write down that some data must not be read any more, for example because the user has removed them.
 
-    From now on readers skip these rows. They also skip rows that a compaction is merging at this moment.
+    ``what`` names readings of input files, or merged files. Even if a compaction is just merging their rows, readers
+    will skip the rows.
     """
     make_folder(filesystem, f"{root}/{FOLDER}")
     path = f"{root}/{FOLDER}/forgotten-{os.urandom(8).hex()}.json"
@@ -168,10 +175,10 @@ def manifest_paths(filesystem: pafs.FileSystem, root: str) -> list[str]:
 
 
 def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
-    """Read the valid manifest (list of merged files), and leave out data that were forgotten since it was written.
+    """Read the valid manifest (list of merged data). Data that the user had removed since it was written are left out.
 
     ``infos`` is the result of ``manifest_files``. If nothing was ever merged, the result is an empty manifest. Raises
-    StoreError if the manifest, or a record of forgotten data, is damaged.
+    StoreError if the manifest, or a list of removed data, is damaged.
     """
     paths = sorted(path for path in infos if path.endswith(".parquet"))
     read = {path: _forgotten(filesystem, path) for path in sorted(infos) if path.endswith(".json")}
@@ -215,9 +222,9 @@ def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | No
 
 
 def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgotten]) -> None:
-    """Write the files again that list what the user had removed from the store, because they were deleted.
+    """Write some lists of removed data again, because these files were deleted although they should exist.
 
-    This never hides other data, because a name in these files is never used twice.
+    No other data can be hidden by this, because a name in the lists is never used twice.
     """
     for one in lost:
         make_folder(filesystem, f"{root}/{FOLDER}")
@@ -226,7 +233,10 @@ def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgott
 
 
 def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None:
-    """Read a file that lists removed data, and return the names in it. None if another process has deleted the file."""
+    """Read a file that lists removed data, and return the names in it. Returns None if another process has deleted it.
+
+    Raises StoreError if the file is damaged.
+    """
     try:
         with contextlib.suppress(FileNotFoundError):
             return tuple(unseal_list(read_bytes(filesystem, path)))
@@ -239,7 +249,7 @@ def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None
 
 
 def _file(path: str) -> str:
-    """Return the path of a file in the folder ``compactions``, relative to the store."""
+    """Convert the path of a file of this module to a path that begins at the store's folder: ``compactions/…``."""
     return f"{FOLDER}/{path.rsplit('/', 1)[-1]}"
 
 

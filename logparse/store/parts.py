@@ -1,7 +1,12 @@
 """Write the rows of an input file to the store: first Parquet files, then a small file that makes them valid.
 
-One reading of an input file is called an attempt. Its Parquet files are called parts. The small file, written last, is
-the row file: the commit.
+=========  ======================================================
+word       meaning
+=========  ======================================================
+attempt    one reading of an input file
+part       a Parquet file with rows of the attempt
+row file   the small file that is written last, also called commit
+=========  ======================================================
 """
 
 from __future__ import annotations
@@ -48,7 +53,7 @@ class Place:
         flush(self.filesystem, self.root, [f"{self.root}/{part.path}" for part in parts])
 
     def demand_parts(self, parts: Sequence[Part], source: str) -> None:
-        """Check that the files ``parts`` exist. Raise StoreError if one is missing or too short.
+        """Raise StoreError if one of the Parquet files ``parts`` is missing or does not have the size that was written.
 
         The text of the error names the input file ``source``.
         """
@@ -61,13 +66,20 @@ class Place:
             )
 
     def put_row(self, row: Commit, data: bytes) -> bool:
-        """Write the small file that makes the rows of an input file visible. Return False if it already exists."""
+        """Write the small file which says that an input file was read. Return False if the file already exists.
+
+        Readers of the store ignore the rows of the input file until then.
+        """
         path = f"{self.root}/{row_file(row)}"
         make_folder(self.filesystem, path.rsplit("/", 1)[0])
         return self.put_if_absent(path, data)
 
     def flush_rows(self, rows: Iterable[Commit]) -> None:
-        """Make sure that the small files that make rows visible are still in their folders after a power cut."""
+        """Make sure that the entries for these input files survive a power cut.
+
+        Such an entry is a small file which says that an input file was read. The folders of the small files are written
+        to the disk.
+        """
         folders = {f"{self.root}/{row_file(row)}".rsplit("/", 1)[0] for row in rows}
         flush(self.filesystem, self.root, folders=folders)
 
@@ -107,10 +119,11 @@ class Attempt:
             self.add(rows.table, rows.columns, rows.category)
 
     def commit(self, row: Commit) -> bool:
-        """Make the rows that were read from an input file visible, by writing one more small file (row file).
+        """Make the rows of an input file visible, after all of them were written.
 
-        Returns False if another process has already stored the same bytes of the input file. If it returns True, the
-        rows survive a power cut. Raises StoreError if one of the files was removed meanwhile.
+        For this, one more small file is written (row file). Returns False if another process has already stored the
+        same bytes of the input file. If it returns True, the rows survive a power cut. Raises StoreError if one of the
+        Parquet files was removed meanwhile.
         """
         self.place.flush_parts(self.parts)
         self.place.demand_parts(self.parts, row.path)
@@ -121,7 +134,7 @@ class Attempt:
 
 
 def attempt_of(path: str) -> str:
-    """Return which reading of an input file wrote the file at this path.
+    """Return the name of the reading of an input file that has written the Parquet file at this path.
 
     For ``calls/category=bench/ab12-3.parquet`` it is ``ab12``. If several readings wrote to the file, it is the name of
     their group.
@@ -130,10 +143,10 @@ def attempt_of(path: str) -> str:
 
 
 def writers_of(attempts: Iterable[str]) -> set[str]:
-    """Return the possible beginnings of the names of files that hold rows of the given readings of input files.
+    """Return the names with which the Parquet files of some readings of input files may begin.
 
-    A file is named after the reading itself, or after a group of readings: for the reading ``ab12.3`` the names are
-    ``ab12.3`` and ``ab12``.
+    A Parquet file is named after one reading, or after a group of readings that were stored together. For the reading
+    ``ab12.3`` the names are ``ab12.3`` and, for its group, ``ab12``.
     """
     return {name for attempt in attempts for name in (attempt, attempt.partition(JOINT)[0])}
 
@@ -166,17 +179,18 @@ def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.Chu
 
 
 def row_file(row: Commit) -> str:
-    """Return the path of the small file that makes the rows of an input file visible, relative to the store.
+    """Return the path of the small file which says that an input file was read. The path begins at the store's folder.
 
-    The path depends on the input file and the range of bytes that was read.
+    Without this file, readers of the store ignore the rows of the input file. Its name depends on the input file and
+    the range of bytes that was read.
     """
     return _row_file(row.path, row.source_id, row.start, row.content_hash, row.tail)
 
 
 def row_files(commits: pa.Table) -> list[str]:
-    """Return the paths of the small files that make the rows of several input files visible.
+    """Return the paths of the small files which say that input files were read. The paths begin at the store's folder.
 
-    ``commits`` is a table with the columns of ``COMMIT_SCHEMA``. The paths are relative to the store.
+    ``commits`` is a table with the columns of ``COMMIT_SCHEMA``, one row for each such file.
     """
     columns = (commits[name].to_pylist() for name in ("path", "source_id", "start", "content_hash", "tail"))
     return [_row_file(*row) for row in zip(*columns, strict=True)]

@@ -37,7 +37,7 @@ class CallKey(NamedTuple):
 class Pending:
     """The records of one input file that are still in memory, before they are written to the store.
 
-    ``attempt`` is the name of the present reading of the file.
+    ``attempt`` is the name of this reading of the file.
     """
 
     attempt: str
@@ -50,12 +50,12 @@ class Pending:
 
     @property
     def row_count(self) -> int:
-        """Number of rows so far. Calls that differ only in process, second or count are counted as one row."""
+        """Number of rows so far. Calls that differ only in process, second or count are one row here."""
         return len(self.calls) + len(self.messages) + sum(map(len, self.rows.values()))
 
 
 class Rows(NamedTuple):
-    """Rows to be written to one table of the store.  In a table with categories, all rows have the same category.
+    """Rows that will be written to one table of the store.  They have the same category, if the table has categories.
 
     * ``table`` is the name of the table.
     * ``category`` is the category of log lines, or None if the table has no categories.
@@ -68,7 +68,7 @@ class Rows(NamedTuple):
 
 
 def all_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Convert all records of several input files into rows. Each result can be written to one Parquet file.
+    """Convert all records of several input files into rows. Each result holds the rows for one Parquet file.
 
     The column ``attempt`` tells to which reading of an input file a row belongs.
     """
@@ -116,15 +116,16 @@ def _schema(name: str) -> pa.Schema:
 
 
 def _attempts(counts: Sequence[int], several: Sequence[Pending]) -> pa.Array:
-    """Make the column ``attempt``, which says for each row which reading of an input file it is from.
+    """Make the column ``attempt``, which tells for each row to which input file it belongs.
 
-    Reading i has ``counts[i]`` rows.
+    The first ``counts[0]`` rows are from the first of ``several``, the next ``counts[1]`` rows from the second, and so
+    on. The column holds the name of the file's present reading.
     """
     return dictionary(np.repeat(np.arange(len(counts)), counts), [pending.attempt for pending in several])
 
 
 def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Convert the counted calls into table rows. There is one table for each category of log lines.
+    """Convert the counted calls into rows, one ``Rows`` object for each category of log lines.
 
     Each different text is stored only once (in a dictionary column).
     """
@@ -153,9 +154,9 @@ def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
 
 
 def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Merge rows with the same call, process and second into one row, and add up their counts.
+    """Merge rows with the same call, process and second into one row, whose count is the sum of their counts.
 
-    Unknown counts are left out. The sum is unknown only if all of the counts are unknown.
+    Unknown counts are left out of the sum. The sum is unknown only if all of them are unknown.
     """
     order = np.lexsort((seconds, pids, call))
     call, pids, seconds, counts = call[order], pids[order], seconds[order], counts[order]
@@ -182,7 +183,10 @@ def _flops(problem: GemmProblem | ConvProblem) -> int | None:
 
 
 def gemm_row(problem: GemmProblem) -> dict[str, Any]:
-    """Return a GEMM as a row of the table ``gemms``. Sizes and types are in the notation of ``GemmProblem.normal``."""
+    """Convert a GEMM to a row of the table ``gemms``.
+
+    Sizes and types are written in a uniform way (``GemmProblem.normal``).
+    """
     normal = problem.normal
     fields = vars(normal)
     row: dict[str, Any] = {name: fields[name] for name in GEMM_FIELDS}

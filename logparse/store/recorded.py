@@ -1,4 +1,4 @@
-"""Compare the files of a store with their recorded sizes and checksums, and say what is lost if a file differs."""
+"""Compare the Parquet files of a store with their recorded sizes and checksums, and say what is lost."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Recorded:
         self._writers = writers_of(unrecorded)
 
     def holds(self, path: str) -> bool:
-        """Return True if the file at this path (in the store) may hold rows that are still valid."""
+        """Return True if the Parquet file at this path in the store may contain valid rows."""
         return path in self.parts or path in self._manifest.parts or attempt_of(path) in self._writers
 
     def cut(self, table: str, infos: Mapping[str, pafs.FileInfo]) -> list[str]:
-        """Return a line for the user for each file of a table that is missing or whose size is not the recorded one.
+        """Check that the Parquet files of a table exist and have the recorded sizes. Return a line for each fault.
 
-        ``infos`` holds the existing files, by path.
+        The lines are for the user. ``infos`` holds the existing files, by path.
         """
         found = []
         for path, part in self._by_table.get(table, {}).items():
@@ -68,9 +68,9 @@ class Recorded:
 
     @cached_property
     def _by_table(self) -> dict[str, dict[str, Part | None]]:
-        """Maps each table of the store to the files that it should have, with their sizes and checksums by path.
+        """The Parquet files that each table of the store should have, with their sizes and checksums by path.
 
-        Size and checksum are None if they are not recorded.
+        A file without a recorded size and checksum has None instead.
         """
         out: dict[str, dict[str, Part | None]] = {}
         for path in sorted({*self.parts, *self._manifest.parts}):
@@ -87,10 +87,10 @@ class Recorded:
         return out
 
     def _of_writer(self, path: str) -> list[str]:
-        """Return the paths of the input files whose rows may be in the data file at this path.
+        """Return the paths of the input files that may lose rows if the Parquet file at ``path`` is damaged.
 
-        The file's name begins with a name that tells who wrote it: the reading of one input file, or a group of
-        readings.
+        They are found by the name of the Parquet file, which begins with the name of one reading of an input file, or
+        of a group of readings.
         """
         rows = zip(*(self._commits[name].to_pylist() for name in ("attempt", "path")), strict=True)
         mine = (source for attempt, source in rows if attempt not in self._manifest.attempts

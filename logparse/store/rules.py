@@ -88,10 +88,11 @@ def launches_sql(where: str = "true") -> str:
 
 
 def traced_sql(where: str, counted_as: str) -> str:
-    """Return SQL that lists the mean time of a call of each GEMM and convolution in the traces of a job.
+    """Return SQL that lists the mean time of a call of each matrix product and convolution, from the traces of a job.
 
-    The result has the columns ``problem, traced_us`` (microseconds). ``counted_as`` is the name of a table made by
-    ``counted_as_sql``. It says as which product or convolution a traced one is counted in the logs.
+    The result has the columns ``problem, traced_us`` (microseconds). The logs may name a product or convolution
+    differently from the trace. Then its time is listed under the name in the logs. ``counted_as`` is a table with both
+    names, made by ``counted_as_sql``.
     """
     return f"""
         select coalesce(m.other, problem) as problem, sum(total_us) / sum(calls) as traced_us

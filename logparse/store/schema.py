@@ -86,10 +86,10 @@ PARTITIONED = frozenset({"calls", "messages"})
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """The record that an input file, or bytes ``start`` to ``end`` of it, was read and stored.
+    """The entry which says that an input file, or bytes ``start`` to ``end`` of it, was read and stored.
 
-    The record makes the rows of this reading visible. ``attempt`` is the name of the reading. The files in ``sources/``
-    hold these records.
+    Without this entry, readers of the store ignore the rows of this reading. ``attempt`` is the name of the reading.
+    The files in ``sources/`` hold these entries.
     """
 
     attempt: str = ""
@@ -163,9 +163,9 @@ which a time is estimated, with their times, separated by ``; ``.
 
 
 def live_commits(rows: Iterable[Commit]) -> list[Commit]:
-    """Return the records of input files that are still valid. A record is dropped if a later one replaces it.
+    """Return the valid entries for input files that were read. An entry is not valid if a later one replaces it.
 
-    The records are in the order in which they were made.
+    The result is in the order in which the entries were made.
     """
     commits = list(rows)
     gone = {attempt for row in commits for attempt in row.replaces}

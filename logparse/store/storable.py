@@ -1,8 +1,8 @@
 """Check records before they are stored: numbers must be in range, and texts must be readable again later.
 
-A record that fails becomes a reject (a line that could not be read, with the reason), whatever its format is.
-``logparse.model`` defines which problems and solutions can be read back (``faults``), the ranges of numbers
-(``ranges``), and the grammar of texts (``grammar``).
+A record that fails is replaced by a reject: a record of a line that could not be read, with the reason. The rules are
+in ``logparse.model``: which texts of products, convolutions and kernels can be read back (``faults``), the ranges of
+numbers (``ranges``), and the grammar of texts (``grammar``).
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ _MOST_DEVICE = (1 << 31) - 1
 
 
 def storable(outcome: Outcome) -> Outcome:
-    """Return the result of reading a line, with records that cannot be stored replaced by rejects.
+    """Replace the records of a line that cannot be stored by rejects. Return the changed result of reading the line.
 
-    A reject is a record that states the reason. If only messages and rejects remain, the whole line is rejected.
+    A reject is a record that states why something could not be read. If nothing but messages and rejects is left, the
+    whole line is rejected.
     """
     if outcome.unit == "reject":
         return outcome

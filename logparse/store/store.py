@@ -123,7 +123,7 @@ The number is the time of the file's last change, in nanoseconds.
 
 
 def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
-    """Return a method for the class Store that returns all rows of a view, in no particular order."""
+    """Make a method of the class Store that returns all rows of a view. The order of the rows is not defined."""
 
     def rows(self: Store, run: str | None = None) -> pd.DataFrame:
         return self.query(f"select * from {view}", run)
@@ -161,24 +161,25 @@ class Store:
         return Place(self.filesystem, self.root, self.put)
 
     def attempt(self) -> Attempt:
-        """Begin to store the content of an input file. Readers see its rows only after ``commit`` of the result."""
+        """Begin to store the rows of an input file. They become visible when ``commit`` of the result is called."""
         return Attempt(os.urandom(8).hex(), self.place)
 
     def joint_attempts(self) -> JointAttempts:
-        """Begin to read a group of small input files, whose rows are stored together in the same Parquet files."""
+        """Begin to store the rows of several small input files together, in the same Parquet files."""
         return JointAttempts(os.urandom(8).hex(), self.place, lambda: self.manifest().attempts)
 
     def commits(self) -> list[Commit]:
-        """Return the valid records of the input files that were read, in the order in which the files were read.
+        """Return the valid entries for input files that were read, in the order in which the files were read.
 
-        An input file that was read in several pieces has several records. Replaced records are left out.
+        An input file that was read in several pieces has several entries. Entries that a later one replaces are left
+        out.
         """
         return live_commits(map(commit_from_row, self._commit_table().to_pylist()))
 
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
-        """Return the records that say which parts of one input file were read and stored.
+        """Return the entries for one input file, which say which parts of it were read and stored.
 
-        Records that other processes have just written are included. ``known`` are records that the caller already has,
+        Entries that other processes have just written are included. ``known`` are entries that the caller already has,
         so they are not read again.
         """
         read = {f"{self.root}/{row_file(row)}" for row in known}
@@ -188,10 +189,9 @@ class Store:
         return live_commits({row.attempt: row for row in (*known, *found)}.values())
 
     def known(self) -> Callable[[str], Sequence[Commit]]:
-        """Return a function that tells for an input file which parts of it were already read.
+        """Return a function that takes the path of an input file, and returns which parts of it are already stored.
 
-        The function takes the file's path and returns its records, as they are now. The records are kept as a table,
-        which takes little memory.
+        The entries for all input files are kept as a table, which takes little memory.
         """
         table = self._commit_table()
         rows: dict[str, list[int]] = {}
@@ -200,9 +200,9 @@ class Store:
         return lambda path: live_commits(commit_from_row(table.slice(n, 1).to_pylist()[0]) for n in rows.get(path, ()))
 
     def manifest(self) -> Manifest:
-        """Return the manifest: the list of the data that compactions have merged.
+        """Return the manifest: the list of the data that were merged into large files (``logparse compact``).
 
-        It is kept in memory, and read again if it has changed.
+        The manifest is kept in memory, and is read again only if it has changed.
         """
         if (now := manifest_files(self.filesystem, self.root)) != self._manifest[0]:
             self._manifest = now, read_latest(self.filesystem, now)
@@ -231,9 +231,9 @@ class Store:
         return pa.concat_tables([manifest.commits, rows])
 
     def _read_rows(self, paths: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
-        """Read the small files that each make the rows of one input file valid.
+        """Read several row files: small files which say that an input file was read.
 
-        Returns the content of the files as a table, and the files that cannot be read, with the reasons.
+        Returns two results: the content of the files as a table, and for each file that cannot be read the reason.
         """
 
         def read(path: str) -> pa.Table | str:
@@ -258,9 +258,9 @@ class Store:
         return pa.concat_tables(found), damaged
 
     def take_inventory(self) -> None:
-        """Add the store's new small files to a list, so that their deletion can be noticed later.
+        """Write a list of the small files that were added to the store, so that their deletion is noticed later.
 
-        If the list cannot be written, the next one will contain these files. No answer of the store depends on it.
+        If the list cannot be written, the next list will contain these files. No answer of the store depends on a list.
         """
         with suppress(OSError):
             manifest = self.manifest()
@@ -269,7 +269,7 @@ class Store:
                 write_inventory(self.filesystem, self.root, new, manifest.number)
 
     def _unlisted(self, manifest: Manifest) -> set[Item]:
-        """Return the store's small files that are not yet in a list of files that should exist (inventory)."""
+        """Return the store's small files that are not yet in an inventory (a list of the files that should exist)."""
         self._commit_table(manifest)
         columns = (self._rows[name].to_pylist() for name in ("attempt", "run", "path"))
         rows = {ListedRow(*row) for row in zip(row_files(self._rows), *columns, strict=True)}
@@ -286,18 +286,18 @@ class Store:
         return bool(self.filesystem.get_file_info(f"{self.root}/{path}").is_file)
 
     def learn(self, rows: pa.Table) -> None:
-        """Add the records of input files that this process and its workers have just stored to the records in memory.
+        """Note which input files this process and its workers have just stored, to avoid reading it from the store.
 
-        After that the records need not be read from the store.
+        ``rows`` is a table with the entries for these files.
         """
         self._row_files |= dict.fromkeys(f"{self.root}/{path}" for path in row_files(rows))
         self._rows = pa.concat_tables([self._rows, rows])
 
     def live_table(self, run: str | None = None, manifest: Manifest | None = None) -> pa.Table:
-        """Return the valid records of which input files were read, as an Arrow table.
+        """Return the valid entries for input files that were read, as an Arrow table. Replaced entries are left out.
 
-        If ``run`` (the label of one execution of a job) is given, only its files are included. Records that were
-        replaced are left out. A table is used because very many records would take too much memory as Python objects.
+        An entry may replace earlier entries for its file. If ``run`` (the label of one execution of a job) is given,
+        only its files are included. The result is a table, because very many Python objects would take too much memory.
         """
         table = self._commit_table(manifest)
         gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
@@ -351,9 +351,9 @@ class Store:
         return sorted({*(row.path for row in named), *(one.path for one in lost)}) or [name]
 
     def _forget(self, names: Iterable[str]) -> None:
-        """Write down that input files or merged files were removed from the store, so that readers skip their rows.
+        """Write down that the user had input files or merged files removed, so that readers skip their rows.
 
-        The new file is added to the list of the store's small files, so that its deletion would be noticed.
+        The file with this note is added to the list of the store's small files, so that its deletion would be noticed.
         """
         record_forgotten(self.filesystem, self.root, names)
         self.take_inventory()
@@ -393,7 +393,7 @@ class Store:
         return [*found, *cut, *self._inventory.damaged]
 
     def _why_not(self, path: str, part: Part | None) -> str:
-        """Say what is wrong with a file of the store. Return an empty text if nothing is wrong."""
+        """Check a file of the store. Return a text that says what is wrong with it, or an empty text."""
         try:
             if part is not None:
                 return part.why_not(self.filesystem, self.root)
@@ -403,9 +403,9 @@ class Store:
         return ""
 
     def remarks(self) -> list[str]:
-        """Return remarks about faults of this store that ``damage`` cannot find, one line for each kind.
+        """Return remarks about weaknesses of this store that are no damage, one line for each kind.
 
-        For example, files of earlier versions have no checksums.
+        For example, files of earlier versions have no checksums, so ``damage`` cannot check them.
         """
         manifest = self.manifest()
         recorded = Recorded(self.live_table(manifest=manifest), manifest)
@@ -430,10 +430,15 @@ class Store:
         return self._inventory.missing_rows(map(self._below, self._row_files), manifest)
 
     def lost_commits(self, manifest: Manifest) -> list[str]:
-        """Return a line for the user for each of the store's small files that is missing or damaged.
+        """Return a line for the user for each small file of the store that is missing or damaged.
 
-        The small files are records of which input files were read, records of forgotten data, and the list of merged
-        files. Call ``_commit_table`` first.
+        There are three sorts of such files:
+
+        * files which say that an input file was read;
+        * lists of data that the user had removed;
+        * the list of merged data.
+
+        Call ``_commit_table`` first.
         """
         of = {row.file: row.path for row in self._inventory.rows} if self._damaged else {}
         found = [f"{row.file}: missing; {loss_and_remedy([row.path])}" for row in self._missing(manifest)]
@@ -450,7 +455,10 @@ class Store:
         return found
 
     def _lost_lists(self, manifest: Manifest) -> list[Forgotten]:
-        """Return the records of forgotten data that should exist but are missing. Call ``_commit_table`` first."""
+        """Return the files that list data removed by the user, if they are missing although they should exist.
+
+        Call ``_commit_table`` first, because it reads which input files the store holds.
+        """
         gone = self._inventory.missing_lists(self._rows["attempt"].to_pylist(), manifest)
         return [one for one in gone if not self._is_file(one.file)]  # another process may just have written the file
 
@@ -460,14 +468,14 @@ class Store:
 
     @property
     def unmerged(self) -> int:
-        """Number of small files that had to be read one by one when the store was opened.
+        """Number of small files that were read one by one to open the store, because they are not merged yet.
 
         ``compact`` merges such files.
         """
         return len(self._row_files)
 
     def unmerged_small(self, size: int) -> int:
-        """Return how many small input files still have Parquet files of their own, so that a compaction would help.
+        """Return how many small input files have Parquet files of their own, which ``logparse compact`` could merge.
 
         An input file is small if at most ``size`` bytes of it were read.
         """
@@ -553,9 +561,9 @@ class Store:
             self.take_inventory()
 
     def _read_findings(self) -> pa.Table:
-        """Return the rows of the view ``findings``, which ``logparse recommend`` has stored.
+        """Return the rows of the view ``findings``, from the file that ``logparse recommend`` has written.
 
-        Raises StoreError if their file is damaged or missing. Call ``_commit_table`` first.
+        Raises StoreError if the file is damaged, or was deleted. Call ``_commit_table`` first.
         """
         lost = "lost: the view `findings`; remedy: run `logparse recommend` again"
         try:
@@ -579,10 +587,10 @@ class Store:
         return sorted(first, key=lambda run: first[run])
 
     def latest_run(self, run: str | None = None) -> str:
-        """Return ``run`` if it is given, and otherwise the label of the latest execution of a job in the store.
+        """Return ``run`` if it is given, and otherwise the label of the latest run (execution of a job) in the store.
 
-        The latest run is chosen among the runs that have a file of a known format, if there is one. Raises StoreError
-        if the run does not exist. The message names the existing runs.
+        Runs that have no file of a known format are chosen only if there are no others. Raises StoreError if the run
+        does not exist. The message names the existing runs.
         """
         runs = self.runs()
         if not runs:
@@ -626,20 +634,20 @@ class Store:
         return con
 
     def reading(self, sql: str | None = None, run: str | None = None) -> duckdb.DuckDBPyConnection:
-        """Return a connection to the DuckDB that all readers in this process use, with the same views as ``connect``.
+        """Return a fast DuckDB connection for trusted SQL that only reads. It has the same views as ``connect``.
 
-        Use it for trusted SQL that only reads. It is faster than ``connect``, because opening a new DuckDB takes longer
-        than most queries. All connections have the same settings and tables. So the SQL must not change a setting, and
-        may make only temporary tables.
+        ``connect`` opens a new DuckDB, which takes longer than most queries. This method uses one DuckDB for all
+        readers in the process. They have the same settings and tables, so the SQL must not change a setting, and may
+        make only temporary tables.
         """
         con = shared_database().cursor()
         self._make_views(con, run, sql, "temp view")
         return con
 
     def _make_views(self, con: duckdb.DuckDBPyConnection, run: str | None, sql: str | None, view: str) -> list[str]:
-        """Make the store's views in a connection (see ``connect``).
+        """Create the store's SQL views in a DuckDB connection. ``connect`` describes ``run`` and ``sql``.
 
-        Returns the paths of the files that DuckDB itself will read.
+        ``view`` is ``view`` or ``temp view``. Returns the paths of the files that DuckDB itself will read.
         """
         views = view_sql(run)
         if sql is not None:
@@ -692,8 +700,13 @@ class Store:
     def whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
         """Check that no file of some tables is missing, and return what is needed to read the tables.
 
-        There are three results: the records of the input files (of one run if ``run`` is given), the list of merged
-        files, and the paths of each table's Parquet files. Raises StoreError if a file is missing or damaged.
+        There are three results:
+
+        * the entries for the input files (of one run if ``run`` is given);
+        * the list of merged data;
+        * for each table the paths of its Parquet files.
+
+        Raises StoreError if a file is missing or damaged.
         """
         for left in reversed(range(_TRIES)):
             manifest = self.manifest()
@@ -709,9 +722,9 @@ class Store:
         raise AssertionError("unreachable")
 
     def copies(self, run: str | None = None) -> list[tuple[str, str]]:
-        """Return the paths of input files that are copies of another file of the same run, each with that file's path.
+        """Return the input files that are copies of another input file of the same run, each with that other file.
 
-        The rows of a copy are left out of all views (see ``copies``).
+        Files are given by their paths. The rows of a copy are left out of all views (see ``copies``).
         """
         commits = self.live_table()  # of all runs, because to filter a table imports pyarrow.compute
         if not (found := copies(commits)):
@@ -721,7 +734,7 @@ class Store:
         return sorted((of[x][0], of[first][0]) for x, first in found.items() if run in (None, of[x][1]))
 
     def unreadable(self, commits: pa.Table | None = None, manifest: Manifest | None = None) -> list[str]:
-        """Return texts in the store that should describe a GEMM or convolution, but cannot be read by any command.
+        """Return texts in the store that should describe a matrix product or convolution, but that cannot be parsed.
 
         Earlier versions stored such texts. Rows with them are in no view.
         """
@@ -769,10 +782,10 @@ class Store:
 
     @contextmanager
     def _pages_verified(self) -> Iterator[None]:
-        """Context that turns the error about a damaged page of a Parquet file into a StoreError that says what to do.
+        """Context that turns an error about a damaged Parquet file into a StoreError that tells the user what to do.
 
-        The error itself names no file. This error occurs only in a store at a URL, because local files are checked
-        before they are read.
+        The original error (of a page's checksum) does not name the file. This error occurs only in a store at a URL,
+        because local files are checked before they are read.
         """
         try:
             yield
@@ -786,7 +799,7 @@ class Store:
         return f"Store({self.url!r}, runs: {', '.join(self.runs()) or 'none'})"
 
     def frames(self, run: str | None = None, names: Sequence[str] = FRAMES) -> dict[str, pd.DataFrame]:
-        """Return the tables that the analyzers read, as DataFrames by name.
+        """Return the tables that the analyses need, as DataFrames by name.
 
         ``calls``, ``workload`` and ``messages`` have the rows of one run (by default the latest one). The other tables
         have the rows of all runs.
@@ -824,10 +837,9 @@ class Store:
         return [info for info in self.filesystem.get_file_info(selector) if info.size is not None]
 
     def rows(self, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
-        """Return the rows of several Parquet files as one table with the columns of ``schema``.
+        """Read several Parquet files into one table with the columns of ``schema``.
 
-        A column that a file lacks becomes null. The category is taken from the folder's name. ``pyarrow.dataset`` would
-        be as fast, but it imports pandas, which takes longer than reading most logs.
+        A column that a file lacks becomes null. The category of log lines is taken from the folder's name.
         """
 
         def read(path: str) -> pa.Table:
@@ -838,6 +850,7 @@ class Store:
                 rows = rows.append_column("category", column([folder.partition("=")[2]] * len(rows), pa.string()))
             return conform(rows, schema)
 
+        # ``pyarrow.dataset`` would be as fast, but it imports pandas, which takes longer than reading most logs.
         found = [arrow_table([], schema)]
         with ThreadPoolExecutor(_READ_TOGETHER) as reading:
             for start in range(0, len(paths), _COMBINED):  # a table of one row takes far more memory than the row
@@ -846,10 +859,10 @@ class Store:
         return pa.concat_tables(found)
 
     def parts(self, table: str, recorded: Recorded) -> list[str]:
-        """Return the paths of the Parquet files with the rows of a table, after checking their sizes.
+        """Check the Parquet files of a table. Return the paths of all files that may hold rows of the input files.
 
-        In a local store the checksums are checked, too. Some of the files may also hold rows of input files that are
-        not in ``recorded``. Raises StoreError if a file is missing or differs from its record.
+        The files' sizes are checked, and in a local store also their checksums. Some files may also hold rows of input
+        files that are not in ``recorded``. Raises StoreError if a file is missing or differs from its record.
         """
         listed = {self._below(info.path): info for info in self._infos(table) if info.path.endswith(".parquet")}
         lines = recorded.cut(table, listed)
@@ -872,10 +885,10 @@ class Store:
     def _untorn(
         self, table: str, schema: pa.Schema, parts: Sequence[str], torn: Sequence[str], single: Set[str]
     ) -> pa.Table:
-        """Return the rows of all ``parts`` that are not also in a merged file, so that no row is read twice.
+        """Return the rows of the Parquet files ``parts``, without rows that are also in a merged file.
 
-        Only the files ``torn`` can hold rows that are also in a merged file: a compaction has merged some of their
-        rows.
+        A compaction may have merged only some rows of a file. These files are in ``torn``. Without this check some of
+        their rows would be read twice. ``single`` names the readings of input files that were not merged.
         """
         read = (self._dataset(table, schema, some) for some in ([*{*parts} - {*torn}], torn))
         whole, half = (x if isinstance(x, pa.Table) else x.to_table() for x in read)
@@ -908,9 +921,9 @@ class Store:
 
 
 def _places(row: Commit) -> tuple[str, str]:
-    """Return the two possible paths of the record that an input file was read.
+    """Return the two possible paths of the small file which says that an input file was read.
 
-    The first one is the present path, the second one is the path in older stores. Both are relative to the store.
+    The first path is used today. The second one was used in older stores. Both begin at the store's folder.
     """
     return row_file(row), f"sources/{row_file(row).rsplit('/', 1)[-1]}"
 

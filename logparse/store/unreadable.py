@@ -30,9 +30,9 @@ _NUMBER, _FLAG, _WORD = "[0-9]+|[-?*]", "[01?-]", "[^ ,=]*[A-Za-z][^ ,=]*|[-?]"
 
 
 def _pattern() -> str:
-    """Return a regular expression for a quick test: a text that matches is the text of a GEMM or convolution.
+    """Return a regular expression that quickly recognises most texts of GEMMs and convolutions.
 
-    A text that does not match may be one, too, so it must be parsed.
+    A text that does not match may describe one, too, so it must be parsed.
     """
 
     def cell(name: str) -> str:
@@ -59,9 +59,9 @@ def unreadable_texts(con: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def left_out_sql(table: str) -> str:
-    """Return the SQL condition that is true for the rows of a table that must be left out.
+    """Return a condition in SQL that is true for rows that must be left out, because a text in them cannot be parsed.
 
-    They contain a text that cannot be read. The table ``unreadable_`` holds these texts.
+    The table ``unreadable_`` holds these texts. ``table`` is the name of the rows' table.
     """
     return " or ".join(f"coalesce({column} in (from unreadable_), false)" for column in COLUMNS[table])
 

@@ -1,4 +1,4 @@
-"""SQL of the store's views over its tables."""
+"""SQL that defines the store's views."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ It is null if a size or the type is unknown. It is not stored, because other col
 
 
 def conv_problems_sql(rows: str) -> str:
-    """Return the SQL of the view ``conv_problems``, but only for some rows of ``conv_rows``.
+    """Return SQL that lists each different convolution in some rows, with the columns of the view ``conv_problems``.
 
-    ``rows`` is SQL that selects these rows. The result has one row for each different convolution.
+    ``rows`` is SQL that selects the rows from ``conv_rows``.
     """
     columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
     return conv_columns_sql(f"select problem, {columns} from ({rows}) group by problem")
 
 
 def conv_columns_sql(rows: str) -> str:
-    """Return SQL that adds the columns of the view ``conv_problems`` to rows of the table ``convs``.
+    """Return SQL that computes the columns of the view ``conv_problems`` for rows of the table ``convs``.
 
-    ``rows`` is SQL that selects rows of ``convs``. The result has one row for each of them.
+    ``rows`` is SQL that selects the rows. The result has one row for each of them.
     """
     return f"""
         select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,
@@ -127,9 +127,9 @@ _VIEWS = {
 
 
 def view_sql(run: str | None) -> dict[str, str]:
-    """Return the SQL of each view by its name. A view comes after the views that it uses.
+    """Return the SQL of each view by its name. A view is listed after the views that it uses.
 
-    The view ``findings`` is limited to ``run``. The tables of the other views already hold only that run.
+    Only the view ``findings`` is limited to ``run`` here, because the tables of the other views hold only that run.
     """
     return _VIEWS | {"findings": "select * from findings_" + (f" where run = {sql_text(run)}" if run else "")}
 

@@ -512,8 +512,7 @@ class Trial:
     def at_end(self) -> None:
         """Stop trying changes, because the process ends.
 
-        If an exception ended the program while a change was on, the change may be the cause. Then the change is
-        reported as
+        If an exception ended the program while a change was on, the change may be the cause, and is reported as
         *broken*. (Such an exception is in ``sys.last_value``.)
         """
         error = getattr(sys, "last_value", None)
