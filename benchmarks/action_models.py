@@ -131,9 +131,9 @@ class Permute(nn.Module):
 
 
 class ConvNeXtBlock(nn.Module):
-    """The block of ConvNeXt (Liu et al. 2022) in its usual form.
+    """A block of the image network ConvNeXt (Liu et al. 2022) in its usual form.
 
-    The layer norm and both matrix products of the block work on permuted views.
+    The layer norm and both matrix products get a permuted view of the images, with the channels last.
     """
 
     def __init__(self, channels: int) -> None:
@@ -335,7 +335,7 @@ def llama(device: torch.device, small: bool) -> Made:
 
 
 def _perceptron(device: torch.device, small: bool, act: Callable[[], nn.Module]) -> Made:
-    """Make a stack of wide linear layers with an activation between them, as in a recommender (Naumov et al. 2019)."""
+    """Make a stack of wide linear layers with activations in between, as in a recommender (Naumov et al. 2019)."""
     width, depth, batch = (32, 2, 8) if small else (4096, 6, 8192)
     layers = [x for _ in range(depth) for x in (nn.Linear(width, width), act())]
     model = nn.Sequential(*layers, nn.Linear(width, 1)).to(device)

@@ -67,9 +67,9 @@ def train(run: Run, failed: str) -> None:
 
 
 def prepared(run: Run) -> tuple[Callable[[], None], Any]:
-    """Return a function that does one training step of the model, and the imported ``apply.py`` that changed the model.
+    """Return a function that does one training step of the model, and the module ``apply.py`` if it changed the model.
 
-    For the unchanged model, None takes the place of the module.
+    If the model is not changed, None is returned in place of the module.
     """
     device, chosen = torch.device(run.device), model_of(run.model)
     torch.manual_seed(0)
@@ -126,10 +126,10 @@ def _step_us(step: Callable[[], None], device: torch.device) -> float:
 
 
 def _profiled(step: Callable[[], None], device: torch.device, count: int, untraced_us: float) -> torch.profiler.profile:
-    """Profile ``count`` training steps and return the profile.
+    """Run ``count`` training steps under PyTorch's profiler, and return the profile.
 
-    The time of a step without the profiler (``untraced_us``) is added to its metadata, because traces of ``capture``
-    have it, too.
+    ``untraced_us`` is the time of a step without the profiler. It is added to the profile's metadata, because traces of
+    ``logparse capture`` contain it, too.
     """
     kinds = [torch.profiler.ProfilerActivity.CPU]
     kinds += [torch.profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
@@ -171,9 +171,9 @@ def as_device(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kernels(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the kernels that are added to the trace for the operators of one thread.
+    """Make up kernels for a CPU's trace, so that each operator seems to launch a kernel. Return the kernels.
 
-    ``rows`` are the operators sorted by start. An operator comes before the operators that it calls.
+    ``rows`` are the operators of one thread, sorted by start. An operator comes before the operators that it calls.
     """
     children: dict[int, list[int]] = {i: [] for i in range(-1, len(rows))}
     stack: list[int] = []

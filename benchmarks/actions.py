@@ -234,10 +234,10 @@ def summary(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge records of several calls of this program into one.
+    """Merge the results (records) of several calls of this program into one.
 
-    If several records contain a model, the last one is used. Raises ValueError if they come from different
-    environments.
+    If several records contain the same model, the last one is used. Raises ValueError if the records come from
+    different machines or library versions.
     """
     out: dict[str, Any] = {"models": {}}
     for record in records:
@@ -275,9 +275,10 @@ def main() -> None:
 
 
 def _measured(options: argparse.Namespace, results: Path) -> tuple[dict[str, Any], Path]:
-    """Measure the chosen models, and return the record with the path of its file.
+    """Measure the models that the user chose. Return the results (record), and the path of the file in which they are.
 
-    The file is written each time a change has been measured. Models that the file contained before are kept.
+    The file is written again after each change that was measured. Results of other models that the file contained
+    before are kept.
     """
     options.devices = ("cuda:0",) if options.device == "cuda" else ("cpu",)
     if options.device == "cpu":

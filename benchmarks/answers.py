@@ -84,7 +84,7 @@ OWED: Mapping[str, Mapping[str, tuple[float, float]]] = {
 
 @dataclass(frozen=True)
 class Question:
-    """A question about stored measurements: a command of logparse, and programs that answer the question by hand."""
+    """A question about stored measurements. A command of logparse answers it, and so do programs written by hand."""
 
     verb: str
     words: tuple[str, ...]
@@ -301,7 +301,10 @@ def _rebatched(key: str, batch: int) -> str:
 
 
 def changed(file: Path) -> Path:
-    """Write a copy of the find-db in which a third of the keys have other times, as after an upgrade of the library."""
+    """Write a copy of a find-db with other times in a third of its rows, as after an upgrade of the library.
+
+    Returns the path of the copy.
+    """
     draw = random.Random(1)
 
     def other(key: str, items: str) -> tuple[str, str]:
@@ -350,7 +353,10 @@ def ingested(store: Path, files: Sequence[Path]) -> None:
 
 
 def small_logs(folder: Path) -> Path:
-    """Write 20,000 logs of ten bench lines each, with 300 different GEMMs in all, and return their folder."""
+    """Write 20,000 small logs, and return their folder. Each log has ten lines of hipblaslt-bench.
+
+    In all logs together there are 300 different GEMMs.
+    """
     target = folder / "inputs" / "small"
     if not target.exists():
         draw = random.Random(2)
@@ -374,9 +380,9 @@ def small_logs(folder: Path) -> Path:
 
 
 def by_sql(store: Path, sql: str, after: Path | None = None) -> str:
-    """Return a Python program that answers a question by SQL in DuckDB.
+    """Return a Python program that runs an SQL query in DuckDB.
 
-    In the SQL text, ``{measurements}`` becomes the Parquet files of that table.
+    In the SQL text, names such as ``{measurements}`` are replaced by the Parquet files of that table.
     """
     sql = sql.format(
         measurements=f"read_parquet('{store}/measurements/*.parquet')",
@@ -388,9 +394,10 @@ def by_sql(store: Path, sql: str, after: Path | None = None) -> str:
 
 
 def by_pandas(store: Path, program: str, after: Path | str | None = None) -> str:
-    """Return a Python program that answers a question with pandas.
+    """Return a Python program that answers a question with pandas. It is ``program``, with a function added before it.
 
-    In it, ``read(table, columns)`` reads the Parquet files of a table.
+    The function ``read(table, columns)`` reads the Parquet files of a table of the store. ``AFTER`` is the second
+    store.
     """
     return f"""
 import glob

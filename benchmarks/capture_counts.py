@@ -26,7 +26,7 @@ COUNTS = """
 
 
 def job(trace: Path, steps: int) -> None:
-    """Train a small model in three number formats under the profiler, and write the trace."""
+    """Train a small model under the profiler in three number formats, one after the other, and write the trace."""
     import torch
     from capture_train import Model
     from torch.nn.functional import cross_entropy

@@ -90,9 +90,9 @@ They show how good the estimates would be with fewer measurements.
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Operators (with sizes) of one device with their best times, from which the estimates are tested.
+    """Operators (with sizes) of one device, with their best times. They are used to test estimates of the best times.
 
-    The time of the library's default is NaN if it is unknown.
+    The time of the library's default kernel is NaN if it is unknown.
     """
 
     name: str
@@ -185,9 +185,9 @@ def columns(path: str) -> set[str]:
 
 
 def of_table(path: str) -> tuple[list[str], Floats, Floats]:
-    """Read a table of default and best times.
+    """Read a table with the default time and the best time of matrix products.
 
-    Return the texts of its matrix products, their best and their default times.
+    Returns the texts of the products, their best times and their default times.
     """
     with open(path, encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["type"] in TYPES]
@@ -306,11 +306,11 @@ def table(known: Known, folds: int, leave: str, origami: bool) -> Iterator[dict[
 
 
 def by_origami(known: Known) -> Floats:
-    """Return the times that AMD's analytical model Origami predicts for products on a gfx942, µs.
+    """Return the times in µs that AMD's analytical model Origami predicts for matrix products on a gfx942.
 
-    Origami predicts the cycles of a product for each tile, and the tile with the shortest time is used. Source:
-    rocm-origami 0.0.3 (MIT, github.com/ROCm/rocm-libraries, shared/origami). Its building script asks for HIP. But the
-    model runs without a device, and then needs no more of HIP than the declarations of its device queries.
+    For each tile size, Origami predicts how many cycles a product takes. The shortest prediction is used. No GPU is
+    needed. Source: rocm-origami 0.0.3 (MIT, github.com/ROCm/rocm-libraries, shared/origami). Its build script asks for
+    HIP, but only the declarations of HIP's device queries are needed.
     """
     import origami
 
@@ -348,10 +348,10 @@ def tiles(name: str, hardware: Any, dtype: Any) -> list[Any]:
 
 
 def from_shipped(known: Known) -> Guesses:
-    """Estimate times only from the best times that are shipped with logparse.
+    """Estimate the best times on this device from the best times that are shipped with logparse.
 
-    They come from other machines. The times of the library's default kernels here determine the factor that corrects
-    them.
+    The shipped times come from other machines. They are corrected by a factor, which is computed from the times of the
+    library's default kernels on this device.
     """
     none = pd.DataFrame({x: pd.Series(dtype="object") for x in ("device", "problem", "time_us", "source")})
     alone = pd.DataFrame({"problem": known.texts, "time_us": known.default_us})

@@ -104,9 +104,9 @@ FILTERS = ("FP16", "BF16", "FP32", "INT8")
 
 
 def first_view(page: Any, url: str, words: Callable[[], None] = lambda: None) -> float:
-    """Open the web page and return the seconds until its first view is complete.
+    """Open the web page and return after how many seconds its first view is complete.
 
-    ``words`` is called when the first words are shown.
+    ``words`` is a function that is called as soon as the first words are shown.
     """
     start = time.perf_counter()
     page.goto(url, wait_until="commit")
@@ -229,7 +229,10 @@ def look(browser: Any, store: str, checkout: Path) -> dict[str, object]:
 
 
 def clicks(browser: Any, store: str, rounds: int) -> dict[str, object]:
-    """Measure the web page on a server that has been running for a while: opening it again, and all interactions."""
+    """Measure how fast the web page answers, on a server that has been running for a while.
+
+    The page is opened again, and every interaction is tried.
+    """
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(TIMEOUT_MS)
     out: dict[str, object] = {}

@@ -89,10 +89,7 @@ def found(url: str) -> bool:
 
 
 def without(data: bytes, rng: random.Random) -> None:
-    """Return None in place of a file's content, which means that the file is deleted.
-
-    Deletion is one of the faults that this benchmark makes.
-    """
+    """Delete a file, as one of the faults of this benchmark. No new content is returned, so the caller deletes it."""
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:
@@ -106,10 +103,10 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
 
 
 def tried(url: str, files: Iterator[Path], fault: Callable[[bytes, random.Random], bytes | None], seed: int) -> str:
-    """Damage each file in one way, look for the effect, and undo the damage.
+    """Damage each file of a store in one way, look whether logparse notices the damage, and repair the file.
 
-    Returns four cells of the printed table: how many faults there were, how many `check` found, how many caused an
-    error, and how many changed an answer.
+    Returns four cells of the printed table: the number of damaged files, and for how many of them ``check`` found the
+    damage, a command ended with an error, or an answer changed.
     """
     wanted, _ = answers(url)
     counts, rng = Counter[str](), random.Random(seed)

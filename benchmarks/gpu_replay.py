@@ -172,10 +172,10 @@ def _backends(options: argparse.Namespace, *wanted: tuple[str, str]) -> list[str
 
 
 def unpack_wheels(wheels: str | None, folder: str) -> None:
-    """Unpack Python wheels into ``folder`` and make them importable, in this process and its workers.
+    """Unpack Python wheels into ``folder``, and make them importable in this process and its workers.
 
-    Ends the program if a package is still missing that logparse needs and that machines with GPUs often lack. Without
-    it a long run would read no trace.
+    Machines with GPUs often lack packages that logparse needs, and then a long run would read no trace. So the program
+    ends at once if such a package is still missing.
     """
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     for wheel in sorted(Path(wheels).glob("*.whl")) if wheels else ():

@@ -40,9 +40,10 @@ ALPHABET = 'Gemm_TN,0123456789.-*" \t\r\n#aDdefault:é'
 
 
 def predict(data: bytes, running: Mapping[str, str]) -> tuple[bool, list[Any]]:
-    """Predict whether PyTorch's ``read_file`` accepts a TunableOp file, and which rows it reads.
+    """Predict whether PyTorch accepts a TunableOp file, and which of its rows it keeps.
 
-    ``running`` are the validators (version lines) of the process that reads.
+    ``running`` are the validators (facts such as versions, which the file must contain) of the process that reads the
+    file.
     """
     target = {f"validator:{name}": value for name, value in running.items()}
     # These are the validators of the process itself, so the set is complete.
@@ -53,9 +54,13 @@ def predict(data: bytes, running: Mapping[str, str]) -> tuple[bool, list[Any]]:
 
 
 def predicted_call(rows: Sequence[Any], torch: tuple[int, int]) -> str:
-    """Predict what a matrix product (with the key ``KEY``) does after PyTorch has read these rows of a TunableOp file.
+    """Predict which kernel PyTorch runs for a matrix product, after it has read these rows of a TunableOp file.
 
-    The process knows only the kernel ``Default``. Returns "hit", "miss", "default" or "raises".
+    The product has the key ``KEY``, and the process knows only the kernel ``Default``:
+
+    * "hit": PyTorch finds a row for the product, and the row names ``Default``.
+    * "miss": there is no row for the product.
+    * "default" or "raises": the row names an unknown kernel. The answer depends on the version of PyTorch.
     """
     names = [row.name for row in rows if row.key == KEY]
     unknown = "default" if torch >= (2, 14) else "raises"
@@ -151,7 +156,10 @@ def mutations(valid: str) -> dict[str, bytes]:
 
 
 def observe(path: str, folder: str, pipe: Connection) -> None:
-    """Let PyTorch read a TunableOp file, and send what it did as a dict. This function runs in a process of its own."""
+    """Let PyTorch read a TunableOp file, and send a dict that says what it did through ``pipe``.
+
+    This function runs in a process of its own.
+    """
     log = Path(folder, Path(path).stem + ".log")
     os.environ |= {
         "PYTORCH_TUNABLEOP_ENABLED": "1",

@@ -79,9 +79,10 @@ Key: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the job (for example another BLAS library) that makes calls use another kernel.
+    """A setting of the job, such as another BLAS library, that makes some calls use another kernel.
 
-    ``kind`` is the kind of calls that it changes. ``solution`` is the name of the kernel in a replay.
+    * ``kind`` is the kind of calls that it changes, for example convolutions.
+    * ``solution`` is the name of the other kernel in a replay.
     """
 
     name: str
@@ -155,7 +156,7 @@ class Running:
 
 
 def in_any_layout(text: str) -> str:
-    """Return an operator's text without its memory layouts.
+    """Return the text of a call without its memory layouts.
 
     The setting ``channels_last`` changes the layouts. Without them, a call has the same text with and without the
     setting.
@@ -178,9 +179,9 @@ class Calls:
     layouts: dict[str, str] = field(default_factory=dict)  # a problem's text without layouts → its text by default
 
     def add(self, setting: str, store: Store, run: str) -> None:
-        """Add the times of all calls in a trace.
+        """Add the times of all calls in the trace of a job with this setting.
 
-        The texts of operators are stored without memory layouts, because channels_last changes the layouts.
+        Calls are named without memory layouts, because the setting ``channels_last`` changes the layouts.
         """
         tables = tables_of(store, run)
         rows = timings(tables)
@@ -196,9 +197,9 @@ class Calls:
 
 @dataclass(frozen=True)
 class Pair:
-    """A call of a model, with its times in the job with each of two kernels.
+    """A call of a model with two kernels, and its times in the job with each of them.
 
-    Times are µs per call. There is one time for each trace.
+    Times are in µs per call. There is one time for each trace.
     """
 
     model: str
@@ -226,9 +227,9 @@ class Pair:
 
 
 def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
-    """Run every model with each setting that changes its calls, and return the times of its costliest calls.
+    """Run every model with each setting that changes its calls. Return the longest calls with their times.
 
-    The settings are tried in order and then in reverse order. Each returned entry is a call with the times of two
+    The settings are used in order, and then in reverse order. Each returned entry is a call with the times of two
     kernels.
     """
     device, store = torch.device(options.device), open_store(str(folder / "store"), create=True)
@@ -255,9 +256,9 @@ def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
 
 
 def in_turns(pairs: Sequence[Pair]) -> list[Key]:
-    """Return the calls to replay, each with a kernel, in an order in which the models alternate.
+    """Return the calls to replay, each with a kernel. Calls of different models alternate.
 
-    If the time ends before the list does, some calls of every model have been measured.
+    So if the time is over too early, some calls of every model have been measured.
     """
     seen: dict[str, int] = {}
     places = [(seen.setdefault(pair.model, 0), seen.update({pair.model: seen[pair.model] + 1}))[0] for pair in pairs]
@@ -265,9 +266,9 @@ def in_turns(pairs: Sequence[Pair]) -> list[Key]:
 
 
 def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair]:
-    """Return those calls of a model whose times are known both with the default setting and with another setting.
+    """Return the calls of a model whose times are known with the default setting and with another setting.
 
-    The longest call is first.
+    The longest call comes first.
     """
     before, texts = calls.times["default"], calls.layouts
     out = [
@@ -291,7 +292,7 @@ def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair
 
 @dataclass(frozen=True)
 class Replay:
-    """The conditions under which a process times kernels: with their operands in the caches (``hot``) or not."""
+    """How a process times kernels: with operands that are in the GPU's caches (``hot`` is True), or that are not."""
 
     name: str
     hot: bool = False
@@ -313,7 +314,10 @@ class Measured:
 def one_process(
     device: str, keys: Sequence[Key], replay: Replay, turn: int, blocks: int, deadline_s: float
 ) -> Measured:
-    """Time both kernels of every call once in this process, until ``deadline_s`` seconds have passed."""
+    """Time both kernels of each call in this process, one call after the other, until the time is over.
+
+    ``deadline_s`` is the number of seconds. The result says which calls were measured, and which failed.
+    """
     started = time.monotonic()
     place = Place(device=device)
     # The floor is chosen so that no pair is given up early.
@@ -337,10 +341,11 @@ def one_process(
 
 
 def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -> dict[str, list[Measured]]:
-    """Time both kernels of every call in several processes with cold operands, then in one with hot operands.
+    """Time both kernels of each call, in several processes one after the other.
 
-    The first process measures as many calls as its time allows. The others measure the same calls. All should end at
-    the time ``until`` (monotonic clock, s). Operands are hot if they are in the GPU's caches before each execution.
+    * In the last process the operands are in the GPU's caches before each execution (hot), in the others they are not.
+    * The first process measures as many calls as its time allows. The others measure the same calls.
+    * All should end at the time ``until`` (monotonic clock, s).
     """
     replays = [COLD] * options.processes + ([] if options.device == "cpu" else [HOT])
     left, out = list(keys), dict[str, list[Measured]]()
@@ -387,10 +392,10 @@ def in_job(confirmation: Confirmation) -> Interval:
 
 
 def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
-    """Compare the measured gain of each call in the job with the gain that the replay predicts.
+    """Compare the measured gain of each call in the job with the gain that its replay predicts.
 
-    A gain is the ratio of the call's times with two kernels. Returns one row per call, with the measured ratio and the
-    predicted interval.
+    A gain is the ratio of the call's times with two kernels. Returns one row for each call, with the measured ratio and
+    the predicted interval.
     """
     cold = joined(replays[COLD.name])
     judged = judge_all(cold)[0]
@@ -428,7 +433,7 @@ def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) ->
 
 
 def _blocks(pairs: Pairs) -> list[int]:
-    """Return for each block of samples the logarithm of the ratio of the two kernels' times, in millionths."""
+    """Return for each block of samples log(default time / other time) of the two kernels, in millionths."""
     return [round(1e6 * math.log(a / b)) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True)]
 
 
@@ -499,7 +504,7 @@ def as_if_on_a_gpu(path: Path) -> None:
 
 
 def environment(device: str) -> dict[str, str]:
-    """Return the name of the device and the versions of the libraries."""
+    """Return the name of the device, and the versions of its driver and of the libraries."""
     out = {"pytorch": torch.__version__, "cuda": str(torch.version.cuda), "hip": str(torch.version.hip)}
     if device == "cpu":
         return out | {"device": "CPU"}

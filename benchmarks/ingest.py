@@ -152,9 +152,9 @@ def write_log(path: Path, kind: str, size: int, per_second: int) -> None:
 
 
 def write_find_db(path: Path, size: int) -> None:
-    """Write the rows of a real find-db again and again, with larger batch sizes each time.
+    """Write a large find-db from the rows of a real one, which are repeated with larger and larger batch sizes.
 
-    If the real file is missing, the rows come from the sample in the repository.
+    ``size`` is the number of bytes to reach. If the real file is missing, the sample in the repository is used.
     """
     text = bz2.decompress(REAL_ROWS.read_bytes()).decode() if REAL_ROWS.exists() else SAMPLE_ROWS.read_text()
     rows = [re.match(r"(\d+-\d+-\d+-\d+x\d+-\d+-\d+-\d+-)(\d+)(-.*)", row) for row in text.split("\n")]
@@ -168,9 +168,9 @@ def write_find_db(path: Path, size: int) -> None:
 
 
 def write_trace_json(path: Path, size: int) -> None:
-    """Write the events of a real trace again and again, with later ids and times each time.
+    """Write a large trace from the events of a real one, which are repeated with later ids and times.
 
-    If the real file is missing, the events come from the sample in the repository.
+    ``size`` is the number of bytes to reach. If the real file is missing, the sample in the repository is used.
     """
     text = gzip.decompress(REAL_TRACE.read_bytes()) if REAL_TRACE.exists() else SAMPLE_TRACE.read_bytes()
     start, end = text.index(b'"traceEvents": [\n') + len(b'"traceEvents": [\n'), text.rindex(b"\n  ]")
@@ -245,12 +245,12 @@ def machine() -> Iterator[str]:
 
 
 class Program:
-    """The command line of logparse in the environment of a user, without packages that only developers install."""
+    """The command line of logparse as users have it: without packages that only developers install."""
 
     def __init__(self, folder: Path) -> None:
-        """Make a virtual environment without a developer's packages in the folder.
+        """Make a virtual environment without a developer's packages in ``folder``.
 
-        Python's bytecode is stored in the folder, too.
+        Python's compiled bytecode is stored in this folder, too.
         """
         venv.create(folder / "plain", with_pip=False)
         path = [str(ROOT), *(entry for entry in sys.path if entry.endswith("site-packages"))]
@@ -270,9 +270,9 @@ class Program:
 
 
 def measure(log: Path, kind: str, folder: Path, rounds: int, rivals: bool) -> tuple[float, list[str]]:
-    """Measure the ingest of a log and of the rival tools, which take turns.
+    """Measure how fast logparse reads a log. Other tools read the same log in turns with it.
 
-    Returns the MB/s of the ingest, and lines to print.
+    Returns the speed of logparse in MB/s, and lines to print.
     """
     store, out = folder / "store", folder / "counts.txt"
     program = Program(folder)

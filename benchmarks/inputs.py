@@ -53,10 +53,9 @@ def _lines(stream: BinaryIO) -> Iterator[str]:
 
 @dataclass
 class Gemms:
-    """The different GEMMs of a log, each with its number of calls.
+    """The different GEMMs in a log, each with its number of calls.
 
-    Two dictionaries have the text of the GEMM as key: ``workspaces``, and ``picks`` (the kernels that the library
-    chose).
+    ``workspaces`` and ``picks`` (the kernels that the library chose) are dictionaries by the text of the GEMM.
     """
 
     calls: Counter[Problem] = field(default_factory=Counter)
@@ -82,7 +81,10 @@ class Gemms:
 
 
 def gemms_of(path: str | None) -> Gemms:
-    """Read a log with Trace, bench or profile lines (.gz allowed). Grouped GEMMs are left out."""
+    """Read the GEMMs from a log of hipBLASLt: from its Trace, bench and profile lines. Grouped GEMMs are left out.
+
+    The log may be packed (.gz).
+    """
     found = Gemms()
     for line in _lines(_opened(path, "--log")):
         for call in _read(line).records:
@@ -127,10 +129,10 @@ def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W"
 
 
 def slow_wgrads(path: str | None) -> list[Problem]:
-    """Return the weight gradients of convolutions in a find-db that ``logparse recommend`` calls slow.
+    """Return the convolutions in a find-db whose weight gradient is slow by the rule of ``logparse recommend``.
 
-    They are slow in comparison with the forward and backward-data passes of the same layer, by the analyzer's own rule
-    and defaults. Only convolutions with more than 2 GFLOP are returned. The one with the largest loss comes first.
+    A weight gradient is slow if it takes much longer than the forward and backward-data passes of the same layer. Only
+    convolutions with more than 2 GFLOP are returned. The one with the largest loss of time comes first.
     """
     found = [
         outcome.tables["measurements"] for outcome in find_db.read(_FindDb(path)) if "measurements" in outcome.tables
@@ -214,7 +216,7 @@ def _convolution(module: Any, x: tuple[int, ...], y: tuple[int, ...], direction:
 
 @dataclass(frozen=True)
 class _FindDb:
-    """A find-db file in the form in which logparse's readers expect a file."""
+    """Opens a find-db file for logparse's readers, which expect an object with these methods."""
 
     path: str | None
 

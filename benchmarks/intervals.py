@@ -92,7 +92,7 @@ class Known(Torch):
 
 
 class _Unchecked(TorchRunnable):
-    """A call whose result is not checked. It only copies rows, so there is no product to compare with."""
+    """A call whose result is not checked, because it only copies rows and computes no product."""
 
     def error(self) -> float:
         return 0.0
@@ -151,7 +151,7 @@ def _gemm(m: int, n: int, k: int, dtype: str) -> GemmProblem:
 
 @dataclass(frozen=True)
 class Measured:
-    """The results of one process: the samples of each pair, the pairs that failed, and facts about the device."""
+    """Results of one process: the times of each pair of kernels, the pairs that failed, and facts about the device."""
 
     pairs: dict[Key, Pairs]
     failed: dict[str, str]
@@ -160,7 +160,10 @@ class Measured:
 
 
 def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, deadline_s: float) -> Measured:
-    """Compare the two kernels of every pair once in this process, until ``deadline_s`` seconds have passed."""
+    """Compare the two kernels of each pair in this process, one pair after the other, until the time is over.
+
+    ``deadline_s`` is the number of seconds. The result says which pairs were measured, and which failed.
+    """
     started = time.monotonic()
     place = Place(device=device)
     method = Method(blocks=blocks, floor=-1.0)  # No pair is given up early, because the intervals are measured here.
@@ -180,7 +183,7 @@ def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, dead
 
 
 def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, budget_s: float) -> list[Measured]:
-    """Compare the two kernels of every pair in ``total`` fresh processes, one after the other.
+    """Compare the two kernels of each pair in ``total`` new processes, one after the other.
 
     The first process measures as many pairs as its time allows. The others measure the same pairs.
     """
@@ -263,9 +266,9 @@ def _share(values: Any) -> float:
 
 
 def _deviation(pairs: Sequence[Pair], processes: Sequence[Measured]) -> float:
-    """Return by how much the measured log ratio of the same pair of kernels differs between processes.
+    """Return how much the measured ratio of the times of two kernels differs from process to process.
 
-    It is a standard deviation, computed from all pairs.
+    The result is the standard deviation of the ratio's logarithm, computed from all pairs of kernels together.
     """
     squares = degrees = 0.0
     for pair in pairs:
@@ -289,7 +292,7 @@ def missed(made: Mapping[str, Any]) -> list[str]:
 
 
 def _blocks(pairs: Pairs) -> list[int]:
-    """Return for each block of samples the logarithm of the ratio of the two kernels' times, in millionths."""
+    """Return for each block of samples log(time of the library's choice / time of the other kernel), in millionths."""
     return [round(1e6 * math.log(a / b)) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True)]
 
 

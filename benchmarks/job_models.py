@@ -46,7 +46,7 @@ class Gated(nn.Module):
         self.down = nn.Linear(inner, width, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the gated product, projected to the input's width."""
+        """Return ``down(silu(gate(x)) · up(x))``, a tensor as wide as the input."""
         return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
 
 

@@ -122,11 +122,11 @@ VERDICTS = (*FASTER, *NOT_FASTER, "another workload", "time unknown")
 
 @dataclass(frozen=True)
 class Job:
-    """A program that this benchmark runs as a user's job, and what it needs.
+    """A program that this benchmark runs as if it were a user's job, and what it needs.
 
     * ``gpus``: the number of GPUs.
     * ``only_gpu``: the reason why it cannot run on a CPU.
-    * ``seconds``: how long it does steps or requests.
+    * ``seconds``: for how long it does steps or answers requests.
     * ``at_once``: how many of its processes fit into a GPU's memory.
     * ``tries``: the changes that ``--tried`` tries. Some of them should bring no gain.
     """
@@ -199,7 +199,7 @@ def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
 
 
 class _Stages:
-    """The stages in which this benchmark tests one job. Each stage adds its results to ``row``."""
+    """Tests logparse on one job, in several stages. Each stage adds its results to ``row``."""
 
     def __init__(self, options: argparse.Namespace, folder: Path, row: dict[str, Any]) -> None:
         from logparse.store import open_store
@@ -268,14 +268,14 @@ class _Stages:
             self._named = self._applying(*row["actions"])
 
     def _applying(self, *names: str) -> dict[str, str]:
-        """Return environment variables that make the program apply the named changes to itself."""
+        """Return the environment variables with which the job applies the changes ``names`` to itself."""
         return {"JOB_APPLY": str(self._folder / "applied" / "apply.py"), "JOB_APPLY_NAMES": ",".join(names)}
 
     def _foretold(self) -> None:
-        """Measure all that is needed to simulate the job's step, and simulate it.
+        """Predict how long a step of the job takes with each change, from a trace and from kernels timed alone.
 
-        The job is traced, then run once more without the profiler. Its calls are replayed (timed alone). ``tune`` does
-        the same.
+        ``logparse tune`` does the same: the job is traced, then run once more without the profiler, and its calls are
+        timed alone (replay).
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise, write
@@ -302,9 +302,10 @@ class _Stages:
     def _simulated(self, found: Any, run: str) -> Any:
         """Return the simulated time of a step (µs), now and with each change.
 
-        If it cannot be simulated, the reason is returned as a string. Two simulations of the unchanged step are added:
+        If the step cannot be simulated, the reason is returned as a string. Two simulations of the unchanged step are
+        added:
 
-        * ``traced_us``: with all times as under the profiler.
+        * ``traced_us``: with all times as they are under the profiler.
         * ``scaled_us``: with the host's time and waits scaled to a run without profiler.
         """
         from analyzers.actions.totals import factors_of
@@ -338,7 +339,7 @@ class _Stages:
             raise RuntimeError(f"tune ended with {code}")
 
     def _tried(self) -> None:
-        """Try changes in the running job, in the same way as ``logparse try``, and keep the raw records of the trials.
+        """Try changes in the running job as ``logparse try`` does, and keep the raw records of the trials.
 
         Raises RuntimeError if nothing was tried.
         """
@@ -362,7 +363,7 @@ class _Stages:
             raise RuntimeError(f"nothing was tried: {'; '.join(found.notes)}")
 
     def _as_if_tuned(self) -> None:
-        """Do the first stages of ``tune`` on a CPU. The operators of the trace take the place of kernels."""
+        """Do the first stages of ``logparse tune`` on a CPU, which has no kernels: operators are timed instead."""
         from analyzers.replay.replay import Options, replay
         from analyzers.replay.results import Method
         from analyzers.replay.scheduler import Limits
@@ -431,7 +432,10 @@ class _Stages:
         return before, after, [best.action.name], None
 
     def _judged(self, before: str, after: str, names: Sequence[str], files: Any) -> dict[str, Any]:
-        """Compare the two runs in the same way as ``verify``, and return the verdict and the numbers."""
+        """Compare two runs of the job as ``logparse verify`` does. Return the verdict and the numbers.
+
+        ``before`` and ``after`` are the labels of the runs without and with the changes ``names``.
+        """
         from analyzers.compare.actions import lines, verify_actions
         from analyzers.evidence.runs import tables_of
         from analyzers.tune.by_turns import MOST_PAIRS, PAIRS, by_turns
@@ -455,10 +459,10 @@ class _Stages:
         return {"unit": found.sort, "tracing": found.tracing, "mean_us": found.mean_us, "kinds": kinds}
 
     def _truths(self) -> Iterator[str]:
-        """Let the program time its own steps, which shows whether the verdict of logparse is right.
+        """Let the program time its own steps with and without the changes, to see whether logparse's verdict is right.
 
-        These times do not depend on logparse. The unchanged program, the program with the change, and the program with
-        other changes take turns. If no change is made, only the unchanged program and other changes are timed.
+        These times do not depend on logparse. The unchanged program, the program with the recommended changes, and the
+        program with other changes take turns. If nothing is recommended, the second one is left out.
         """
         from logparse.capture import with_overrides
 
@@ -582,13 +586,13 @@ class _Run:
             self._process = subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT)
 
     def ready(self) -> None:
-        """Wait until the run is ready. Raises RuntimeError if the program ends or takes too long."""
+        """Wait until the program is ready for its first turn. Raises RuntimeError if it ends or takes too long."""
         self._awaited("ready", _RUN_S)
 
     def turn(self) -> dict[str, Any]:
-        """Let the program do its next turn, and return its report of how long the steps took.
+        """Let the program run for its next turn, and return its report of how long the steps took.
 
-        Raises RuntimeError if the program ends.
+        Raises RuntimeError if the program ends or takes too long.
         """
         (self._folder / f"{self._turn}.go").touch()
         found = self._awaited(f"{self._turn}.json", _RUN_S)
@@ -615,10 +619,10 @@ class _Run:
 def _by_turns(
     runs: Sequence[tuple[str, Sequence[str], Mapping[str, str]]], seconds: float, folder: Path
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Start all runs at once, and let them take turns on the device for ``seconds`` seconds.
+    """Start several programs at once, and let them take turns on the device for ``seconds`` seconds.
 
-    Yields the number of a run and its report after each turn. The order of the runs is reversed each time, so that no
-    run is always first. The first turn is a warm-up and is left out.
+    After each turn, yields the number of the program and its report. The order of the programs is reversed each time,
+    so that no program is always first. The first turn is a warm-up and is left out.
     """
     held: list[_Run] = []
     with tempfile.TemporaryDirectory(dir=folder, prefix="truth-") as place:
@@ -650,7 +654,7 @@ def _last_lines(path: Path) -> str:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
-    """End a process and the processes that it started. A launcher of ranks gets time to end them itself."""
+    """End a process and the processes that it started. First give it eight seconds to end them itself."""
     held = list(_below(process.pid))
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.terminate()
@@ -707,7 +711,7 @@ class _Devices:
 def all_jobs(
     names: Sequence[str], options: argparse.Namespace, folder: Path, record: dict[str, Any], out: Path
 ) -> None:
-    """Run the jobs side by side on the available GPUs, and write the record each time a stage of a job has ended."""
+    """Test all jobs side by side on the available GPUs. Write the results again whenever a stage of a job has ended."""
     deadline = time.monotonic() + options.budget
     devices, lock = _Devices(2 if options.smoke else record["environment"]["gpus"]), threading.Lock()
     rows: dict[str, dict[str, Any]] = record["jobs"]
@@ -752,9 +756,9 @@ def _watched(
     seconds: float,
     keep: Callable[[str, Mapping[str, Any]], None],
 ) -> None:
-    """Run the process of a job until it ends or its time is over.
+    """Run the test of one job in a process of its own, until the process ends or its time is over.
 
-    Again and again, ``keep`` is called with the results that the process has written so far.
+    ``keep`` is called again and again with the results that the process has written so far.
     """
     words = ["--job", name, "--folder", str(folder.resolve()), "--replay", str(options.replay)]
     words += ["--truth-s", str(options.truth_s), "--truth-copies", str(options.truth_copies)]
@@ -794,11 +798,13 @@ def _watched(
 
 
 def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
-    """Return the time of a step in µs without and with a change, measured by the program itself.
+    """Return how long a step takes without and with a change (µs), as measured by the program itself.
 
-    The result also has the relative change with its interval. ``side`` names the runs with the change. The first of
-    them is compared with the first unchanged run, the second with the second, and so on. Turns are compared by the same
-    rules as in ``tune``. Returns None without times.
+    * The result also has the relative change with its interval.
+    * ``side`` names the runs with the change. The first of them is compared with the first unchanged run, the second
+      with the second, and so on.
+    * Turns are compared by the same rules as in ``logparse tune``.
+    * Returns None if there are no times.
     """
     found = compared(row.get("truth", {}), side)
     if found is None:
@@ -813,7 +819,7 @@ def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
 
 
 def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
-    """Tell whether ``tune``'s verdict on a job ("faster" or "not faster") is right.
+    """Tell whether ``logparse tune`` was right when it called a job with its changes "faster" or "not faster".
 
     The times that the program itself measured show the truth. Returns "right", "wrong", "undecided", or "no claim".
     """
@@ -900,9 +906,9 @@ def _ms(us: float | None) -> str:
 
 
 def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge records of several calls of this program into one record of all jobs.
+    """Merge the results of several calls of this program into one record of all jobs.
 
-    If several records contain a job, the last one in which it did not fail is used.
+    If several results contain the same job, the last one in which it did not fail is used.
     """
     rows: dict[str, Any] = {}
     for name, row in (x for record in records for x in record["jobs"].items()):
@@ -914,9 +920,9 @@ def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _environment(smoke: bool) -> dict[str, Any]:
-    """Return the names and versions of device, driver and libraries, without opening a GPU.
+    """Return the names and versions of the device, the driver and the libraries, without using a GPU in this process.
 
-    If this process opened a GPU, the jobs would notice it.
+    If this process used a GPU, the jobs would notice it.
     """
     from importlib.metadata import PackageNotFoundError, version
 
@@ -952,7 +958,7 @@ def _chosen(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the jobs, write the record, and print the table. Returns 1 if a requirement is not met."""
+    """Test all jobs, write the results to a file, and print the table. Returns 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="names of jobs, joined by commas (default: all)")
     parser.add_argument("--rest", type=Path, help="a record: the jobs that it has are left out, unless they failed")

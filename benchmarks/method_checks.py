@@ -1,7 +1,7 @@
-"""Test whether findings are repeatable, and how many are false (``gpu_replay.py --repeat`` and ``--null``).
+"""Test how many findings of a replay are found again, and how many are false.
 
-``COPIES`` is a replay backend whose kernels are all PyTorch's default under other names. So every confirmed finding
-among them is false.
+``gpu_replay.py --repeat`` does the first, ``--null`` the second. For the second test ``COPIES`` is used, a replay
+backend whose kernels are all PyTorch's default under other names. So every confirmed finding among them is false.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ Replayed: TypeAlias = Callable[
 
 
 class CopiesOfDefault:
-    """A replay backend with eight kernels that are all PyTorch's default call.
+    """A replay backend with eight kernels that are all the same: PyTorch's default call.
 
-    Because they are the same, every difference that a replay finds between them is false.
+    So every difference that a replay finds between them is false.
     """
 
     def __init__(self, place: Place) -> None:
@@ -78,9 +78,10 @@ COPIES = BackendType("copies", "PyTorch's default under several names", CopiesOf
 
 @dataclass(frozen=True)
 class Replay:
-    """The results of one replay. The keys are the texts of operators (with sizes).
+    """The results of one replay, by the texts of operators (with sizes).
 
-    ``raced`` are all measured operators, and ``kept`` the operators for which a faster kernel was confirmed.
+    * ``raced`` are all operators that were measured.
+    * ``kept`` are the operators for which a faster kernel was confirmed.
     """
 
     raced: frozenset[str]
@@ -92,7 +93,7 @@ class Replay:
 def verdicts(outcomes: Sequence[Outcome]) -> Replay:
     """Judge the results of a replay by the same rules as ``logparse replay``.
 
-    A faster kernel is kept if it is confirmed by repeated comparisons, with a correction for many tests.
+    A faster kernel is a finding only if repeated comparisons confirm it, with a correction for many tests.
     """
     confirmed = {x.problem.text: x for x in outcomes if isinstance(x, Confirmed)}
     judged, kept = judge_all({text: x.pairs for text, x in confirmed.items()})
@@ -130,7 +131,7 @@ def repeat(
     workspaces: Mapping[str, int],
     replayed: Replayed,
 ) -> int:
-    """Do the same replay twice, each time in half of the available time, and compare what the two find."""
+    """Do the same replay twice, each time in half of the available time. Compare what the two replays find."""
     started, runs = time.monotonic(), []
     for turn in (1, 2):
         print(f"-- run {turn} of 2: {len(problems)} problems", flush=True)
@@ -211,9 +212,10 @@ def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: 
 
 
 def _upper(count: int, trials: int) -> float:
-    """Return an upper bound of the true fraction if ``count`` events were seen in ``trials`` (Clopper and Pearson).
+    """Return an upper bound for the true fraction of an event that was seen ``count`` times in ``trials`` trials.
 
-    It is the fraction at which ``count`` or fewer events have a probability of 5 %. It is found by bisection.
+    If the fraction were larger, so few events would have a probability of less than 5 % (Clopper and Pearson). The
+    bound is found by bisection.
     """
     low, high = 0.0, 1.0
     for _ in range(50):

@@ -40,7 +40,10 @@ RESULTS = Path(__file__).with_name("results")
 
 
 def run(name: str, folder: Path | None, limit: float) -> dict[str, Any]:
-    """Run a program once and return its results. If ``folder`` is given, it is observed, and its traces go there."""
+    """Run a program once, and return its results. If ``folder`` is given, logparse observes it and traces it.
+
+    The traces are written to ``folder``.
+    """
     environ = dict(os.environ)
     if folder is not None:
         environ = with_overrides.with_torch(environ, with_overrides.UNITS_FILE)
@@ -87,9 +90,9 @@ def observation(folder: Path) -> dict[str, Any]:
 
 
 def late_ms(found: Mapping[str, Any]) -> float | None:
-    """Return the median of the last quarter of the program's own step times, ms. None without times.
+    """Return the median time of the last quarter of the program's steps, in ms. Returns None if there are no times.
 
-    By then the observer, which records some steps, has ended its work.
+    By then the observer of logparse, which records some steps, has ended its work.
     """
     times = found.get("ms") or []
     return statistics.median(times[-(len(times) // 4) :]) if times else None

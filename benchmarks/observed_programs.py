@@ -31,7 +31,7 @@ def program(function: Callable[[], None]) -> Callable[[], None]:
 
 
 class Clock:
-    """Notes the moments between steps. The times are only read at the end, so that the host never waits."""
+    """Notes the moment after each step. All moments are read at the end, so that the host never waits."""
 
     def __init__(self) -> None:
         self._moments: list[Any] = []
@@ -147,7 +147,7 @@ def cuda_graph() -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Context manager that hides the progress bars and notices of a library.
+    """Context that hides the progress bars and notices of a library.
 
     They show times that differ from run to run.
     """

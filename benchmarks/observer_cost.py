@@ -51,7 +51,7 @@ HOT_LOOP = 60
 
 
 class Programs:
-    """The loops that one process times, each under its name."""
+    """The loops whose times one process measures, to find out what the observer of logparse costs."""
 
     def __init__(self, device: str) -> None:
         import torch
@@ -119,9 +119,9 @@ class Programs:
 
 
 def _without_inner_calls(network: Any) -> Any:
-    """Change a network so that the observer, which counts calls of modules, sees only the outermost call.
+    """Change a network so that calls of the modules in it are not seen by the observer of logparse.
 
-    Each module within the network then runs ``forward`` directly.
+    The observer wraps ``__call__`` of modules. So each module in the network gets ``forward`` as its ``__call__``.
     """
     for module in list(network.modules())[1:]:
         kind = type(module)
@@ -130,7 +130,7 @@ def _without_inner_calls(network: Any) -> Any:
 
 
 def _inner_calls() -> int:
-    """Return the number of modules that are called within the network."""
+    """Return how many modules are called within one call of the test network."""
     import torch
     from clients import Unet
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one run of a program.
+    """The time and memory that one run of a program took.
 
-    * ``peak_mb``: the largest memory of all its processes at one moment, in 10^6 bytes. It is a sum of proportional set
-      sizes, in which pages that several processes share are counted once.
-    * ``resident_mb``: the largest resident set of one process. It does not depend on other programs that share the same
-      pages.
+    * ``peak_mb`` is the largest memory of all its processes at one moment, in 10^6 bytes. A page that several processes
+      share is divided among them (proportional set size), so it is counted once.
+    * ``resident_mb`` is the largest resident set of one process. It does not depend on other programs that share the
+      same pages.
     """
 
     wall_s: float

@@ -62,7 +62,7 @@ class TooLongError(Exception):
 
 
 class Metered:
-    """A backend of ``replay`` that adds up the GPU time of the kernels that it runs.
+    """Adds up the GPU time of the kernels that a backend of ``replay`` runs.
 
     Prepared kernels are kept until ``forget`` is called.
     """
@@ -96,7 +96,7 @@ class Metered:
         self._inner.refresh(seed)
 
     def release(self) -> None:
-        """Do nothing. Prepared kernels are kept, because the next way of choosing a kernel needs them, too."""
+        """Do nothing. Prepared kernels are kept, because the next way to choose a kernel needs them again."""
 
     def healthy(self) -> bool:
         return self._inner.healthy()
@@ -143,7 +143,7 @@ class MeteredRunnable:
 
 
 class Simulated:
-    """A replay backend that draws random times from the samples of a record, so that no GPU is needed.
+    """A replay backend that needs no GPU: it draws random times from the samples of an earlier measurement.
 
     A drawn time is the kernel's median × a relative deviation. The deviation is taken at random from all samples of the
     operator's kernels, because most kernels have only one sample.
@@ -180,7 +180,7 @@ class Simulated:
         return Drawn(self._medians[text][solution.text], self._deviations[text], self._random)
 
     def refresh(self, seed: int) -> None:
-        """Do nothing. A real backend would write new inputs here, but random times need none."""
+        """Do nothing. A real backend writes new inputs here, but random times need no inputs."""
 
     def release(self) -> None:
         """Do nothing, because no resource is in use."""
@@ -244,7 +244,7 @@ class Bench:
         return out
 
     def racing(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Choose a kernel by the method of ``logparse replay``, which drops slow kernels early (a race)."""
+        """Choose the fastest kernel as ``logparse replay`` does: kernels that are clearly slower are dropped early."""
         result = self.context.run(RaceTask(problem=problem))
         return result.best or next(iter(ready))
 
@@ -265,7 +265,7 @@ class Bench:
         return best
 
     def tunableop(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Choose a kernel by the method of TunableOp, which drops slow kernels after 3 and after 10 executions."""
+        """Choose the fastest kernel as TunableOp does: slow kernels are dropped after 3 and after 10 executions."""
         best, least = next(iter(ready)), math.inf
         for solution, runnable in ready.items():
             if runnable.sample_us(3) > 1.5 * least:
@@ -283,9 +283,9 @@ Strategy: TypeAlias = Callable[[Problem, Mapping[Solution, MeteredRunnable]], So
 
 
 def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[str, Any] | None:
-    """Choose a kernel for one operator in all three ways, and return their choices and costs.
+    """Choose a kernel for one operator in three ways (strategies). Return the choices and the GPU time of each way.
 
-    Returns None if fewer than two kernels can be chosen.
+    Returns None if there are fewer than two kernels.
     """
     ready = bench.ready(problem)
     if len(ready) < 2:
@@ -313,7 +313,10 @@ def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[st
 def _judged(
     ready: Mapping[Solution, MeteredRunnable], chosen: Mapping[Solution, None], generator: random.Random
 ) -> dict[Solution, float]:
-    """Time the chosen kernels again, and return the median of each. They take turns, in another order each round."""
+    """Time the chosen kernels once more, and return the median time of each.
+
+    The kernels take turns, in a new random order in each round.
+    """
     samples: dict[Solution, list[float]] = {solution: [] for solution in chosen}
     counts = {solution: executions(ready[solution].sample_us(1)) for solution in chosen}
     for _ in range(JUDGING_SAMPLES):
@@ -326,7 +329,7 @@ def _judged(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare the strategies, print the results, and write the record. Returns 1 if a target is missed."""
+    """Compare the ways to choose a kernel, and print and write the results. Returns 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recorded", help="a wgrads or gemms record (.json or .json.gz): no GPU")
     parser.add_argument("--find-db", help="MIOpen find-db text (.bz2 allowed)")

@@ -43,7 +43,7 @@ def timed(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def machine(store: Store, results: Sequence[Mapping[str, Any]], environment: Mapping[str, str]) -> None:
-    """Store the times that one machine measured, in the same form in which a replay stores them."""
+    """Store the kernel times that one machine measured, as ``logparse replay`` stores them."""
     facts = {**environment, "environment": environment_key(environment), "pick": "Default"}
     for result in results:
         problem = problem_from_text(result["problem"])
@@ -56,7 +56,10 @@ def machine(store: Store, results: Sequence[Mapping[str, Any]], environment: Map
 
 
 def compare(kind: str, results: Path) -> str:
-    """Compare the records of two machines for one kind of convolutions, and return a line of the table."""
+    """Test how useful the times of one machine are on another one. Return a line of the table.
+
+    ``kind`` is a kind of convolutions, of which both machines have measured kernels.
+    """
     first = _record(str(max(results.glob(f"{kind}-models-*.json.gz"))))
     second = _record(str(max(results.glob(f"searched-{kind}-*.json.gz"))))
     own = {x["problem"]: x for x in second["results"]["all"]}

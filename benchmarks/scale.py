@@ -113,10 +113,10 @@ def main() -> int:
 
 
 def ingest_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Compare the time of an ingest with 1 and with 2 worker processes. The two take turns.
+    """Compare how long it takes to read logs with one and with two worker processes. The two take turns.
 
-    A tenth of the files is ingested, too, which shows the cost of starting. To see how much faster two processes can be
-    on this machine at all, copies of a plain loop are timed.
+    A tenth of the files is read as well, which shows the cost of starting. Copies of a plain loop are timed, too, to
+    see how much faster two processes can be on this machine at all.
     """
     from ingest import write_log
 
@@ -168,10 +168,10 @@ def _looped(copies: int) -> float:
 
 
 def _ingested(logs: Path, target: Path, engine: str, jobs: int) -> tuple[float, float]:
-    """Ingest the logs with a number of workers, and return the wall seconds and the CPU seconds.
+    """Read the logs with ``jobs`` workers. Return the wall seconds and the CPU seconds.
 
-    CPU seconds include this process and the processes that it started, but not Ray's workers, which belong to the
-    cluster. The cluster is started before the ingest, but its workers are not.
+    The CPU seconds include this process and the processes that it started, but not Ray's workers, which belong to the
+    cluster. The cluster is started before the measurement, but its workers are not.
     """
     from logparse.executors import open_executor
     from logparse.ingest import ingest
@@ -187,9 +187,9 @@ def _ingested(logs: Path, target: Path, engine: str, jobs: int) -> tuple[float, 
 
 
 def cores_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure how long the ingest of one log takes with 1, 2, 4 … of this machine's cores. The measurements take turns.
+    """Measure how long it takes to read one log with 1, 2, 4 … cores of this machine.
 
-    The ingest is one process, with at most one thread per core.
+    One process reads the log, with at most one thread per core. The numbers of cores take turns.
     """
     from ingest import write_log
 
@@ -218,7 +218,7 @@ def cores_section(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def parts_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time SQL views over many part files, before and after the files are compacted."""
+    """Time SQL views over many Parquet files, before and after ``logparse compact`` has merged the files."""
     from ingest import write_log
 
     from logparse.executors import open_executor
@@ -256,9 +256,9 @@ def parts_section(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def memory_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure the peak memory of the process that ingests files, while other processes read the files for it.
+    """Measure the peak memory of the main process while other processes read files for it.
 
-    Each ingest is done twice. In the second call all files are already known.
+    The same files are read twice. The second time they are all known already.
     """
     rows = []
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
@@ -317,7 +317,10 @@ def _peak_mb() -> float:
 
 
 def plan_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time how long planning a replay takes, from 200,000 stored measurements to the ordered list of operators."""
+    """Measure how long it takes to plan a replay when 200,000 measurements are stored.
+
+    The plan is the ordered list of operators to replay.
+    """
     from dataclasses import replace
 
     from analyzers.evidence.runs import tables_of
@@ -359,10 +362,11 @@ MOST_SECONDS, SLACK = 6.0, 1.5
 
 
 def findings_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time ``recommend`` on tables of different lengths, and check two limits.
+    """Measure how long ``logparse recommend`` takes for tables of different lengths, and check two limits.
 
-    * 19,088 rows may take at most 6 s.
-    * 100,000 rows may take at most 1.5 times as long as expected from that time, if the time grows like n log n.
+    * For 19,088 rows it may take at most 6 s.
+    * For 100,000 rows it may take at most 1.5 times as long as expected from that time. The expected time grows like n
+      log n.
     """
     from math import log
 
@@ -409,7 +413,7 @@ def timed(into: dict[str, float], name: str) -> Iterator[None]:
 
 @dataclass
 class Clock:
-    """Measures the time in which no worker process was open, by counting the open workers."""
+    """Measures for how long no worker process was running, by counting the workers that are running."""
 
     since: float = field(default_factory=time.monotonic)
     open: int = 0
@@ -454,7 +458,7 @@ class ClockedDevice(LocalDevice):
 
 @dataclass
 class Run:
-    """One replay of the operators on a number of GPUs."""
+    """One replay of the operators on ``gpus`` GPUs, with its times and results."""
 
     gpus: int
     wall_s: float
@@ -468,13 +472,13 @@ class Run:
 
     @property
     def findings(self) -> Mapping[str, float]:
-        """The confirmed speed-ups of this replay. The keys are the texts of operators (with sizes)."""
+        """The speed-ups that this replay has confirmed, by the texts of operators (with sizes)."""
         judged, kept = judge_all({x.problem.text: x.pairs for x in self.outcomes if isinstance(x, Confirmed)})
         return {text: judged[text].speedup.value for text in kept}
 
 
 def gpu_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Replay the same operators on each number of GPUs, and compare the times."""
+    """Replay the same operators on different numbers of GPUs, and compare how long that takes."""
     counts = [int(x) for x in options.gpu.split(",")]
     problems = _problems(options)
     few = _replayed(options, 1, problems[:CALIBRATION])
@@ -558,7 +562,7 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
 
 
 class Sleeper:
-    """A replay backend without a device. It has two kernels that only sleep, the second half as long as the first."""
+    """A replay backend without a device. It has two kernels that only sleep. The second one takes half as long."""
 
     cache_bytes = 0
     workspace_bytes, host_us = 0, None

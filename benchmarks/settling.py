@@ -49,9 +49,10 @@ NOISE = 0.02
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of simulated step times, for example a warm-up, and the answer that a rule should give.
+    """A kind of simulated step times, for example with a warm-up. A rule should tell whether the times are steady.
 
-    ``wanted`` is this answer. ``whole`` is True if the times depend on the total number of steps.
+    * ``wanted`` is the right answer.
+    * ``whole`` is True if the times depend on the total number of steps.
     """
 
     name: str
@@ -95,12 +96,12 @@ def autoregressive(correlation: float, deviation: float = 0.05) -> Draw:
 
 
 def shaped(shape: Callable[[int], Times]) -> Draw:
-    """Make a function that draws times along a curve (``shape``), with random noise of ``NOISE``."""
+    """Make a function that draws step times along a curve (``shape``), with random noise of ``NOISE``."""
     return lambda random, series, count: white(NOISE)(random, series, count) * shape(count)
 
 
 def warm_up(units: int | None, factor: float) -> Draw:
-    """Make a function that draws times with a warm-up: the first steps take ``factor`` times as long.
+    """Make a function that draws step times with a warm-up: the first steps take ``factor`` times as long.
 
     ``units`` is the number of slow steps. Without ``units``, the first half of the steps (rounded up) is slow.
     """
@@ -108,7 +109,7 @@ def warm_up(units: int | None, factor: float) -> Draw:
 
 
 def decay(share: float) -> Draw:
-    """Make a function that draws times that fall from 3 to 1.
+    """Make a function that draws step times that fall from 3 to 1, as in a slow warm-up.
 
     The time constant is ``share`` × the length of the series.
     """
@@ -143,10 +144,10 @@ CASES = (
 
 
 def kept(values: Times, least: int, unbiased: bool = False) -> NDArray[np.int_]:
-    """Return how many values at the end of each series a rule keeps. It takes the values before them as warm-up.
+    """Return how many values remain of each series when its warm-up is cut off by a rule.
 
-    At least ``least`` values are kept. The number is chosen so that a measure of error is smallest: White's s^2 / m if
-    ``unbiased``, otherwise MSER's sum((x - mean)^2) / m^2, where m is the number of kept values.
+    At least ``least`` values remain. With m remaining values, m is chosen so that a measure of error is smallest:
+    White's s^2 / m if ``unbiased``, otherwise MSER's sum((x - mean)^2) / m^2.
     """
     count = values.shape[1]
     held = np.arange(1, count + 1)
@@ -187,28 +188,27 @@ def batches_of_ranks(times: Times) -> NDArray[np.bool_]:
 
 
 def before(times: Times) -> NDArray[np.bool_]:
-    """Tell for each series whether its times are settled, by the rule that logparse used in earlier versions.
+    """Tell for each series of step times whether it is steady, by the rule of earlier versions of logparse.
 
-    It is MSER, a rule that finds the end of the warm-up. It keeps at least three times, and the times are not settled
-    if it cuts off more than half.
+    The rule is MSER, which finds the end of the warm-up and cuts the warm-up off. At least three times remain. The
+    series is not steady if more than half of it is cut off.
     """
     count = times.shape[1]
     return np.asarray(count - kept(times, 3) <= count // 2)
 
 
 def rest_of_a_quarter(times: Times) -> NDArray[np.bool_]:
-    """Tell for each series whether its times are settled, by MSER with another limit.
+    """Tell for each series of step times whether it is steady, by MSER with another limit.
 
-    MSER is a rule that finds the end of the warm-up. Here it keeps at least a quarter of the times.
+    MSER is a rule that cuts the warm-up off. Here at least a quarter of the times must remain.
     """
     return less_than_half(times, quarter(times.shape[1]))
 
 
 def winsorised(times: Times) -> NDArray[np.bool_]:
-    """Tell for each series whether its times are settled, by MSER on times without outliers.
+    """Tell for each series of step times whether it is steady, by MSER after outliers were clipped.
 
-    MSER is a rule that finds the end of the warm-up. Times are clipped at three median absolute deviations from the
-    median.
+    MSER is a rule that cuts the warm-up off. Times are clipped at three median absolute deviations from the median.
     """
     middle = np.median(times, axis=1, keepdims=True)
     width = 3 * np.median(np.abs(times - middle), axis=1, keepdims=True)
@@ -297,10 +297,10 @@ def draw(case: Case, series: int, seed: Sequence[int]) -> Mapping[int, Times]:
 
 
 def differences(drawn: Mapping[int, Times]) -> int:
-    """Count how often two implementations of the same rule disagree. It should be never.
+    """Count how often two implementations of the same rule disagree. The result should be 0.
 
     The rule decides when step times have become steady. One implementation judges many series of times at once. The
-    other is the function ``settled`` of logparse. Both judge the same simulated series.
+    other one is the function ``settled`` of logparse. Both judge the same simulated series.
     """
     return sum(
         int(at) != settled(times.tolist())

@@ -51,7 +51,7 @@ print([name for name in sys.modules if name.partition(".")[0] in ("logparse", "a
 
 
 def main() -> int:
-    """Read the command line, measure in turns, and print a line per command."""
+    """Read the command line, measure the checkouts in turns, and print one line per command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, help="another checkout, with its native modules built")
     parser.add_argument("--count", type=int, default=9, help="processes per verb and checkout")
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 class Runs:
-    """Starts the commands of one checkout on small sample data."""
+    """Runs commands of logparse from one checkout of the source code, on small sample data."""
 
     def __init__(self, checkout: Path, folder: Path) -> None:
         self.checkout, self.folder, self._number = checkout, folder, 0

@@ -61,12 +61,12 @@ class Watched:
 
     @property
     def last_us(self) -> float:
-        """The median of the last three readings, which ``SteadyClock`` takes at a check, µs."""
+        """The median of the last three readings in µs. ``SteadyClock`` takes three readings at each check."""
         return median([us for _, us in self.read[-3:]])
 
 
 def main() -> int:
-    """Measure, write the record, and print the numbers. Returns 1 if a requirement is not met."""
+    """Measure, write the results to a file, and print the numbers. Returns 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--rounds", type=int, default=8, help="rests of the parts idle and copies")
@@ -80,7 +80,10 @@ def main() -> int:
     started, backend = time.monotonic(), BACKEND.open(Place(device=options.device))
 
     def product(size: int) -> Runnable:
-        """Prepare a square matrix product. A smoke test uses a small one in single precision."""
+        """Prepare a square matrix product with ``size`` rows.
+
+        A quick test (``--smoke``) uses a small product in single precision.
+        """
         wanted = gemm(64, "f32_r") if options.smoke else gemm(size, "bf16_r")
         return backend.prepare(wanted, DEFAULT, Conditions())
 
@@ -150,7 +153,10 @@ def idle(options: argparse.Namespace, reference: Watched) -> dict[str, Any]:
 
 
 def load(options: argparse.Namespace, reference: Watched, large: Runnable) -> dict[str, Any]:
-    """Keep the device busy with a large product, and check the clock around blocks of four samples."""
+    """Test the check of the GPU's clock while the GPU is busy with a large matrix product.
+
+    The clock is checked before and after each block of four samples.
+    """
     clock, kept, tries, unsettled = SteadyClock(reference), list[dict[str, Any]](), 0, 0
     with contextlib.suppress(UnsettledError):  # as a worker opens: each block is then either kept or refused
         clock.settle()

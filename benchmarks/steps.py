@@ -117,7 +117,7 @@ def speed(job: tuple[int, int]) -> str:
 
 
 def whole(paths: Sequence[str]) -> tuple[float, str]:
-    """Measure how long it takes to get from trace files to the simulated effect of faster kernels.
+    """Measure how long it takes to read trace files and to simulate the effect of faster kernels.
 
     Returns the CPU seconds and the row of the table.
     """
@@ -151,7 +151,7 @@ def speeds() -> None:
 
 
 def show(path: str) -> None:
-    """Print what limits the steps of one trace, by simulation."""
+    """Simulate the steps of one trace, and print what limits them."""
     step = Step([build([read_trace(InputFile(path))])], {})
     found = answer(step, {})
     ends = found.ceilings
@@ -195,19 +195,19 @@ class Pair:
 
     @property
     def held(self) -> bool:
-        """True if the simulated time of the changed step is right.
+        """True if the simulated time of the changed step is right. There are two ways to be right:
 
-        It is right if its error is within 5 %, or if the measured time is in the simulated interval and this interval
-        is narrow: it reaches at most 10 % to either side.
+        * Its error is at most 5 %.
+        * The measured time is in the simulated interval, and this interval is narrow: at most 10 % to either side.
         """
         narrow = self.high_us - self.low_us <= 2 * WIDEST * self.then_us
         return abs(self.error) <= NEAR or (narrow and self.low_us <= self.measured_us <= self.high_us)
 
 
 def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
-    """Return the measured and simulated step times for all jobs and changes of a record.
+    """Return the measured and the simulated step time for each job and each change in a record.
 
-    Changes that turned out not to be made (``void``) are left out.
+    Changes that the program did not really make (``void``) are left out.
     """
     out = []
     for name, row in jobs.items():
@@ -226,10 +226,10 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
 
 
 def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
-    """Compare the step times that the program itself measured without and with a change. Returns None without runs.
+    """Compare the step times without and with a change, as the program itself has measured them. None without times.
 
-    The first run without the change is compared with the first run with it, and so on, because these ran side by side.
-    If a record joins several calls of the benchmark, ``call`` tells in which call a run was made.
+    The first run without the change is compared with the first run with it, and so on, because these two ran side by
+    side. If the record joins several calls of the benchmark, ``call`` tells in which call a run was made.
     """
     before, after = truth.get("before", ()), truth.get(side, ())
     runs: list[tuple[Any, Any]] = []
@@ -265,17 +265,18 @@ def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
 
 
 def own_errors(jobs: Mapping[str, Any]) -> list[float]:
-    """Return the relative errors of the simulated step times, for changes that were measured precisely.
+    """Return the relative errors of the simulated step times. Only changes that were measured precisely are included.
 
-    So hardly any of the error is an error of the measurement. Jobs whose step is limited by the host are left out.
+    So the errors are hardly errors of the measurement. Jobs whose step is limited by the host are left out.
     """
     return [x.error for x in pairs(jobs) if x.spread <= _KNOWN and x.limit != "host"]
 
 
 def foretold(jobs: Mapping[str, Any]) -> list[str]:
-    """Return two tables for the output, with times in ms.
+    """Return two tables to print, with times in ms.
 
-    The first compares the simulated unchanged steps with measured ones. The second does so for steps with a change.
+    The first table compares the simulated time of unchanged steps with the measured time. The second one does the same
+    for steps with a change.
     """
     out = ["| job | untraced | simulated as traced | scaled | limited by |", "|" + "---|" * 5]
     near = []

@@ -72,7 +72,7 @@ def stages(lines: Sequence[tuple[float, str]]) -> dict[str, float]:
 
 
 def measured(name: str, units: int, replay_s: float, smoke: bool, folder: Path) -> dict[str, Any]:
-    """Run ``tune`` on a job of about ``units`` steps.  Return the times and the printed lines."""
+    """Run ``logparse tune`` on a job of about ``units`` steps.  Return how long it took, and what it printed."""
     job = JOBS[name]
     program = [sys.executable, str(PROGRAMS / job.program), name]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))

@@ -97,7 +97,7 @@ def asked(program: Path, running: dict[str, str], texts: dict[str, bytes], folde
 
 
 def compared(data: bytes, running: dict[str, str], seen: dict[str, Any]) -> str:
-    """Describe how PyTorch's reading of a file differs from our prediction. Empty if there is no difference."""
+    """Describe how PyTorch's reading of a file differs from what we predicted. Empty if there is no difference."""
     accepted, rows = made.predict(data, running)
     mine = sorted(rows, key=lambda row: (row.op, row.params))
     theirs = sorted(seen["rows"], key=lambda row: (row[0], row[1]))

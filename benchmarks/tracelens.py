@@ -65,9 +65,9 @@ def reports(folder: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def of_tracelens(report: Path) -> tuple[float, float]:
-    """Return the busy time and the idle time of the GPU from a report of TraceLens.
+    """Read from a report of TraceLens for how long the GPU was busy and idle, in ms.
 
-    A report on recomputation has a second table, which is left out.
+    Some reports have a second table, on recomputation. It is left out.
     """
     with report.open() as file:
         rows = [x for x in csv.DictReader(file) if x.get("is_recompute") != "True"]

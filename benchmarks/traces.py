@@ -100,7 +100,7 @@ def size_of(path: Path) -> int:
 
 
 def compared(path: Path, trees: Mapping[str, Path], rival: Path, rounds: int) -> Iterator[dict[str, Any]]:
-    """Run logparse and the rival on a trace several times, and yield the costs of each round.
+    """Run logparse and the rival on a trace ``rounds`` times, and yield the costs of each round.
 
     Raises SystemExit if a program fails.
     """
@@ -149,8 +149,8 @@ def ran(command: Sequence[str], env: Mapping[str, str]) -> Cost:
 def medians(trace: Mapping[str, Any], program: str, *verbs: str) -> dict[str, float]:
     """Return the median wall and CPU seconds of a program, and the median of its largest memory (MB).
 
-    A program may consist of several commands. Their seconds are added up, and ``verbs`` selects some of them. The
-    memory is the memory of the largest command.
+    A program may consist of several commands. Their seconds are added up, and the largest memory is used. If ``verbs``
+    are given, only these commands are included.
     """
     rounds = [[cost for verb, cost in x[program].items() if verb in verbs or not verbs] for x in trace["rounds"]]
     return {

@@ -34,11 +34,11 @@ job.
 
 
 def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
-    """Compare what ``logparse try`` found about each change of a job with separate starts of the program.
+    """Compare what ``logparse try`` says about each change of a job with the times of the program itself.
 
-    * ``row``: the job's record, with the rows of ``logparse try`` in ``tried``.
-    * ``truths``: the relative change of the step's time for each change, by the program's own clock (``change``,
-      ``low``, ``high``). −0.1 is 10 % less.
+    * ``row`` is the job's record, with the results of ``logparse try`` in ``tried``.
+    * ``truths`` says for each change by how much it changes the step's time, by the program's own clock: ``change``,
+      ``low`` and ``high``. −0.1 is 10 % less.
     """
     trials = [record(json.dumps(x).encode()) for x in row.get("trials", ())]
     return [
@@ -84,9 +84,9 @@ def best(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 
 
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Count over all jobs how often ``logparse try`` and separate starts of the program agree.
+    """Count over all jobs how often ``logparse try`` and the times of the program itself agree.
 
-    ``best`` counts only the best change of each job, ``all`` all changes that were timed.
+    ``best`` counts only the best change of each job, ``all`` counts every change that was timed.
     """
     found = {name: row.get("compared", []) for name, row in rows.items() if "skipped" not in row}
     firsts = {name: x for name, of in found.items() if (x := best(of)) is not None}
@@ -113,7 +113,7 @@ def _counts(found: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a table with a row per job and change, like the one in ``docs/results.md``."""
+    """Return a table with a row for each job and change, like the one in ``docs/results.md``."""
     out = ["| job | action | `try` says | ratio in the job | truth | |", "|" + "---|" * 6]
     for name, row in rows.items():
         for x in row.get("compared", []):

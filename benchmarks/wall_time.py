@@ -78,7 +78,7 @@ def main() -> int:
 
 @dataclass
 class Steps:
-    """How long each step of a replay took, without the steps inside it, and how often it ran."""
+    """How long each step of a replay took, without the steps inside it, and how often each step ran."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Steps:
                 self._inside[-1] += taken
 
     def watch(self, owner: Any, method: str, name: str | Callable[[Any], str]) -> None:
-        """Make a method of ``owner`` measure itself: each call is recorded as a step with its time."""
+        """Make a method of ``owner`` record each of its calls as a step, with the time that it took."""
         inner = getattr(owner, method)
 
         def watched(this: Any, *args: Any, **kwargs: Any) -> Any:
@@ -118,9 +118,9 @@ Pair: TypeAlias = tuple[Problem, Solution, Solution]
 
 
 def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], budget_s: float) -> dict[str, Any]:
-    """Time the kernels for each operator in this process, then confirm the fastest in a fresh process.
+    """Time the kernels for each operator, and confirm the fastest ones in a new process.
 
-    Returns the time that each step of this work took.
+    Returns how long each step of this work took.
     """
     steps = Steps()
     context = opened(names, place, steps)
@@ -177,7 +177,7 @@ def confirmed(names: Sequence[str], place: Place, pairs: Sequence[Pair]) -> Step
 
 
 def side_by_side(problems: Sequence[Problem]) -> dict[str, Any]:
-    """Measure how long it takes to build all plans for each convolution, in several processes at once and in threads.
+    """Measure how long it takes to build all kernels of cuDNN for some convolutions, in several processes or threads.
 
     The results are in seconds.
     """
@@ -203,9 +203,9 @@ def side_by_side(problems: Sequence[Problem]) -> dict[str, Any]:
 
 
 def _built(problems: Sequence[Problem], barrier: Any, queue: Any) -> None:
-    """Build all of cuDNN's plans (kernels) for the convolutions twice, and measure the time. No plan is run.
+    """Measure how long it takes to build all of cuDNN's plans (kernels) for the convolutions. No plan is run.
 
-    Each time begins with new graphs, so that nothing of the first time can be used again.
+    All plans are built twice, with new graphs each time, so that nothing of the first time can be used again.
     """
     backend: Any = backend_named("cudnn").open(Place(device="cuda:0"))
     backend._device.torch.zeros(1, device=backend._device.device)

@@ -1,8 +1,9 @@
-"""Make changes such as TF32 to a job in the way in which a user writes them by hand.
+"""Change a job, for example to TF32, in the way in which a user writes such changes by hand.
 
-``tried.py`` compares ``logparse try`` with programs that this module has changed before their first step. It has the
-form of a generated ``apply.py``: ``settings(*names)`` and ``model(model, *names)``. PyTorch has a line for most
-changes. For the others this module calls the functions that ``apply.py`` contains.
+``tried.py`` compares two results: what ``logparse try`` says about a change, and how fast a program is to which this
+module made the change before the first step. The module has the same functions as a generated ``apply.py``:
+``settings(*names)`` and ``model(model, *names)``. Most changes are one line of PyTorch. For the others the functions of
+``apply.py`` are called.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ def ddp() -> None:
 
 
 def ddp_one_core() -> None:
-    """Run ``ddp`` with both ranks on one core, as in a container that has one core of the host.
+    """Run ``ddp`` with both ranks on the same core, as in a container that has one core of the host.
 
-    Other runs on the same host take other cores.
+    Other runs on the same host use other cores.
     """
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[os.getppid() % len(os.sched_getaffinity(0))]})
     ddp()

@@ -49,12 +49,12 @@ _FIRST, _TIMED, _SETTLE = 6, 4, 2
 
 
 def sized(full: Any, small: Any) -> Any:
-    """Return ``full`` (a size) in a real run, ``small`` in a test on a CPU."""
+    """Return ``full``, or in a test on a CPU ``small``. Both are sizes."""
     return small if SMOKE else full
 
 
 def network(model: nn.Sequential) -> nn.Sequential:
-    """Return an image network of ``models.py``. In a test on a CPU, it is only its first stage and an output layer."""
+    """Return the image network unchanged. For a test on a CPU, return only its first stage and an output layer."""
     head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 1000))
     return nn.Sequential(*list(model)[:5], *head) if SMOKE else model
 
@@ -66,9 +66,9 @@ def finish() -> None:
 
 
 def applied(model: nn.Module) -> nn.Module:
-    """Make the changes that environment variables name (``JOB_APPLY``, ``JOB_APPLY_NAMES``), and return the model.
+    """Apply the changes that the environment variables ``JOB_APPLY`` and ``JOB_APPLY_NAMES`` name. Return the model.
 
-    Call this before the model is wrapped, and before its optimizer is made.
+    This must be called before the model is wrapped, and before its optimizer is made.
     """
     path, names = os.environ.get("JOB_APPLY"), os.environ.get("JOB_APPLY_NAMES", "").split(",")
     if not path:
@@ -84,10 +84,10 @@ def applied(model: nn.Module) -> nn.Module:
 
 
 def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) -> None:
-    """Call ``unit`` with the number of each step until the time is over.
+    """Call ``unit`` once for each step, with the number of the step, until the time is over.
 
-    If the job takes turns with another process, ``unit`` is called only during this job's turns. The numbers come from
-    ``paced``.
+    If the job takes turns with another process, ``unit`` is called only in this job's turns. ``paced`` yields the
+    numbers.
     """
     for index in paced(kinds, settle):
         unit(index)
@@ -133,10 +133,10 @@ def paced(kinds: int = 1, settle: int = _SETTLE) -> Iterator[int]:
 
 
 def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: dict[int, float]) -> None:
-    """Answer requests until the time is over. If the job takes turns, answer them only in its turns.
+    """Answer requests until the time is over. If the job takes turns with another process, wait in the other's turns.
 
-    The size of each request is chosen at random by ``choose``. A server waits for each answer, so each answer is timed.
-    In the average of the times, each size is weighted by its probability (``shares``), not by how often it was chosen.
+    ``choose`` draws the size of each request at random. Each answer is timed, because a server waits for it. In the
+    average of the times, a size is weighted by its probability (``shares``), and not by how often it was drawn.
     """
 
     def answered(least: int, seconds: float) -> list[tuple[int, float]]:
@@ -170,9 +170,9 @@ def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: di
 
 
 def _report(number: int, seconds: dict[str, list[float]], units: int, shares: dict[str, float]) -> None:
-    """Write into the file ``N.json`` how long a step took on average in turn N.
+    """Write the file ``N.json``, which says how long a step took on average in turn N.
 
-    If there are several kinds of steps, the average is weighted by given weights.
+    If there are several kinds of steps, ``shares`` holds the weight of each kind in the average.
     """
     if _TURNS is None or (dist.is_initialized() and dist.get_rank()):
         return
@@ -206,7 +206,7 @@ def _turns() -> Iterator[int]:
 
 
 def _agreed(count: int) -> int:
-    """Return the number that rank 0 passes. All ranks get the same number."""
+    """Return ``count`` of rank 0 in all ranks."""
     if not dist.is_initialized():
         return count
     held = torch.tensor([count], device=DEVICE)

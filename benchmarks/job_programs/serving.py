@@ -1,4 +1,4 @@
-"""Jobs that answer requests on one device: ``python serving.py NAME``, a name of ``JOBS``."""
+"""Jobs that answer requests on one device. ``python serving.py NAME`` runs one of them; ``JOBS`` lists the names."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Decoders(nn.Module):
 
 
 def graph_decode() -> None:
-    """Decode 64 sequences with a Llama of 4,096 channels. The loop only replays a captured CUDA graph."""
+    """Decode 64 sequences with a Llama of 4,096 channels. Each step replays the same captured CUDA graph."""
     with torch.device(DEVICE):
         made = Decoders(32001, 4096, 12, 32, 8, 14336, 64, 512)
     model = applied(made.to(torch.bfloat16).eval())
@@ -169,7 +169,7 @@ def fp8() -> None:
 
 
 def _worker(requests: Any, answers: Any) -> None:
-    """Run the model in a process that the server has started. Only this process launches kernels."""
+    """Answer the server's requests with the model. Of the server's processes, only this one launches kernels."""
     torch.manual_seed(0)
     batch, size = sized((48, 224), (2, 224))
     model = applied(vit(SMOKE).to(DEVICE).eval())

@@ -53,7 +53,10 @@ class Experts(nn.Module):
 
 
 def moe() -> None:
-    """Train four mixtures of eight experts in bfloat16 (autocast), with other tokens in every step."""
+    """Train four layers of eight experts each (mixture of experts) in bfloat16, with new tokens in every step.
+
+    The number format is chosen by autocast.
+    """
     width, inner, experts, depth, batch, tokens = sized((1024, 4096, 8, 4, 16, 512), (32, 64, 4, 1, 2, 16))
     made = nn.Sequential(*(Experts(width, inner, experts) for _ in range(depth)), nn.Linear(width, 1000))
     model = applied(made.to(DEVICE))
@@ -111,9 +114,9 @@ def small_kernels() -> None:
 
 
 class Waves(nn.Module):
-    """The layers of wav2vec 2.0.
+    """The speech network wav2vec 2.0.
 
-    They are seven strided convolutions of the samples, a grouped convolution for positions, and a transformer.
+    It has seven strided convolutions over the sound samples, a grouped convolution for positions, and a transformer.
     """
 
     def __init__(self, channels: int, width: int, heads: int, depth: int) -> None:
