@@ -569,7 +569,7 @@ class _Taking:
         self._piece(format, raw[start:end], offset + start, stood)
 
     def _piece(self, format: LineFormat, piece: bytes, offset: int, stood: _Stood) -> None:
-        """Count a part of a line without its time and memory addresses, so that equal parts are counted together."""
+        """Count a part of a line without its time and memory addresses, so that equal parts are counted as one text."""
         text, where = piece, counting.NOWHERE
         if format.prefixed and (prefix := counting.PREFIX.match(piece)) is not None:
             text = prefix[2] + counting.masked(piece[prefix.end() :].rstrip())

@@ -20,7 +20,7 @@ _PENDING = 256
 
 
 def now() -> Any:
-    """Note the present moment, so that ``us_between`` can return the time between two moments.
+    """Return the present moment. ``us_between`` computes the time between two such moments.
 
     If a GPU is used, the result is an event on the current stream, and the host does not wait for it. Otherwise the
     result is the host's time in seconds (float). Returns None while a CUDA graph is captured.

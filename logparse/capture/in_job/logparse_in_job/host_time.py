@@ -20,7 +20,8 @@ _EVERY = 5
 class HostTime:
     """Measures how long the host (CPU) takes to issue the work of every fifth step of the job.
 
-    ``disturbed`` is True during such a step. The step began with an idle GPU, so its time on the GPU is not used.
+    ``disturbed`` is True if the present step began with an idle GPU, as each measured step does. The time of such a
+    step on the GPU is not used.
     """
 
     def __init__(self) -> None:

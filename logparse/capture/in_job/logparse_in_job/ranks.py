@@ -22,7 +22,7 @@ class LateError(Exception):
 
 
 class Alone:
-    """Used instead of ``Ranks`` in a job that has only one process. It sends no messages."""
+    """Used instead of ``Ranks`` in a job that has only one process, so that no messages are sent."""
 
     rank, count = 0, 1
     hindrance = ""

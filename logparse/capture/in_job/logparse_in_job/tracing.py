@@ -142,9 +142,9 @@ class Tracing:
 
     @property
     def state(self) -> str:
-        """Tell whether the job's steps took equal times when it was traced: ``settled``, or a reason why not.
+        """Tell whether the times of the job's steps were steady when it was traced: ``settled``, or a reason why not.
 
-        The text is empty if no trace was written.
+        Returns an empty text if no trace was written.
         """
         return self._windows.ready if self.written else ""
 
@@ -188,7 +188,7 @@ class Tracing:
     def unit_ended(self, sort: str, name: str) -> None:
         """After a step of the job, start the profiler, let it go on, or stop it, as the plan for the traces says.
 
-        ``sort`` says by what the step was recognised, for example ``optimizer``. ``name`` is its name (the input
+        ``sort`` says how the step was recognised, for example by an ``optimizer``. ``name`` is its name (the input
         sizes).
         """
         window = self.window

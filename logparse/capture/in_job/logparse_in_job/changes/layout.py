@@ -1,4 +1,4 @@
-"""Store images with their channels next to each other in memory (channels_last)."""
+"""Convert images to a memory layout in which the channels of a pixel lie next to each other (channels_last)."""
 
 from __future__ import annotations
 

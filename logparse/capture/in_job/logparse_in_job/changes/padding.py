@@ -33,7 +33,7 @@ def pad_output(model: torch.nn.Module, size: int, padded: int) -> torch.nn.Modul
 
 
 def first_outputs(size: int, module: torch.nn.Module, inputs: object, output: torch.Tensor) -> torch.Tensor:
-    """Return only the first ``size`` outputs of a layer, without the added ones. They are a view, not a copy.
+    """Return only the first ``size`` outputs of a layer that was padded to more outputs. They are a view, not a copy.
 
     This is a forward hook: PyTorch calls it with the module, its inputs and its output.
     """

@@ -6,10 +6,10 @@ from typing import Any, List, NamedTuple, Sequence
 
 
 class Job(NamedTuple):
-    """The parts of the user's job that a change may alter: its models (outermost modules) and optimizers.
+    """The parts of the user's job that a change may alter: its models (outermost modules) and its optimizers.
 
-    If an optimizer makes its first step while a change is on, the optimizer is added to the list, because its state
-    must be changed back, too.
+    An optimizer that makes its first step while a change is on is added to the list, because its state must be changed
+    back, too.
     """
 
     models: Sequence[Any]

@@ -219,9 +219,10 @@ class ModelSwitch(Switch):
         return _IN_USE if any(map(_is_in_use, resized)) else ""
 
     def disturbed(self) -> str:
-        """Return a sentence for the user if the job itself has altered a parameter's size or layout meanwhile.
+        """Return a sentence for the user if the job itself has altered the layout of a parameter while the change is
+        on.
 
-        "Meanwhile" is the time since the change was switched on. Otherwise returns an empty text.
+        The layout consists of size and strides. Otherwise returns an empty text.
         """
         if any(shape_of(x.parameter) != x.after for x in self._changed):
             return "the job itself changes the layout of its parameters"

@@ -82,9 +82,9 @@ class Flags(Switch):
                 flag.write(value)
 
     def disturbed(self) -> str:
-        """Return a sentence for the user about the first setting that the job itself has altered meanwhile.
+        """Return a sentence for the user if the job itself has altered one of the settings while they were switched.
 
-        Returns an empty text if the job has altered none of the settings.
+        The sentence names the first such setting. Otherwise returns an empty text.
         """
         if not self._before:
             return ""
@@ -135,7 +135,7 @@ class Attention(Switch):
             context.__exit__(None, None, None)
 
     def disturbed(self) -> str:
-        """Return a sentence for the user if the job itself has chosen attention backends meanwhile.
+        """Return a sentence for the user if the job itself has chosen attention backends while the switch was on.
 
         Otherwise returns an empty text.
         """
@@ -165,7 +165,10 @@ class OneFlashKernel(Switch):
             torch.backends.cuda.enable_flash_sdp(True)
 
     def disturbed(self) -> str:
-        """Return a sentence for the user if the job itself has allowed the fused kernel again, or an empty text."""
+        """Return a sentence for the user if the job itself has allowed the fused kernel while it was forbidden.
+
+        Otherwise returns an empty text.
+        """
         allowed = self._before and torch.backends.cuda.flash_sdp_enabled()
         return "the job itself sets torch.backends.cuda.enable_flash_sdp" if allowed else ""
 
@@ -230,7 +233,10 @@ class TunableRows(Switch):
             torch.cuda.tunable.tuning_enable(before)
 
     def disturbed(self) -> str:
-        """Return a sentence for the user if the job itself has switched TunableOp off meanwhile, or an empty text."""
+        """Return a sentence for the user if the job itself has switched TunableOp off while the switch was on.
+
+        Otherwise returns an empty text.
+        """
         on = self._before is None or torch.cuda.tunable.is_enabled()
         return "" if on else "the job itself sets torch.cuda.tunable"
 
