@@ -266,8 +266,8 @@ class LineReader:
     def pieces(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
         """Divide a line into its records, because two threads may have written into one line.
 
-        The result lists the parts of the line: each with its format, start and end. The format is replaced by None if
-        no format knows the part.
+        The result lists the parts of the line: each with its format (None if no format knows it), its start and its
+        end.
         """
         owners = {number for marker, number in self._record_markers if marker in line}
         found, at = list[tuple[int, int]](), 0  # (place where a record begins, number of its format)
@@ -329,8 +329,8 @@ class LineReader:
     def _follow_between(self, text: _Text, at: int, stop: int) -> None:
         """Let an unfinished record of several lines, such as a table, take the lines that belong to it.
 
-        These lines have no known text of a format. They were already counted as blank or as lines of unknown format, so
-        those counts are reduced.
+        No text in these lines identifies a format. So they were already counted as blank or as lines of unknown format,
+        and those counts are reduced now.
         """
         while at < stop and self._awake:
             line = text.line(at, stop)

@@ -59,8 +59,9 @@ def stated_process(text: str | None) -> Process | None:
 def processes_in_names(names: Iterable[str]) -> Mapping[str, Process]:
     """Find the id of the process (rank or pid) in each file name.
 
-    A name with several numbers is compared with names that differ only in their numbers. The last number that differs
-    is the process: 3 in ``rank3_2026.log`` beside ``rank4_2026.log``. If none differs, it is the last number.
+    If a name contains several numbers, it is compared with names that differ only in their numbers. The last number
+    that differs is the process: 3 in ``rank3_2026.log`` beside ``rank4_2026.log``. If none differs, the last number is
+    used.
     """
     numbers = {name: [int(match[match.lastgroup or 0]) for match in _PLACE.finditer(name)] for name in names}
     alike: dict[str, list[list[int]]] = {}

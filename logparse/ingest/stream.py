@@ -166,8 +166,9 @@ class Tally:
     def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
         """Count a line of the log and the records in it. The same line occurred ``times`` times.
 
-        ``units`` is how many lines to add to the lines of this category. If it is given, the caller has already added
-        them to the number of all lines (``lines``). If not, the number in ``outcome`` is added to both.
+        * Without ``units``, the number of lines in ``outcome`` is added to the lines of its category, and to all lines.
+        * With ``units``, this number is added only to the lines of its category, because the caller has already added
+          it to all lines.
         """
         self.units[outcome.unit] += outcome.lines if units is None else units
         self.lines += outcome.lines if units is None else 0

@@ -219,8 +219,7 @@ class ModelSwitch(Switch):
         return _IN_USE if any(map(_is_in_use, resized)) else ""
 
     def disturbed(self) -> str:
-        """Return a sentence for the user if the job itself has altered the layout of a parameter while the change is
-        on.
+        """Return a sentence for the user if the job itself altered a parameter's layout while the change was on.
 
         The layout consists of size and strides. Otherwise returns an empty text.
         """
