@@ -104,7 +104,7 @@ FILTERS = ("FP16", "BF16", "FP32", "INT8")
 
 
 def first_view(page: Any, url: str, words: Callable[[], None] = lambda: None) -> float:
-    """Open the web page and return after how many seconds its first view is complete.
+    """Open the web page. Return the number of seconds until its first view is complete.
 
     ``words`` is a function that is called as soon as the first words are shown.
     """

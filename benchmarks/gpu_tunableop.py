@@ -156,7 +156,7 @@ def mutations(valid: str) -> dict[str, bytes]:
 
 
 def observe(path: str, folder: str, pipe: Connection) -> None:
-    """Let PyTorch read a TunableOp file, and send a dict that says what it did through ``pipe``.
+    """Let PyTorch read a TunableOp file. Send a dict through ``pipe`` that says what PyTorch did.
 
     This function runs in a process of its own.
     """

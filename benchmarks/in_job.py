@@ -316,7 +316,7 @@ def one_process(
 ) -> Measured:
     """Time both kernels of each call in this process, one call after the other, until the time is over.
 
-    ``deadline_s`` is the number of seconds. The result says which calls were measured, and which failed.
+    ``deadline_s`` is the time in seconds. The result says which calls were measured, and which failed.
     """
     started = time.monotonic()
     place = Place(device=device)
@@ -343,7 +343,8 @@ def one_process(
 def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -> dict[str, list[Measured]]:
     """Time both kernels of each call, in several processes one after the other.
 
-    * In the last process the operands are in the GPU's caches before each execution (hot), in the others they are not.
+    * The operands are not in the GPU's caches before an execution. Only in the last process, which runs only on a GPU,
+      they are (hot).
     * The first process measures as many calls as its time allows. The others measure the same calls.
     * All should end at the time ``until`` (monotonic clock, s).
     """

@@ -81,7 +81,7 @@ class Gemms:
 
 
 def gemms_of(path: str | None) -> Gemms:
-    """Read the GEMMs from a log of hipBLASLt: from its Trace, bench and profile lines. Grouped GEMMs are left out.
+    """Read the GEMMs from a log with Trace, bench or profile lines. Grouped GEMMs are left out.
 
     The log may be packed (.gz).
     """

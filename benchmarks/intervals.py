@@ -162,7 +162,7 @@ class Measured:
 def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, deadline_s: float) -> Measured:
     """Compare the two kernels of each pair in this process, one pair after the other, until the time is over.
 
-    ``deadline_s`` is the number of seconds. The result says which pairs were measured, and which failed.
+    ``deadline_s`` is the time in seconds. The result says which pairs were measured, and which failed.
     """
     started = time.monotonic()
     place = Place(device=device)

@@ -1,9 +1,8 @@
 """Change a job, for example to TF32, in the way in which a user writes such changes by hand.
 
-``tried.py`` compares two results: what ``logparse try`` says about a change, and how fast a program is to which this
-module made the change before the first step. The module has the same functions as a generated ``apply.py``:
-``settings(*names)`` and ``model(model, *names)``. Most changes are one line of PyTorch. For the others the functions of
-``apply.py`` are called.
+``tried.py`` uses this module to check what ``logparse try`` says about a change: it runs the program with the change
+made here before the first step. The module has the same functions as a generated ``apply.py``: ``settings(*names)`` and
+``model(model, *names)``. Most changes are one line of PyTorch. For the others the functions of ``apply.py`` are called.
 """
 
 from __future__ import annotations
