@@ -98,10 +98,10 @@ def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
 def _read(
     store: Store, table: str, paths: Sequence[str], attempts: Set[str], manifest: Manifest, recorded: Recorded
 ) -> Iterator[pa.Table]:
-    """Read several Parquet files, a few at a time. Yield the rows of each file, in the order of ``paths``.
+    """Read several Parquet files, a few at a time. Yield the valid rows of each file, in the order of ``paths``.
 
-    ``attempts`` names the valid readings of input files. Rows of other readings are left out, for example of data that
-    the user had removed.
+    Not valid are, for example, rows that the user had removed. A row belongs to one reading of an input file, and
+    ``attempts`` names the readings whose rows are valid.
     """
     old, fresh = attempts & manifest.attempts, attempts - manifest.attempts
     with ThreadPoolExecutor(_READ_TOGETHER) as reading:
@@ -114,8 +114,8 @@ def _read(
 def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set[str]) -> pa.Table:
     """Return the rows of a Parquet file that are still valid, with the present columns.
 
-    ``attempts`` names the valid readings of input files. Raises StoreError if the Parquet file is damaged, or if
-    another process has removed it.
+    A row belongs to one reading of an input file, and ``attempts`` names the readings whose rows are valid. Raises
+    StoreError if the Parquet file is damaged, or if another process has removed it.
     """
     schema, name = _schema(table, path), path.removeprefix(f"{store.root}/")
     try:

@@ -42,7 +42,7 @@ class ListedRow(NamedTuple):
 
     * ``file`` is the path of the small file in the store.
     * ``path`` is the path of the input file.
-    * ``attempt`` names the reading of the input file.
+    * ``attempt`` is a name for this reading of the input file.
     * ``run`` names the execution of the job to which the input file belongs.
     """
 
@@ -90,7 +90,7 @@ class Inventory:
         """Return the files that list data removed by the user, if they were deleted although they should exist.
 
         Without such a file, data that the user had removed (``logparse forget``) could appear again. ``attempts`` names
-        the readings of input files that are stored and not yet merged.
+        the input files that are stored and not yet merged. (Each reading of an input file has a name.)
         """
         known = {*attempts, *manifest.attempts, *manifest.parts}
         there = {one.file for one in manifest.told}

@@ -33,7 +33,7 @@ _PUT_TOGETHER = 16  # row files that are written at a time, because each waits f
 
 
 class JointAttempt(Attempt):
-    """The reading of one input file of a group of small files, whose rows are stored in the same Parquet files.
+    """Takes the rows of one small input file, which share Parquet files with the rows of other input files.
 
     The object itself writes nothing. It hands the rows over to the group (``JointAttempts``), and later the entry which
     says that the file was read.
@@ -100,14 +100,14 @@ class JointAttempts:
         """Write all records that are still in memory, and then make the rows of each input file visible.
 
         A small file is written for each input file, which makes its rows visible. Returns a table with one row for each
-        of these small files, and a result for each input file by its path:
+        small file, and a result for each input file by its path:
 
-        * True: its last record is new.
-        * False: the record already existed.
+        * True: its last small file is new.
+        * False: the small file already existed.
         * A text: the reason why the rows of the input file are not visible.
 
-        The records of one input file are written in their order. Raises OSError if the Parquet files cannot be written,
-        and StoreError if they were removed meanwhile. After an error no rows become visible.
+        If an input file has several small files, they are written in their order. Raises OSError if the Parquet files
+        cannot be written, and StoreError if they were removed meanwhile. After an error no rows become visible.
         """
         self._write()
         parts = [*self._writer.parts, *(part for attempt, _ in self._taken for part in attempt.parts)]

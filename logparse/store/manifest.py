@@ -63,7 +63,7 @@ class Forgotten(NamedTuple):
     """A small file that lists data which the user had removed from the store (``logparse forget``).
 
     * ``file`` is its path in the store.
-    * ``names`` are the names of the removed data: readings of input files, and merged files.
+    * ``names`` are the names of the removed data. A name stands for one reading of an input file, or for a merged file.
     * ``at`` is the time when it was written, in seconds since 1970.
     """
 
@@ -92,15 +92,15 @@ class Forgotten(NamedTuple):
 class Manifest:
     """Says which data of the store were merged into large files (by a compaction).
 
-    It is read from the store or made by a compaction.
+    The object is read from the store, or made by a compaction.
 
     * ``number`` is the number of the manifest. 0 means that nothing was ever merged.
-    * ``commits`` are the merged records of input files, as rows of ``COMMIT_SCHEMA``.
+    * ``commits`` are the entries for the merged input files, as rows of ``COMMIT_SCHEMA``.
     * ``parts`` are the paths of the large files with their rows, in the store.
     * ``records`` holds the sizes and checksums of the large files. Manifests of earlier versions have none.
-    * ``stale`` is True if the large files also hold rows that were forgotten since.
-    * ``written_at`` is the time when it was written, in seconds since 1970.
-    * ``told`` are the files that record what was forgotten.
+    * ``stale`` is True if the large files also hold rows that the user has had removed since then.
+    * ``written_at`` is the time when the manifest was written, in seconds since 1970.
+    * ``told`` are the files that list data which the user had removed.
     * ``spent`` are the files in ``told`` that are no longer needed.
     """
 
@@ -115,7 +115,7 @@ class Manifest:
 
     @cached_property
     def attempts(self) -> frozenset[str]:
-        """The input files whose rows are in the merged files, by the names of their readings.
+        """Names that say which input files have their rows in the merged files.
 
         Each time that an input file is read, this reading gets a name.
         """
@@ -125,7 +125,7 @@ class Manifest:
     def forgotten(self) -> frozenset[str]:
         """The names of all data that the user had removed (``logparse forget``).
 
-        They are names of readings of input files, and of merged files.
+        Each time that an input file is read, this reading gets a name. Merged files have names, too.
         """
         return frozenset(name for one in self.told for name in one.names)
 
@@ -160,8 +160,8 @@ def manifest_file(number: int) -> str:
 def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:
     """Write down that some data must not be read any more, for example because the user has removed them.
 
-    ``what`` names readings of input files, or merged files. Even if a compaction is just merging their rows, readers
-    will skip the rows.
+    ``what`` holds the names of the data. A name stands for one reading of an input file, or for a merged file. Even if
+    a compaction is just merging their rows, readers will skip the rows.
     """
     make_folder(filesystem, f"{root}/{FOLDER}")
     path = f"{root}/{FOLDER}/forgotten-{os.urandom(8).hex()}.json"
@@ -212,10 +212,10 @@ def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) ->
 
 
 def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | None]:
-    """Return the files that say what was merged and what was forgotten, each with the time of its last change.
+    """Return the paths of all files that say what was merged or removed, each with the time of its last change.
 
-    These are the paths of all lists of merged files (manifests) and of all records of forgotten data. The times are in
-    nanoseconds.
+    These files are the lists of merged files (manifests), and the lists of data that the user had removed. The times
+    are in nanoseconds.
     """
     infos = filesystem.get_file_info(pafs.FileSelector(f"{root}/{FOLDER}", allow_not_found=True))
     return {info.path: info.mtime_ns for info in infos}

@@ -134,19 +134,20 @@ class Attempt:
 
 
 def attempt_of(path: str) -> str:
-    """Return the name of the reading of an input file that has written the Parquet file at this path.
+    """Return the beginning of a Parquet file's name, which says from which reading of an input file its rows are.
 
-    For ``calls/category=bench/ab12-3.parquet`` it is ``ab12``. If several readings wrote to the file, it is the name of
-    their group.
+    For ``calls/category=bench/ab12-3.parquet`` it is ``ab12``. If the file has rows of several readings, it is the name
+    of their group.
     """
     return path.rsplit("/", 1)[-1].split("-", 1)[0]
 
 
 def writers_of(attempts: Iterable[str]) -> set[str]:
-    """Return the names with which the Parquet files of some readings of input files may begin.
+    """Return the beginnings that the names of some Parquet files may have.
 
-    A Parquet file is named after one reading, or after a group of readings that were stored together. For the reading
-    ``ab12.3`` the names are ``ab12.3`` and, for its group, ``ab12``.
+    ``attempts`` names readings of input files. The Parquet files with their rows are named after one reading, or after
+    a group of readings that were stored together. For the reading ``ab12.3`` the names are ``ab12.3`` and, for its
+    group, ``ab12``.
     """
     return {name for attempt in attempts for name in (attempt, attempt.partition(JOINT)[0])}
 

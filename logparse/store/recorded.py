@@ -89,8 +89,8 @@ class Recorded:
     def _of_writer(self, path: str) -> list[str]:
         """Return the paths of the input files that may lose rows if the Parquet file at ``path`` is damaged.
 
-        They are found by the name of the Parquet file, which begins with the name of one reading of an input file, or
-        of a group of readings.
+        They are known from the name of the Parquet file: it begins with a name for one reading of an input file, or for
+        a group of readings.
         """
         rows = zip(*(self._commits[name].to_pylist() for name in ("attempt", "path")), strict=True)
         mine = (source for attempt, source in rows if attempt not in self._manifest.attempts

@@ -887,8 +887,8 @@ class Store:
     ) -> pa.Table:
         """Return the rows of the Parquet files ``parts``, without rows that are also in a merged file.
 
-        A compaction may have merged only some rows of a file. These files are in ``torn``. Without this check some of
-        their rows would be read twice. ``single`` names the readings of input files that were not merged.
+        A compaction may have merged only some rows of a file. Such files are in ``torn``. Without this check some of
+        their rows would be read twice. ``single`` names the readings of input files whose rows were not merged.
         """
         read = (self._dataset(table, schema, some) for some in ([*{*parts} - {*torn}], torn))
         whole, half = (x if isinstance(x, pa.Table) else x.to_table() for x in read)
