@@ -196,7 +196,7 @@ def of_table(path: str) -> tuple[list[str], Floats, Floats]:
 
 
 def product(row: Mapping[str, str]) -> GemmProblem:
-    """Convert a row of the table to a matrix product.
+    """Convert a row of a table of matrix products to a ``GemmProblem``.
 
     The table lacks some values, so they are assumed: the product is not batched, its columns have no gaps, and beta is
     0 (no C is added).

@@ -1,7 +1,11 @@
-"""Run a program of a real client for ``observed.py``: ``python observed_programs.py NAME``.
+"""Programs with well-known libraries that ``observed.py`` runs: ``python observed_programs.py NAME``.
 
-Each program prints one line of JSON. ``result`` holds losses or outputs, exact.  ``ms`` holds the program's own time of
-each of its steps, on the GPU's clock if there is a GPU. Weights are random and nothing is downloaded.
+Each program prints one line of JSON:
+
+* ``result`` holds losses or outputs, exact.
+* ``ms`` holds the program's own time of each of its steps, on the GPU's clock if there is a GPU.
+
+Weights are random and nothing is downloaded.
 """
 
 from __future__ import annotations

@@ -403,7 +403,7 @@ class Trial:
         return max(found, key=lambda x: (not x.is_same, x.deviation))
 
     def _in_all(self, part: Callable[[], Any]) -> List[Any]:
-        """Run ``part`` in all ranks (processes of the job), and return the list of their results.
+        """Run ``part`` in all ranks (processes of the job), and return a list with the result of each rank.
 
         Raises RefusedError in every rank if ``part`` fails in one rank. Raises LateError if a rank takes too long.
         """
@@ -512,8 +512,8 @@ class Trial:
     def at_end(self) -> None:
         """Stop trying changes, because the process ends.
 
-        If an exception ended the program while a change was on, the change may be the cause, and is reported as
-        *broken*. (Such an exception is in ``sys.last_value``.)
+        If the program ends with an exception while a change is on, the change may be the cause, and is reported as
+        *broken*. (``sys.last_value`` holds the exception.)
         """
         error = getattr(sys, "last_value", None)
         now = self._now
