@@ -189,7 +189,10 @@ class ActionResult(Gain):
 
     @property
     def job_gain(self) -> Gain:
-        """The gain with the 95 % interval of the job's GPU time (see ``with_job_interval``)."""
+        """The predicted gain from the change, with the 95 % interval of the GPU time that the whole job will take.
+
+        ``with_job_interval`` explains the interval.
+        """
         return with_job_interval(self.widened)
 
     @property
@@ -255,7 +258,8 @@ class ActionResult(Gain):
     def widened(self) -> Gain:
         """The gain with a wider interval, because some calls were not timed.
 
-        The time of the untimed calls is multiplied by ``untimed_factors``.
+        Each end of the interval allows for the calls without a time: their time may change by one of
+        ``untimed_factors``.
         """
         untimed, (least, most) = math.fsum(x.now_us for x in self.untimed), self.untimed_factors
         low, high = self.ends_us

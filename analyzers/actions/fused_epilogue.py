@@ -42,9 +42,10 @@ def exact(tail: Epilogue, job: Job) -> bool:
 
 
 def _tanh(tail: Epilogue, job: Job) -> bool:
-    """Tell whether the matrix product's own kernel can compute the GELU after it, but with the tanh approximation.
+    """Tell whether one kernel may do the matrix product and an approximate GELU, where the job uses the exact GELU.
 
-    That is possible if the model now computes the exact GELU (by erf) and is not trained.
+    The library can fuse only the tanh approximation of GELU. The approximation changes the results slightly, so a job
+    that trains the model does not get this change.
     """
     return tail.exact and not job.trains
 
@@ -52,12 +53,12 @@ def _tanh(tail: Epilogue, job: Job) -> bool:
 def _to(
     suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
 ) -> Callable[[Work, Job], Change | None]:
-    """Return a function that names, for a call of the job, the kernel that does more than the product alone.
+    """Return a function that tells which single kernel can replace a matrix product and the kernels after it.
 
-    * ``suits``: checks whether a matrix product and the kernels after it can be replaced by one kernel.
-    * ``solution``: returns the name of this kernel.
+    The function is called for each call of the job. It returns None if the call must stay as it is.
 
-    For calls that stay as they are, the function returns None.
+    * ``suits`` checks whether one kernel can do all the work of this call.
+    * ``solution`` returns the name of that kernel.
     """
 
     def change(work: Work, job: Job) -> Change | None:

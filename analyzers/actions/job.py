@@ -1,4 +1,4 @@
-"""Describe a job for the question what a change would do to it: each operator's calls with their GPU time."""
+"""Describe a job by the calls of each operator and their GPU time, to predict what a change would save."""
 
 from __future__ import annotations
 
@@ -155,9 +155,10 @@ def job_of(tables: Tables, settings: Settings) -> Job:
 
 
 def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
-    """Return the matrix products after which kernels for a bias or an activation run, together with these kernels.
+    """Return the matrix products that are followed by kernels for a bias or an activation, with these kernels.
 
-    The time of an entry has two parts: the product's time in the calls with such kernels, and the time of the kernels.
+    The time of an entry (µs) is the sum of two parts: the product's time in the calls that such kernels follow, and the
+    time of the kernels themselves.
     """
     found = epilogues(tables)
     traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
@@ -207,9 +208,10 @@ def channels_last(job: Job, operand: Operand) -> Operand:
 
 
 def typed(job: Job, problem: OperatorProblem) -> OperatorProblem:
-    """Fill in unknown types of an operator's tensors with the type of the job's images.
+    """Fill in the tensor types that a trace did not record, by assuming the type of the job's images.
 
-    Types may be unknown because a trace does not record them for tensors in a list.
+    A trace does not record the types of tensors in a list, for example the inputs of a concatenation. If the type of
+    the images is unknown, the operator is returned as it is.
     """
     if job.image_type is None or all(x.dtype != "?" for x in problem.tensors):
         return problem

@@ -81,9 +81,10 @@ def _change(work: Work, job: Job) -> Change | None:
 
 
 def _reads(problem: OperatorProblem, job: Job, size: int) -> Operand | None:
-    """Return the tensor with the layer's outputs if the operator converts their type or computes their softmax.
+    """Return the operator's input if it is the output of the matrix product that is to be padded, otherwise None.
 
-    The layer has ``size`` outputs. Returns None for all other operators.
+    The product has ``size`` outputs. Only copies that convert the type and (log) softmax are considered, because they
+    read the product's output. The input is recognised by its type, its last dimension, and its memory layout.
     """
     read = {"aten::copy_": slice(1, 2), "aten::_log_softmax": slice(0, 1), "aten::_softmax": slice(0, 1)}
     types = {OPERAND_TYPES.get(x.d_type or "") for x in job.gemms if _is_layer(x) and x.m == size}

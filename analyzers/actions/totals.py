@@ -83,11 +83,10 @@ def _passes(work: Work, job: Job) -> tuple[Work, ...]:
 def results(
     tables: Tables, actions: Sequence[Action], settings: Settings, kept: Sequence[ActionResult] = ()
 ) -> list[ActionResult]:
-    """Return the measured effects of several changes on a job, the best change first.
+    """Predict from measured times what each of several changes would save in a job, and return the best change first.
 
-    A change is left out if none of its calls was timed. ``kept`` are changes that the job already has, so its calls
-    already use their kernels. Then two kinds of changes are also left out: changes that cannot be combined with the
-    kept ones, and changes whose calls were timed without the kept ones.
+    A change is left out if none of its calls was timed. ``kept`` lists changes that the job already has. Then a change
+    must also meet two conditions: it can be combined with these changes, and its calls were timed with them.
     """
     samples, host = samples_of(tables, settings), samples_of(tables, settings, HOST)
     if not samples:

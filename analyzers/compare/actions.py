@@ -133,13 +133,13 @@ class ActionProof:
 
     @property
     def undecided(self) -> bool:
-        """True if the wall times do not show whether the job became faster.
+        """True if it is open whether the changes made the job faster.
 
         There are two cases:
 
-        * The interval of the gain contains both no gain and a gain worth having, and the kernels do not decide either
-          (``limit``, ``little``).
-        * The kernels cannot explain the difference of the wall times (``of_the_host``).
+        * The wall times allow no gain as well as a useful gain, and the kernel times settle nothing (``limit``,
+          ``little``).
+        * The wall times differ, but the kernels cannot explain the difference (``of_the_host``).
         """
         if self.wall is None or self.of_the_host:
             return self.of_the_host
@@ -165,10 +165,13 @@ class ActionProof:
 
     @property
     def little(self) -> str:
-        """A sentence that explains why the changes had no effect worth having. Empty if they may have had one.
+        """A sentence which states that the changes gained too little to matter. Empty if they may have gained enough.
 
-        They had no such effect if the kernels take as long as before, the wall time does not decide, and no
-        communication may have changed.
+        The gain is too small under three conditions:
+
+        * The measured wall times are too noisy to show a gain.
+        * The kernels and their launches take almost as long as before.
+        * The time for communication cannot have changed.
         """
         least, most = (
             self.measured.saving_us - self.noise_us,
@@ -199,12 +202,13 @@ class ActionProof:
 
     @property
     def of_the_host(self) -> bool:
-        """True if the wall times of the two runs differ for another reason than the kernels' times.
+        """True if something other than the kernels explains why the two runs took different wall times.
 
         There are two cases:
 
-        * The step is faster although faster kernels cannot make it shorter (``limit``).
-        * The runs took place one after the other, and their times differ by more than the simulation predicts.
+        * The second run is faster, although the simulation shows that faster kernels cannot shorten the step
+          (``limit``).
+        * The runs were not done in turns, and their times differ by more than the simulation predicts.
         """
         wall, step = self.wall, self.step
         if wall is None or (self.limit and wall.faster):
@@ -219,10 +223,10 @@ class ActionProof:
 
     @property
     def unexplained(self) -> tuple[Group, ...]:
-        """The kinds of operators that became faster than promised, if the whole gain is far larger than promised.
+        """The kinds of operators with the largest unexpected gain, if the job became far faster than promised.
 
-        Otherwise it is empty. For example, 100 ms were promised with a lower bound of 90 ms. A measured time below 80
-        ms is suspicious, because it is more than another 100 − 90 = 10 ms below the bound.
+        For example, 100 ms were promised, with 90 ms as the lower bound. A measured time below 90 − (100 − 90) = 80 ms
+        is suspicious. Empty if the time is not suspicious.
         """
         if (low := self.promised.ends_us[0]) - self.measured.then_us <= self.promised.then_us - low:
             return ()
@@ -540,9 +544,10 @@ def _values(tables: Tables, name: str) -> Mapping[str, str]:
 
 
 def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
-    """Return the names of the changes that a run had, as its processes reported them or as its settings show.
+    """Return the names of the changes with which a job ran, as its processes reported them or as its settings show.
 
-    A process can also report other things about a change, for example that it failed. ``kind`` selects the report.
+    A process can also report other things about a change, for example that it failed. ``kind`` says which kind of
+    report is searched for.
     """
     names = tables.facts.loc[tables.facts["run"] == tables.run, "name"].astype(str)
     found = units(tables) if kind == APPLIED else None

@@ -94,7 +94,7 @@ class Diff:
 
     @cached_property
     def calls(self) -> list[tuple[str, int | None, int | None]]:
-        """The number of calls in A and in B for each kind of operator. None if no log counts them."""
+        """For each kind of operator, how often each of the two runs calls it. None if no log counts the calls."""
         return self.con.execute(_CALLS).fetchall()
 
     def alone(self, state: Literal["new", "vanished"]) -> tuple[int, float]:
@@ -119,10 +119,10 @@ class Diff:
         return sum(self._sums[state].problems for state in states if state in self._sums)
 
     def cost(self, *states: State) -> tuple[int, float]:
-        """Return how much the changes in the given states cost, as the number of operators and their cost in µs.
+        """Return how many operators are in the given states, and how much more time they take in the second run, µs.
 
-        The states are, for example, ``slower`` and ``faster``. Only operators with a known cost (``delta_us``) are
-        included.
+        The states are, for example, ``slower`` and ``faster``. Only operators with a known difference (``delta_us``)
+        are included.
         """
         sums = [self._sums[state] for state in states if state in self._sums]
         return sum(x.known for x in sums), math.fsum(x.delta_us for x in sums)
@@ -302,9 +302,10 @@ def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
 
 def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
-    """Change new and vanished operators to ``unknown`` if the other run may have them under another text.
+    """Mark operators as ``unknown`` that seem to occur in only one run, but may have another name in the other run.
 
-    For example, one log may leave out a value that the other states. Then it is unknown whether the operator is new.
+    For example, one log may leave out a size that the other log states. Before, such an operator was marked as ``new``
+    or ``vanished``.
     """
     states = dict(con.execute("select problem, state from compared").fetchall())
     if len(states) > _PARSED or not {"new", "vanished"} & {*states.values()}:
@@ -319,10 +320,11 @@ def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _library_key(single: _Single) -> tuple[str, str] | None:
-    """Return the key under which a library's override file would list this operator (with sizes).
+    """Return how the library would name this operator (with sizes) in an override file, for example one for TunableOp.
 
-    The key comes with the kind of file from which the operator's time was read. Returns None if the time does not come
-    from an override file, or if the operator has no key.
+    Returns the kind of override file and the name. Returns None if the operator's time was not read from such a file,
+    or if the file has no name for the operator. An override file lists kernels that a library should use instead of its
+    own choice.
     """
     key = _KEYS[single.basis](single.problem, {}) if single.basis in _KEYS else None
     return None if key is None or single.basis is None else (single.basis, key)

@@ -92,7 +92,10 @@ class SideBySide:
 
     @property
     def kinds(self) -> Mapping[str, float]:
-        """For each kind of step, the number of turns in which it was done."""
+        """For each kind of step, how often it was timed.
+
+        The two runs of a pair take turns on the machine. Each turn of either run with such a step counts once.
+        """
         return Counter(name for pair in self.pairs for side in pair for turn in side for name in turn)
 
     def unit_time(self, counts: Mapping[str, float], confidence: float = 0.95) -> UnitTime | None:
@@ -123,9 +126,9 @@ class SideBySide:
 
 
 def _turns(pair: Pair, kind: str) -> Floats:
-    """Return how long a kind of step took in each turn of the two runs, µs, as an array of shape (turns, 2).
+    """Return the times of one kind of step in two runs that took turns on the machine, µs.
 
-    If a run did no such step in a turn, the value is NaN.
+    The array has the shape (turns, 2). If a run did no step of this kind in a turn, the value is NaN.
     """
     rows = ([x if (x := turn.get(kind, 0.0)) > 0 else math.nan for turn in both] for both in zip(*pair, strict=False))
     return np.array([*rows], dtype=np.float64).reshape(-1, 2)

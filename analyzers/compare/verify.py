@@ -284,9 +284,11 @@ def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
 def _outcome(
     text: str, same: Sequence[str], intended: Solution, evidence: Evidence, promised: Mapping[str, float]
 ) -> Outcome:
-    """Return the effect of an override row on the operator ``text``.
+    """Return what an entry of an override file changed for one operator: its kernel, and its time per call.
 
-    Logs may name the operator by any text of ``same``. ``intended`` is the kernel in the row.
+    * ``text``: the operator. ``same`` lists all texts by which logs may name it.
+    * ``intended``: the kernel in the entry.
+    * ``promised``: the promised saving of a call, by the operator's text, µs.
     """
     timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
     time: Mapping[Hashable, Any] = timed[0] if timed else {"state": "unknown", "basis": None}
@@ -310,9 +312,10 @@ def _outcome(
 
 
 def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
-    """Correct the effect of an override row by the library's own log, if the log reports whether the row was found.
+    """Decide by the library's own log whether an entry of an override file took effect, if the log reports that.
 
-    The correction is needed because such a log may name only GPU kernels, not the entry of the override file.
+    Such a log states whether the library found the entry, but it may name only GPU kernels. So the kernels in the log
+    are compared with the text of the entry.
     """
     if report.found is None:
         return one if one.effect != "not applied" else replace(one, why=report.why)
@@ -405,7 +408,10 @@ def rows(found: Verification) -> Rows:
 
 
 def headline(found: Verification) -> str:
-    """Return one line with the verdict, what took effect, and what that gained."""
+    """Return one line that states whether the overrides took effect, for how many operators, and what they gained.
+
+    Overrides are kernels that the library was told to use instead of its own choice.
+    """
     timed = [x for x in found.outcomes if x.gained_us is not None]
     counts = Counter(x.effect for x in found.outcomes)
     effects = ", ".join(f"{count:,} {effect}" for effect, count in sorted(counts.items())) or "no problem"
@@ -439,9 +445,10 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
 
 
 def _problems(shown: Sequence[Outcome]) -> list[str]:
-    """Return the lines of the result, one per operator: what its row did, times before and after, and the gain.
+    """Return a table with one line per operator: whether its override took effect, its times, and the gain.
 
-    The times are per call, and the gain is per run.
+    An override is an entry in a file of kernels that the library should use. The times before and after are per call,
+    the gain is per run.
     """
     table = []
     for x in shown:

@@ -189,9 +189,10 @@ class BestTimes:
         self._known: dict[str, Mapping[str, Family]] = {}
 
     def beside(self, alone: pd.DataFrame) -> BestTimes:
-        """Return the same best times, but with further times that may correct the shipped times.
+        """Return a copy of this object that can also correct the shipped times by the times in ``alone``.
 
-        ``alone`` are times of calls with only one timed solution.
+        Shipped times come with logparse and were measured on other machines. ``alone`` has the times of calls for which
+        only one kernel was timed.
         """
         out = BestTimes(self._device, self._own, self._shipped, alone)
         out._parsed = self._parsed
@@ -267,7 +268,7 @@ _Parts: TypeAlias = Mapping[str, _Part]
 
 @cache
 def _shipped_parts(device: str, kind: str) -> _Parts:
-    """Return the shipped times of a device, parsed once for all stores that this process reads."""
+    """Return the times that are shipped with logparse for a device. They are parsed only once per process."""
     rows = expected_times.shipped(device)
     return {} if rows is None else _parts(device, rows, kind)
 

@@ -212,10 +212,10 @@ def by_hand(solution: Solution) -> bool:
 
 
 def may_be_so(problem: Problem, measured: str, solution: str) -> bool:
-    """Tell whether the job's convolution may already have the tensor layout that the kernel ``solution`` requires.
+    """Tell whether the job's convolution may already use the tensor layout that the faster kernel (``solution``) needs.
 
-    That is possible if the log does not state the layout, and the kernel was measured on a convolution with another
-    text.
+    Then the kernel would not save the time that the comparison shows. That is possible if the log does not state the
+    layout, and the text of the measured convolution (``measured``) is not the text of the job's convolution.
     """
     unknown = isinstance(problem, ConvProblem) and problem.in_layout is None
     return unknown and measured != problem.text and re.match(r"(?:torch|cudnn):layout=", solution) is not None

@@ -52,7 +52,7 @@ class Pairs:
 
     @property
     def by_process(self) -> tuple[Pairs, ...]:
-        """The same times, split into one ``Pairs`` for each process that measured them."""
+        """The measured times, split into one object for each process that measured them."""
         out, at = [], 0
         for count in self.blocks or (len(self.pick_us),):
             out.append(Pairs(self.pick_us[at : at + count], self.winner_us[at : at + count]))
@@ -145,10 +145,10 @@ _WIDEST = 20.0  # Largest half width of a log ratio, because the exponential of 
 def confirmation_text(
     problem: str, pick: str, winner: str, pairs: Pairs, confirmation: Confirmation, *, complete: bool = True
 ) -> str:
-    """Return the result of a confirmation as JSON, for example to store it in a file.
+    """Return the result of comparing two kernels as JSON text, for example to store it in a file.
 
-    The JSON has the speedup with its interval, the floor, and the number of blocks of each process. ``complete`` is
-    True if no process is missing, so that the pair of kernels need not be measured again.
+    The JSON has the speedup with its interval, the smallest gain that is accepted (``floor``), and how many blocks of
+    measurements each process contributed. ``complete`` is True if the two kernels need not be measured again.
     """
     ratio = confirmation.speedup
     values = {"speedup": ratio.value, "low": ratio.low, "high": ratio.high, "p": confirmation.p}
@@ -159,9 +159,10 @@ def confirmation_text(
 
 
 def blocks_of(fact: Mapping[str, object]) -> tuple[int, ...]:
-    """Return how many blocks of measurements each process contributed to a confirmation. ``fact`` is the decoded JSON.
+    """Return how many blocks of measurements each process contributed to a comparison of two kernels.
 
-    Returns an empty tuple for an early record. It lacks the numbers, because one process measured all blocks.
+    ``fact`` is the stored JSON of the comparison, already decoded. Returns an empty tuple if the numbers are missing.
+    In early files they are missing, because one process measured all blocks.
     """
     blocks = fact.get("blocks", ())
     return tuple(int(x) for x in blocks) if isinstance(blocks, Sequence) else ()
@@ -174,9 +175,10 @@ def samples_in(values: object) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Stored:
-    """One comparison of two kernels that was read from a file, with its paired times (``pairs``).
+    """A stored comparison of two kernels, with all of its times (``pairs``).
 
-    The times are kept so that they can be judged again with another smallest gain.
+    With the times, a later analysis can test again whether the faster kernel gains enough, for example at least 5 %
+    instead of 3 %.
     """
 
     problem: str

@@ -108,7 +108,8 @@ _MOST_CODE = 1 << 62
 class Estimates:
     """Estimated times (µs) of n GEMMs or convolutions. NaN means unknown.
 
-    * ``high_us``: an upper bound. If all run as fast as they can, 95 % of them take less.
+    * ``expected_us``: the time that the best kernel should take.
+    * ``high_us``: an upper bound of that time. 95 % of the calls with a good kernel take less.
     * ``guess_us``: an estimate even if there are few similar measurements. Use it only to order work.
     * ``neighbours`` (n × 8): row numbers of the most similar measurements, the nearest first. Missing ones are −1.
     """
@@ -153,10 +154,10 @@ class Comparable:
 
     @cached_property
     def lines(self) -> Ints:
-        """For each measured GEMM or convolution, the number of its line. Members of a line differ in one size only.
+        """Number the measured GEMMs or convolutions by series. The members of a series differ in one size only.
 
-        For example, a tuner's table has one line for each weight matrix of a model, with all numbers of tokens. Which
-        of the sizes may differ is chosen so that there are as few lines as possible.
+        For example, a tuner's table has one such series for each weight matrix of a model, with all numbers of tokens.
+        The size that may differ is chosen so that there are as few series as possible.
         """
         out = np.zeros(len(self.at), dtype=np.intp)
         fewest = len(self.at) + 1
@@ -168,9 +169,10 @@ class Comparable:
 
     @cached_property
     def folds(self) -> tuple[Ints, Ints]:
-        """The part of the cross-validation to which each measurement belongs, once by groups and once by lines.
+        """For each measurement, the number of its part in the cross-validation. There are two ways of division.
 
-        All members of a group of similar sizes (or of a line) are in the same part.
+        * All members of a group of similar sizes (``groups``) are in the same part.
+        * All measurements that differ in one size only (``lines``) are in the same part.
         """
         return _dealt(self.groups), _dealt(self.lines)
 
@@ -200,10 +202,13 @@ class Comparable:
         )
 
     def _left_out(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
-        """Estimate known times of the GEMMs or convolutions in ``rows`` as if similar sizes had not been measured.
+        """Estimate times that are known, without the measurements of similar sizes, to see how wrong estimates are.
 
-        This is the cross-validation. Returns three arrays: the mean and the spread of log(time / base time), and the
-        distance to the measurements that were used (in doublings of sizes).
+        This is the cross-validation. ``rows`` are the row numbers of the GEMMs or convolutions. Returns three arrays:
+
+        * the mean of log(time / base time)
+        * its spread
+        * the distance to the measurements that were used. A distance of 1 means that the sizes differ by a factor of 2.
         """
         found = np.full((len(rows), NEIGHBOURS), -1, dtype=np.intp)
         squared = np.full((len(rows), NEIGHBOURS), np.inf)

@@ -127,7 +127,10 @@ def _products_and_convolutions(texts: pa.Array) -> tuple[Sized, Sized]:
 
 
 def _joined(parts: Sequence[tuple[int, Sized]]) -> Sized:
-    """Join several portions of parsed GEMMs or convolutions. Each portion comes with the index of its first text."""
+    """Join the results of parsing several parts of a list of GEMMs or convolutions into one result.
+
+    Each result comes with the index in the list at which its part begins.
+    """
     number = {kind: i for i, kind in enumerate(dict.fromkeys(kind for _, part in parts for kind in part.kinds))}
     codes = [np.array([number[kind] for kind in part.kinds], dtype=np.intp)[part.kind] for _, part in parts]
     joined = [np.concatenate([getattr(part, name) for _, part in parts]) for name in ("at", "flops", "bytes")]
@@ -202,7 +205,7 @@ def _convolution(cells: Sequence[_Cells], grouping: str) -> Kind:
 
 
 def _sized(rows: Ints, kinds: Sequence[Kind], place: Ints, at: Floats, flops: Floats, bytes: Floats) -> Sized:
-    """Make the columns of ``Sized``, but leave out GEMMs and convolutions with an unknown size or kind."""
+    """Build the table of parsed GEMMs or convolutions, without those whose size or kind is unknown."""
     known = np.array([x.family is not None for x in kinds], dtype=bool)
     with np.errstate(invalid="ignore"):
         good = known[place] & (bytes > 0) & (flops > 0) & np.isfinite(at).all(axis=1)
@@ -221,10 +224,10 @@ def _doublings(*sizes: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Word:
-    """One word of many texts as a column, for example ``mnk=4096,512,1024``, the second word of each text.
+    """One word of many texts, stored as a column. An example is ``mnk=4096,512,1024``, the second word of each text.
 
-    * ``values``: the distinct words. Without ``place``, the words of all texts, in their order.
-    * ``place``: the index of each text's word in ``values``. None if the words are not made distinct.
+    * ``values``: the different words, each stored once. Without ``place``, the words of all texts, in order.
+    * ``place``: for each text, the index of its word in ``values``.
     * ``count``: how many values the word lists. 3 for ``mnk``.
     """
 
@@ -233,7 +236,7 @@ class _Word:
     count: int
 
     def rows(self) -> list[_Cells]:
-        """Return the values that each distinct word lists, for example ``("4096", "512", "1024")``."""
+        """Split the stored words into their values. ``mnk=4096,512,1024`` becomes ``("4096", "512", "1024")``."""
         flat = self._cells().to_pylist()
         return [tuple(flat[i : i + self.count]) for i in range(0, len(flat), self.count)]
 
@@ -311,7 +314,10 @@ class _Split:
 
 
 def _distinct(words: Mapping[str, _Word], names: Sequence[str]) -> tuple[list[tuple[_Cells, ...]], Ints]:
-    """Return the distinct combinations of the named words, and for each row the index of its combination."""
+    """Find the different combinations of some words in many texts, and for each text the index of its combination.
+
+    ``names`` selects the words, for example ``mnk`` of ``mnk=4096,512,1024``.
+    """
     columns = [words[name] for name in names]
     places = [x.place for x in columns if x.place is not None]
     assert len(places) == len(columns), "every shared word has its distinct values"

@@ -113,7 +113,7 @@ def called_problems(tables: Tables) -> frozenset[str]:
 def timed(measurements: pd.DataFrame) -> pd.DataFrame:
     """Keep the measurements with a usable time: the status is ``ok``, and the time is positive and finite.
 
-    The check is needed because find-dbs contain zero and negative times.
+    The check is needed because the files of MIOpen's kernel searches (find-dbs) contain zero and negative times.
     """
     time = measurements["time_us"].to_numpy(dtype="float64", na_value=np.nan)
     with np.errstate(invalid="ignore"):

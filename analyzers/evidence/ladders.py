@@ -55,22 +55,23 @@ class Rung:
 
     @property
     def timed(self) -> tuple[GemmProblem, GemmProblem, GemmProblem]:
-        """The three matrix products that a replay times: the two ends and the middle of the range of sizes.
+        """The matrix products at the beginning, in the middle and at the end of the range of sizes.
 
-        Their times decide whether rows are written for the sizes between the ends.
+        They are timed to decide whether one kernel is fast enough for all sizes in the range.
         """
         return self.low, self.middle, self.high
 
     @property
     def untimed(self) -> bool:
-        """True if a replay must still time the kernel of this range of sizes at one of its ends or in its middle."""
+        """True if the kernel for this range of sizes has no time yet at the beginning, in the middle or at the end."""
         return None in self.regrets
 
     @property
     def line(self) -> str:
-        """A line of output for the user about the range of sizes.
+        """A line for the user about a range of sizes for which one kernel was checked.
 
-        It states the lost time, and whether rows for these sizes are written.
+        It states how much time the kernel loses, and how many rows were added to the tuning file, or why none was
+        added.
         """
         sizes = zip(self.timed, self.regrets, strict=True)
         costs = ", ".join(f"{x:.1%} at {problem.n:,}" for problem, x in sizes if x is not None)
@@ -81,7 +82,10 @@ class Rung:
 
     @property
     def rows(self) -> list[Override]:
-        """Rows for the tuning file: one for each size between the ends, all with the same kernel and without a time."""
+        """The rows that are added to the tuning file, one for each size in the range, all with the same kernel.
+
+        The rows have no time, because the kernel was timed only at the ends and in the middle of the range.
+        """
         if self.override is None or self.why:
             return []
         row = replace(self.override, time_us=None, default_us=None, key_text=None, fallback=None)
@@ -89,9 +93,9 @@ class Rung:
 
 
 def called(tables: Tables) -> list[Problem]:
-    """Return the GEMMs and convolutions that the job calls. If no calls are known, return the ones that its files time.
+    """Return the GEMMs and convolutions that the job calls. If no log has its calls, return those with measured times.
 
-    The caller looks among them for pairs of sizes between which rows can be added to hipBLASLt's tuning file.
+    Only measurements from the job's own files are used, and none from a replay (which times the calls alone).
     """
     texts: Sequence[str] = list(calls_by_problem(tables.workload).index)
     if not texts:
@@ -101,9 +105,10 @@ def called(tables: Tables) -> list[Problem]:
 
 
 def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
-    """Find pairs of matrix products that differ only in n, so that rows for the sizes n between them can be added.
+    """Find ranges of the size n between two matrix products of the job that are otherwise alike.
 
-    At least one multiple of ``step`` must lie between the two n. No other called product may have an n between them.
+    One kernel may serve all sizes in such a range, so that rows for them can be added to the tuning file. A range must
+    contain a multiple of ``step``, and the job must call no product with an n inside it.
     """
     families: dict[GemmProblem, dict[int, GemmProblem]] = {}
     for problem in problems:
@@ -159,9 +164,10 @@ def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Ov
 
 
 def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
-    """Return the range of sizes with the kernel of ``override``, and with how much time is lost by this kernel.
+    """Check whether one kernel (``override.solution``) is fast enough for a whole range of sizes.
 
-    If it loses too much time, or if its time is unknown, the result also has the reason why no rows are written.
+    The result states how much time the kernel loses against the fastest one at three sizes. If the kernel loses too
+    much time, or was not timed, the result also states why nothing is added to the tuning file.
     """
     solution, why = override.solution.text, ""
     taken = [race.times.get(solution) for race in races]

@@ -41,9 +41,9 @@ def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, F
 
 
 def of_build(measurements: pd.DataFrame, facts: Mapping[str, Facts], target: Facts) -> pd.DataFrame:
-    """Keep only measurements by the MIOpen build of the user's machine.
+    """Keep only measurements that were made with the same build of MIOpen as on the user's machine.
 
-    This build has all of their kernels, but it may lack kernels of other builds.
+    The user's build certainly has the kernels in these measurements. It may lack kernels of other builds.
     """
     sources = [source for source, mine in facts.items() if _is_build(mine, target)]
     return measurements[(measurements["library"] == "miopen") & measurements["source_id"].isin(sources)]
@@ -173,7 +173,11 @@ class _Known:
 
 
 def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
-    """Return a copy of the override that names the fastest other kernel in the rows, or None without one."""
+    """Return a copy of the override with the fastest kernel among ``measurements`` that is not its own kernel.
+
+    Returns None if no other kernel was timed. An override is a kernel that the library should use instead of its own
+    choice.
+    """
     rows = timed(measurements).sort_values(["time_us", "solution"])
     rows = rows[rows["solution"] != override.solution.text]
     if not len(rows):

@@ -178,10 +178,9 @@ def _ages(tables: Tables) -> dict[str, int]:
 
 @cached_per_run
 def counted_as(tables: Tables) -> pd.Series:
-    """Map texts to the text under which the job's calls of the same GEMM or convolution are counted.
+    """Return under which text the job counts a GEMM or convolution, for texts that spell it differently.
 
-    The map is needed because one log may count the calls, and another log may name the chosen kernel under a slightly
-    different text.
+    For example, one log counts the calls, and another log names the chosen kernel under a slightly different text.
     """
     links = tables.links[tables.links["problem"].isin(tables.workload["problem"])]
     frames = {"picks": picks(tables), "links": links[links["problem"] != links["other"]]}
@@ -228,15 +227,15 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 
 
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
-    """Return the GEMMs or convolutions that were measured, but that no log of the job calls.
+    """Return GEMMs or convolutions that were measured, but do not occur in any log of the job.
 
     Each of them must meet three conditions:
 
-    * A file of the job measured it, or it may mean the same as a called one.
-    * The library's own choice has a time.
+    * A file of the job measured it, or it may be a call of the job under another text.
+    * The kernel that the library chooses has a time.
     * Another kernel was tried, too.
 
-    Nothing counts their calls, so only the loss of a single call can be reported.
+    It is unknown how often they are called, so only the loss of a single call can be reported.
     """
     known = known[known["default_us"].notna() & (known["tried"] > 1)]
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
@@ -257,9 +256,9 @@ def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
 
 
 def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
-    """Tell for each row whether its time may be used for the calls of the row.
+    """Tell for each row whether its time may be used to judge the job's calls.
 
-    It may not if it is unknown on which device the calls ran, and the time may be from another device.
+    It may not if the calls' device is unknown and the time may come from another device.
     """
     logs = [None if log == SILENT else str(log) for log in rows["log"]]
     keys = zip(rows["problem"], rows["source_id"], logs, strict=True)
@@ -268,10 +267,11 @@ def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
 
 
 def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settings) -> pd.DataFrame:
-    """Drop rows whose time is from another device than the job's, and mark rows whose kernel numbers can be compared.
+    """Drop times that were measured on another device than the job's, and mark where kernel numbers can be compared.
 
-    The job's device is the one in the log, or the one for which results are made (``settings.target``). The new column
-    ``same`` is True if a kernel's number means the same kernel in the log and in the file with the time.
+    The job's device is stated in its log, or by the user (``settings.target``). A library may number its kernels
+    differently in another build. So the new column ``same`` is True if a kernel number means the same kernel in the
+    job's log and in the file with the time.
     """
 
     @cache

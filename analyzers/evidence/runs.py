@@ -115,10 +115,11 @@ def tables_to_check(store: Store, run: str | None = None) -> Tables:
 
 
 def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, Any]:
-    """Read the tables of a run, without measurements of GEMMs and convolutions that the run does not call.
+    """Read the tables of a run, but leave out most measurements of GEMMs and convolutions that the run does not call.
 
-    Measurements of replays are all kept. ``links`` is SQL for the pairs of GEMMs or convolutions that may mean the same
-    call. Measurements of such partners of a call are kept, too.
+    To save memory, only convolutions in MIOpen's own find-dbs (long lists of search results) are left out. They are
+    kept if they were also measured elsewhere, or may be a call of the run under another text. ``links`` is SQL for the
+    pairs of such texts.
     """
     con.execute("create temp table called as select distinct problem from workload where run = ?", [run])
     con.execute(f"create temp table linked as {links}")

@@ -51,7 +51,7 @@ This is the smallest fraction (0 to 1) of each trace's time that the common ones
 
 
 def of_the_job(tables: Tables) -> Tables:
-    """Remove the traces that are not part of the job's time from all tables, and list them in ``left_out``."""
+    """Remove traces that do not show the job's normal work from all tables, and list them in ``left_out``."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     kernels = tables.kernels[tables.kernels["run"] == tables.run]
     sources = tables.sources[tables.sources["run"] == tables.run]
@@ -246,7 +246,7 @@ def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Series]:
-    """Return for each trace how its GEMM and convolution time is divided among them, as fractions (0 to 1)."""
+    """Return for each trace which fraction (0 to 1) of its GEMM and convolution time each single one of them takes."""
     mine = kernels[kernels["source_id"].isin(list(sources)) & kernels["problem"].notna()]
     sums = mine.groupby(["source_id", "problem"])["total_us"].sum()
     return {str(x): each.droplevel(0) / each.sum() for x, each in sums.groupby(level=0) if each.sum() > 0}

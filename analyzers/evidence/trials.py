@@ -81,9 +81,10 @@ class Tried:
 
     @property
     def same(self) -> tuple[float, float, str] | None:
-        """How much a change alters the job's results at most: the deviation, its tolerance, and a description.
+        """The largest deviation of the job's results that a change caused: the deviation, its tolerance, a description.
 
-        If a deviation is beyond its tolerance, it is returned before all others. None if no process compared results.
+        A deviation beyond its tolerance comes before a larger one within its tolerance. None if no process compared
+        results.
         """
         found = [x.same for x in self.seen if x.same is not None]
         return max(found, key=lambda x: (x[0] > x[1], x[0])) if found else None

@@ -76,9 +76,10 @@ class UnitKind:
 class Units:
     """How often a job did each kind of step, counted by its processes while they ran.
 
-    * ``sort``: how a step is recognised (``optimizer``, ``request`` …).
-    * ``tracing``: how the tracing went. It begins with ``not settled: `` if the times of steps never became steady.
-    * ``alone``: True if the times are from a run without logs.
+    * ``sort``: what marks the end of a step (``optimizer``, ``request`` …).
+    * ``tracing``: how the tracing went. It begins with ``not settled: `` if the step times never became steady.
+    * ``kinds``: each kind of step with its number and times.
+    * ``alone``: True if the times come from a run without logs, which is not slowed by them.
     * ``settings``: settings of PyTorch in the process with the most steps.
     """
 
@@ -157,10 +158,10 @@ def unit_word(facts: pd.DataFrame) -> str:
 
 
 def unmarked_ranks(facts: pd.DataFrame) -> int:
-    """Return the number of traced ranks if no trace marks its steps, otherwise 0. A single rank also gives 0.
+    """Return the number of traced ranks if no trace marks its steps.
 
-    Without marked steps, the work of one rank is treated as one step of the job. Then the trace of another rank does
-    not change any time per step.
+    Returns 0 if a trace marks steps, or if there is only one rank. Without marks, the whole trace of one rank is
+    treated as one step.
     """
     if facts["name"].eq("profiler_steps").any():
         return 0
@@ -170,12 +171,11 @@ def unmarked_ranks(facts: pd.DataFrame) -> int:
 
 
 def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
-    """Return how often the job's processes did each kind of step, from what their files state (``facts``).
+    """Return how often the job's processes did each kind of step and how long the steps took, according to ``facts``.
 
     * Returns None if nothing counted steps.
-    * The times of several processes are mixed in such a way that the later half of all times contains the later half of
-      each process.
-    * With ``alone``, the times of a run without logs are used if there are any.
+    * If ``alone`` is True, times from a run without logs replace the others, because logs slow a job.
+    * The times of several processes alternate in the result, so that its later half has the later half of each process.
     """
     found = [*units_by_source(facts).values()]
     logged = [x for x in found if not x.alone]
@@ -310,10 +310,10 @@ def _weighed(tables: Tables, facts: pd.DataFrame) -> Tables:
 
 
 def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
-    """Return the tables of a run as if the job had done ``counts`` steps of each kind, and no steps of other kinds.
+    """Recompute a run's tables as if the job had done other numbers of steps of each kind (``counts``).
 
-    ``tables`` must already be scaled to an average step of the run (``weighed``). Sums of the result cover as many
-    average steps as the traces have.
+    For example, two runs can only be compared if both have the same mixture of steps. ``tables`` must already be scaled
+    by ``weighed``. The result still covers as many steps as were traced.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     traced = traced_kinds(facts)
@@ -348,7 +348,10 @@ def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
 
 
 def problem_weights(tables: Tables) -> pd.Series:
-    """Return the factor by which ``weighed`` multiplied the traced calls of each GEMM or convolution."""
+    """Return the factor by which the traced calls of each GEMM or convolution were scaled to the whole run.
+
+    ``weighed`` scales them, because only a few steps are traced.
+    """
     rows = tables.kernels[tables.kernels["run"].eq(tables.run)].dropna(subset=["problem", "calls"])
     by_kind = _weights(tables, tables.facts[tables.facts["run"] == tables.run])
     calls = rows["calls"].astype("float64")

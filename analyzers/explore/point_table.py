@@ -92,10 +92,10 @@ def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame 
 
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Convert findings about GEMMs and convolutions to a table.
+    """Convert findings (possible savings) about GEMMs and convolutions to a table with one row each.
 
-    For each of them and each file, the table has the finding that ``recommend`` ranks first. The columns ``action``
-    (title of the first thing to do) and ``todos`` (names of all of them, joined by ``|``) are still empty.
+    If one file gave several findings about the same GEMM or convolution, the best one is kept, the first that
+    ``recommend`` lists. The columns ``action`` and ``todos``, which name things to do, are filled later.
     """
 
     def as_text(override: Override) -> str:
@@ -150,10 +150,12 @@ def build(
 
 
 def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Create the view ``bases`` with everything that the files state about each GEMM or convolution, without analysis.
+    """Create the view ``bases``: all that the files state about each GEMM or convolution, before any analysis.
 
-    Two tables are created, too: ``places`` (``source_id, file, device, hbm_gbs, own``) and ``peaks`` (``device, dtype,
-    peak_tflops``).
+    Two more tables are created:
+
+    * ``places`` has one row per file: ``source_id, file, device, hbm_gbs, own``. ``own`` is True for files of this run.
+    * ``peaks`` has the peak rate of each device and type: ``device, dtype, peak_tflops``.
     """
     stated = con.execute("select source_id, run, name, value from facts where value is not null").df()
     facts, own = facts_by_source(stated), stated[stated["run"] == run]

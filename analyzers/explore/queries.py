@@ -336,7 +336,10 @@ class Nearby:
 
 
 def nearby(con: duckdb.DuckDBPyConnection, row: pd.Series) -> Nearby | None:
-    """Return how long GEMMs or convolutions similar to the row's take, or None if too few of them are measured."""
+    """Return the times of GEMMs or convolutions that resemble the one in this row of the web page's table.
+
+    Returns None if too few of them were measured.
+    """
     found = con.execute("select told, times_us from nearby where problem = ?", [str(row["problem"])]).fetchall()
     return Nearby(str(found[0][0]), [float(x) for x in found[0][1]]) if found else None
 

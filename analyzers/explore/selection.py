@@ -121,7 +121,10 @@ class Selection:
         return replace(self, values={name: chosen for name, chosen in {**self.values, facet: new}.items() if chosen})
 
     def limited(self, intervals: Mapping[str, tuple[float, float] | None]) -> Selection:
-        """Limit numbers to these intervals, and return the new selection. None removes the limit on a number."""
+        """Return a copy of the user's selection that only shows rows whose numbers are in the given intervals.
+
+        The keys are names of columns. None in place of an interval removes the limit on that column.
+        """
         merged = {**self.between, **{k: v for k, v in intervals.items() if k in NUMBERS}}
         return replace(self, between={k: v for k, v in merged.items() if v is not None})
 

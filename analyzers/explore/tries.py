@@ -61,8 +61,8 @@ def of_frame(frame: pd.DataFrame) -> list[Try]:
 
 
 def of_source(tries: Sequence[Try], source_id: object) -> Sequence[Try]:
-    """Return the measurements that are from one file. If the file has none, return all measurements.
+    """Return the measurements that are from one file, because times of different files cannot be compared.
 
-    Times of different files cannot be compared.
+    If the file has none, all measurements are returned instead of nothing.
     """
     return [x for x in tries if x.source_id == source_id] or tries

@@ -40,10 +40,10 @@ _SHOWN = 4
 
 
 class _Log(NamedTuple):
-    """All GEMM calls, or all convolution calls, of one category in a log file.
+    """A summary of one log file: its calls of one log category, either all GEMMs or all convolutions.
 
-    * ``counted``: True if these calls are counted in the view ``workload``.
-    * ``by_name``: True if the process is known only from the file's name.
+    * ``counted``: True if these calls are included in the job's number of calls (view ``workload``).
+    * ``by_name``: True if only the file's name states the process.
     """
 
     conv: bool
@@ -71,10 +71,10 @@ def remarks_of(store: Store, run: str) -> list[str]:
 
 
 def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
-    """Return warnings about calls that may be counted twice or are missing, for GEMMs, convolutions or both.
+    """Return warnings about GEMM or convolution calls that may be missing or counted twice.
 
-    ``convolutions`` is a collection of bools. With True in it, there are warnings about convolutions. With False in it,
-    there are warnings about matrix products.
+    ``convolutions`` selects the kinds of calls: ``[True]`` for convolutions, ``[False]`` for GEMMs, both values for
+    both.
     """
     with reading({view: getattr(tables, view) for view in _READ}, _READ) as con:
         return list(remarks_in(con, tables.run, convolutions))
@@ -157,7 +157,10 @@ _TWO_LIBRARIES = (
 
 
 def _two_libraries(log: _Log, other: _Log) -> bool:
-    """Tell whether two logs are in one file and only one of them was written by rocBLAS."""
+    """Tell whether one file contains the logs of two libraries, one of them rocBLAS.
+
+    On some GPUs rocBLAS passes its calls on to hipBLASLt. Then both libraries log the same calls.
+    """
     return log.path == other.path and log.category.startswith("rocblas") != other.category.startswith("rocblas")
 
 

@@ -59,7 +59,7 @@ class Epilogue:
 
     @property
     def fused(self) -> GemmProblem:
-        """The matrix product that computes bias and activation itself, as a replay runs it.
+        """The matrix product that also computes the bias and the activation in its own kernel.
 
         The tensor that ``addmm`` adds is assumed to be a bias.
         """
@@ -74,15 +74,19 @@ class Epilogue:
 
     @property
     def as_run(self) -> str:
-        """Name under which a replay times the product as the trace has it, with separate kernels after it."""
+        """The name of the variant that runs the matrix product and the kernels after it separately, as in the trace.
+
+        Measurements of this variant are stored under this name, for example ``torch:unfused``.
+        """
         words = [*(["unfused"] if self.adds_bias else []), *([f"gelu={self.form}"] if self.form else [])]
         return f"torch:{','.join(words)}" if words else DEFAULT.text
 
     @property
     def in_library(self) -> str:
-        """Name under which a replay times the product if the library does all work in the product's own kernel.
+        """The name of the variant in which the library computes the product, the bias and the activation in one kernel.
 
-        If only a bias is added, this is the library's default. The library computes GELU with tanh.
+        If only a bias is added, the library does that by default. If the activation is GELU, the library computes its
+        approximation by tanh.
         """
         return DEFAULT.text if self.asked.activation == "none" else "torch:fused"
 

@@ -1,7 +1,7 @@
 """Estimate how long a job's GEMMs and convolutions should take, from the best times of similar ones.
 
-This is done where only one kernel was timed, because then nothing else shows whether it is fast. The time comes from
-the kernels in a trace, or it is the only time in a file.
+The estimate is needed if only one kernel was timed, in a trace or another file, because then nothing else shows whether
+that kernel is fast.
 """
 
 from __future__ import annotations

@@ -287,7 +287,8 @@ def gpu_us(tables: Tables) -> float | None:
 def traced_us(tables: Tables) -> float | None:
     """Return the GPU time of the job's traces (µs), or None without a trace.
 
-    Unlike ``gpu_us``, the time is also returned if a log counts the calls.
+    Unlike ``gpu_us``, this function does not ask where the numbers of calls come from. The time must not be divided by
+    numbers of calls from a log.
     """
     total = float(kernels_of_run(tables)["total_us"].sum())
     return total if total > 0 else None
@@ -327,9 +328,9 @@ def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | Non
 
 
 def _steps(facts: pd.DataFrame) -> float | None:
-    """Return how many steps the traces mark, over all traces.
+    """Return the number of steps in all traces. None if it is unknown.
 
-    If no trace marks steps, the number of ranks with traces is returned, or None if there is only one rank.
+    If no trace marks steps, each rank's trace is treated as one step. With a single rank, the number is then unknown.
     """
     return _sum(facts, STEPS) or float(unmarked_ranks(facts)) or None
 

@@ -104,9 +104,10 @@ def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
 
 
 class Run(NamedTuple):
-    """The result of running the user's check once with some rows of the file.
+    """The result of one run of the user's check (a shell command) with some rows of the override file.
 
-    ``rows`` is a hash of the row numbers. ``code`` is the exit code, or None if the check took too long.
+    ``rows`` is a hash of the row numbers. ``code`` is the exit code, or None if the check took too long. ``log`` is the
+    file with the output.
     """
 
     rows: str
@@ -145,10 +146,10 @@ class Table:
         return self.cut(lambda line, text: next(place) in wanted)
 
     def placed(self, rows: Rows, folder: Path) -> Emission:
-        """Write a copy of the override file that has only these rows into a folder, which is emptied first.
+        """Empty a folder, and write a copy of the override file with only these rows into it.
 
-        The other files of the original's folder (``beside``) are copied, too. TunableOp has a file for each device,
-        with the same content. So a file with the original's content also gets only these rows.
+        The other files of the original's folder (``beside``) are copied, too. A copy of the override file among them
+        also gets only these rows. TunableOp, for example, has the same file once for each device.
         """
         data, files = self.with_rows(rows), [(path.name, path.read_bytes()) for path in self.beside]
         shutil.rmtree(folder, ignore_errors=True)
@@ -217,10 +218,15 @@ class Checks:
                 self.runs.append(Run(**json.loads(line)))
 
     def run(self, rows: Rows, suspected: int, needed: int, *, again: bool = False) -> Run:
-        """Run the check with these rows, or return the result from the journal if it was already run.
+        """Run the user's check with these rows of the override file, and return the result.
 
-        ``again`` asks for a second run with the same rows. ``suspected`` and ``needed`` are numbers for the progress
-        line, as in ``narrowed``.
+        If the check was already run with these rows, the result is taken from the journal, a file with all earlier
+        results.
+
+        * ``again``: run the check a second time with the same rows.
+        * ``suspected``, ``needed``: how many rows are suspected, and how many are known to be needed for a failure.
+          They only
+          serve to estimate in the progress line how many runs are left.
         """
         name, ended = hashlib.sha256(repr([*rows]).encode()).hexdigest()[:16], len(self.runs)
         if sum(run.rows == name for run in self.runs) <= again:
@@ -263,10 +269,11 @@ class Checks:
         return Run(name, code, time.monotonic() - began, log)
 
     def guilty(self) -> tuple[list[Rows], Sequence[str]]:
-        """Find the sets of rows that each make the check fail, and reasons why the result may be wrong.
+        """Find out which rows of the override file make the user's check fail, and whether the result is certain.
 
-        Each set is as small as possible. There are no reasons if the rows failed a second time and the file passes
-        without them. Raises InputError if the check does not depend on the rows.
+        Returns a list of sets of rows, each as small as possible, and the reasons for doubt. There are no such reasons
+        if two more runs confirm the result: the check fails with the rows, and passes with the file without them.
+        Raises InputError if the check does not depend on the rows.
         """
         rows: Rows = range(len(self.table.rows))
         names = ", ".join(line.split()[1].partition("=")[0] for line in self.table.made.settings)
@@ -374,7 +381,7 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
 
 
 def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[str]:
-    """Return lines for the user: the rows that make the check fail, and how certain this result is."""
+    """Return the answer for the user: which rows of the override file make the check fail, and how certain that is."""
     named: list[str] = []
     for rows in found:
         named += ["  the check fails only if all of these rows are in the file:"] if len(rows) > 1 else []

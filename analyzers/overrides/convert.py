@@ -174,7 +174,10 @@ def _faults(format: OverrideFormat, path: str) -> Mapping[tuple[int, str], str]:
 
 
 def _why_not(measured: Measurement) -> str | None:
-    """Return why a row of an override file cannot be converted, or None if it can."""
+    """Return why a measurement cannot become a row of an override file, or None if it can.
+
+    For example, the library's default kernel needs no row.
+    """
     if measured.status not in ("ok", "no_time"):
         return f"{measured.status}: {measured.error or 'no time'}"
     if measured.solution.text == "Default":

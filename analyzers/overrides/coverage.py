@@ -273,7 +273,7 @@ def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tabl
 
 
 def _other_kinds(found: Sequence[Coverage], tables: Tables) -> Iterator[str]:
-    """Yield how many of the job's operators no given file can contain, because the files are for other kinds.
+    """Yield remarks with the number of operators that the given override files cannot contain because of their kind.
 
     For example, files for GEMMs contain no convolutions.
     """

@@ -69,9 +69,10 @@ def of_store(
 
 
 def _other_kinds(tables: Tables, as_: str, kind: str | None) -> dict[str, int]:
-    """Return how many of the job's operators the tool cannot run, for each kind of operator.
+    """Count the job's operators that cannot be exported to the chosen file format, by kind of operator.
 
-    For example, hipblaslt-bench runs no convolutions. If the user named a kind, nothing is returned.
+    For example, a file for hipblaslt-bench has no convolutions. If the user asked for one kind of operator only,
+    nothing is counted.
     """
     if kind is not None or as_ not in KINDS:
         return {}

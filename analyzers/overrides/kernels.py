@@ -48,9 +48,9 @@ class Kernels:
 
     @classmethod
     def of(cls, file: OverrideFile, *runs: Tables) -> Kernels:
-        """Collect facts about the kernels in an override file, from the measurements and logs of several jobs.
+        """Collect what is known about the kernels in an override file, from the measurements and logs of several jobs.
 
-        The workspace that calls provide is taken from the last job only.
+        Only from the last job is it taken how much workspace its calls provide.
         """
         format = by_name(file.format)
         if format.kernels is None:

@@ -1,8 +1,8 @@
-"""Tell whether a library will read an override file, match its rows to calls and use them. Nothing is run.
+"""Check an override file without running anything: will the library read the file and use its rows for calls?
 
-The verdict is given per row and for one machine (the target). If an execution of a job is also given (``against``),
-lint tells which calls share a row although they are different, and whether the row's kernel is slower than the
-library's default for any of them.
+An override file lists kernels that a library should use instead of its own choice. The result is given for each row and
+for one machine. With the logs of a job (``against``), two more things are checked: whether different calls would use
+the same row, and whether the row's kernel is slower than the library's default for any of them.
 """
 
 from __future__ import annotations
@@ -259,9 +259,10 @@ def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]
 
 
 def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:
-    """Return notes about a row that several different calls use, or whose kernel is slower than the default.
+    """Return warnings about a row of the override file that applies to calls that it does not suit.
 
-    ``ratios`` maps (operator with sizes, kernel) to (time of the kernel) / (time of the default).
+    There are two kinds: the row's kernel is slower than the library's default for some calls, or several different
+    calls use the row. ``ratios`` maps (operator with sizes, kernel) to (time of the kernel) / (time of the default).
     """
     name = row.solution.text if row.solution else ""
     losing = [text for text, same in members.items() if any(ratios.get((x, name), 0) > 1 for x in same)]
@@ -307,9 +308,10 @@ def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], 
 
 
 def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
-    """Yield notes about rows of a MIOpen file whose solvers (kernels) the user's MIOpen build may lack.
+    """Yield warnings about rows whose kernels may be missing in the user's build of MIOpen.
 
-    A solver is known to exist if a find-db, log or replay of that build names it.
+    A kernel is known to exist if a log, a measurement, or a find-db (a file with search results) of that build names
+    it.
     """
     named = tables.measurements if tables.solvers is None else tables.solvers
     known = set(of_build(named, facts_of(tables), file.reading.key_facts)["solution"])

@@ -136,7 +136,7 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
 
 
 def lines(found: Merged) -> list[str]:
-    """Return lines for the user: how many keys were merged, and which row was kept for each conflict."""
+    """Return a summary of merging override files: how many entries, and which one was kept where the files differ."""
     untimed = sum(conflict.taken.offer.time_us is None for conflict in found.conflicts)
     out = [
         (

@@ -29,11 +29,12 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Made:
-    """Files that are ready to be written, with some numbers about them.
+    """Override files (or similar files) that are ready to be written, and numbers for the user.
 
-    * ``count``: the number of rows, keys or operators in the files.
-    * ``refused``: the number of rows that are left out, by reason.
-    * ``held``: the overrides in the files, if the files were made from overrides.
+    * ``count``: how many entries (rows, keys or operators) are in the files.
+    * ``refused``: how many rows are left out, for each reason.
+    * ``held``: the kernels that the library should use instead of its own choice, if the files were made from such
+      kernels.
     * ``notes``: remarks for the user.
     """
 
@@ -172,11 +173,11 @@ def write_placed(files: Sequence[Emission], out: Path) -> None:
 
 
 def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = ()) -> Answer:
-    """Write the files into the folder ``out``, and return what the user is shown: ``lines``, then a list of the files.
+    """Write the files into the folder ``out``, and return the text for the user: ``lines``, then a list of the files.
 
-    * The exit code is 1 if there is nothing in the files.
-    * ``read`` are files that must not be replaced.
-    * If several copies of a file are written, only one of them is listed, with the commands that use it.
+    * The exit code is 1 if the files contain nothing.
+    * ``read`` lists input files that must not be overwritten.
+    * Files with the same content are listed only once, with the commands that use the file.
     """
     alike = {file.data: file.name for file in made.files}
     files = [

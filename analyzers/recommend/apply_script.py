@@ -34,10 +34,10 @@ _DEVICE = ("arch", "cu_count")
 
 
 def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Facts) -> dict[str, str]:
-    """Return what must be true of a machine before it may use the override files: its device and its library builds.
+    """Return what must be true of a machine on which the override files are used: its GPU and its library versions.
 
-    In another build or on another device, a row of the files may mean another kernel. Only libraries whose kernels the
-    rows name are included.
+    On another GPU or with another version, an entry of the files may select another kernel. Only libraries whose
+    kernels occur in the files are included.
     """
     tunable = any(file.name.startswith(TUNABLEOP) for file in files)
     libraries = {x.solution.library for x in overrides} - {"torch"} | ({"torch"} if tunable else set())

@@ -74,11 +74,11 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
 
 @cached_per_run
 def _each_us(tables: Tables) -> pd.Series:
-    """Return the time of one call of each operator (with sizes) in the job's traces, µs.
+    """Return the time that one call of each operator (with sizes) takes in the job's traces, µs.
 
-    It is (time of the operator's kernels) / (calls in the traces). Calls that only other logs count are not used. If
-    several texts mean the same operator, they have one common time. The web page's column ``traced_us`` shows the same
-    time.
+    It is (time of the operator's kernels) / (calls in the traces). Calls that are only in other logs are not used. If
+    logs and traces spell the same operator differently, all spellings are counted together. The web page shows this
+    time as ``traced_us``.
     """
     kernels, held = kernels_of_run(tables), tables.calls[tables.calls["category"] == "profiler"]
     known = pd.DataFrame(

@@ -37,12 +37,13 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The results of all tests of a job in which two kernels were compared.
+    """The results of all tests in which two kernels were compared again to confirm a gain.
 
-    * ``by_source``: the result by the id of the file (source). Each confirmation is a file of its own. Several
-      confirmations of one pair of kernels have one result.
-    * ``tested``: the number of tested pairs.
-    * ``kept``: the number of pairs whose gain is accepted.
+    * ``by_source``: the result of each test, by the id of its file. Several tests of the same two kernels have one
+      result.
+    * ``floor``: the smallest gain that is accepted, as a fraction.
+    * ``tested``: how many pairs of kernels were tested.
+    * ``kept``: how many pairs have an accepted gain.
     """
 
     by_source: Mapping[str, Judged]
@@ -95,7 +96,7 @@ def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) ->
 
 
 def _source(finding: Finding) -> str:
-    """Return the id of the file from which a finding's two times come."""
+    """Return the id of the file with the measured times on which a finding (a possible saving) is based."""
     return finding.evidence.source_id or ""
 
 

@@ -1,4 +1,4 @@
-"""Make sure that a saving is counted only once if several findings are about the same call. No files are read."""
+"""Remove duplicates among the findings (possible savings): the saving of a call is counted only once."""
 
 from __future__ import annotations
 
@@ -214,9 +214,10 @@ def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list
 
 
 def _with_reasons(findings: Sequence[Finding]) -> list[Finding]:
-    """Turn estimated findings into reasons of the best finding about the same call, because time is saved only once.
+    """Keep only the best finding about each call, so that the same saving is not counted twice.
 
-    A measured finding is better than an estimated one. Otherwise the larger saving per call decides.
+    A finding is a possible saving. The other, estimated findings about the call are added to the best one as reasons.
+    The best is a measured one, or else the one with the largest saving per call.
     """
     best: dict[str, Finding] = {}
     for x in sorted(

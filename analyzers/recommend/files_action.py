@@ -92,10 +92,10 @@ def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
 
 
 def _in_traces(tables: Tables) -> Mapping[str, float]:
-    """Return for each operator (with sizes) that the job calls the time that its calls take in the traces, µs.
+    """Return the time that the job's calls of each operator (with sizes) take in the traces, µs.
 
-    A traced operator may be meant by several texts of called operators. Then its time is divided among them in
-    proportion to their calls.
+    Logs may list an operator under several texts that the trace does not distinguish. Then its traced time is divided
+    among these texts in proportion to their calls.
     """
     kernels = kernels_of_run(tables)
     traced = kernels[kernels["problem"].notna()].groupby("problem")["total_us"].sum().astype("float64")

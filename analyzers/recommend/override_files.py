@@ -121,9 +121,9 @@ def _searches(of: Recommendation, target: Facts, searches: Sequence[SearchScript
 
 
 def _caution(known: Sequence[Finding], settings: Settings) -> str:
-    """Return a warning with the number of overrides for this machine that no test confirmed.
+    """Return a warning that states how many replacement kernels (overrides) are not confirmed by a test.
 
-    It is empty if all were confirmed.
+    The text is empty if all are confirmed.
     """
     doubtful = sum(not x.confirmed for x in known)
     if not doubtful:
@@ -165,8 +165,8 @@ def scripts(
 ) -> tuple[list[Emission], list[str]]:
     """Return shell scripts that search for faster kernels (``tune_miopen.sh`` …), and notes about calls left out.
 
-    The scripts search for the calls of findings without a measured better kernel, in the order of the findings. The
-    script that contains the first such call comes first.
+    A search is needed for calls that seem too slow, but for which no faster kernel was measured. The calls keep their
+    order in ``findings``. The script that contains the first of them comes first.
     """
     problems = list(dict.fromkeys(x.problem for x in to_search(findings)))
     concerned = [(search, [x for x in problems if isinstance(x, search.problems)]) for search in searches]
@@ -181,9 +181,9 @@ def scripts(
 
 
 def _commands(problems: Sequence[Problem], search: SearchScript) -> tuple[list[Shell], list[str]]:
-    """Return the search commands for the findings, each once and in their order.
+    """Return the commands that search for faster kernels for these operators, each command once.
 
-    The second result is the reasons why there is no command for some operators (with sizes).
+    The second result says why there is no command for some of the operators.
     """
     commands: dict[Shell, None] = {}
     refused: list[str] = []

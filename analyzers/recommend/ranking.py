@@ -332,6 +332,9 @@ def _row(finding: Finding) -> dict[str, object]:
 
 
 def _savings(name: str, gain: Gain | None) -> dict[str, float | None]:
-    """Return the saving of a gain and its two ends, with names that begin with ``name``."""
+    """Return a saving and its bounds as columns, for example ``saving_us, saving_low_us, saving_high_us``.
+
+    ``name`` is the beginning of the columns' names. Without a gain, all values are None.
+    """
     times = (None,) * 3 if gain is None else (gain.saving_us, gain.saving_low_us, gain.saving_high_us)
     return dict(zip((f"{name}_us", f"{name}_low_us", f"{name}_high_us"), times, strict=True))

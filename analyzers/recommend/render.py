@@ -164,14 +164,19 @@ def rows(recommendation: Recommendation) -> pd.DataFrame:
 
 
 def proposed(finding: Finding) -> str | None:
-    """Return the kernel, layout or other code that a finding proposes, even if no override can express it."""
+    """Return the better kernel (or layout, or other code) that a finding names. None if the finding names none.
+
+    It is returned even if no override file can select it.
+    """
     return finding.override.solution.text if finding.override else finding.evidence.best
 
 
 def brief(frame: pd.DataFrame, steps: float | None = None, word: str = "step") -> pd.DataFrame:
-    """Return the columns of ``rows`` that fit into a terminal.
+    """Reduce the table of findings (possible savings) to the columns that fit into a terminal.
 
-    Times of one call are in µs. The saving is in ms per step (named by ``word``), or per run if ``steps`` is unknown.
+    * Times of one call are in µs.
+    * The saving is in ms per step. ``word`` is the user's word for a step, for example ``request``. If the number of
+      ``steps`` is unknown, the saving is in ms per run.
     """
     return pd.DataFrame(
         {

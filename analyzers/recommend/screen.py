@@ -175,10 +175,11 @@ def _unit(todo: Sequence[Todo]) -> str:
 
 
 def savings(todo: Sequence[Todo]) -> list[str]:
-    """Return the saving of each thing to do as a text, all in one unit, for example ``82.5 of 330 ms``.
+    """Return the saving of each recommended change as a text, all in one unit of time, for example ``82.5 of 330 ms``.
 
-    A saving of one call says so (``a call``) if the heading speaks of a step or run. ``≈`` marks an estimate. ``up to``
-    marks a bound, for example ``up to 18 of 40.8 ms``.
+    * ``≈`` marks an estimate.
+    * ``up to`` marks the largest possible saving, for example ``up to 18 of 40.8 ms``.
+    * ``a call`` is added to the saving of a single call, if the heading speaks of a step or run.
     """
     gains = [x.shown for x in todo]
     numbers, unit = in_one_unit([us for x in gains if x is not None for us in (x.saving_us, x.now_us)])
@@ -215,7 +216,10 @@ def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> li
 
 
 def _target(todo: Todo) -> str:
-    """Return the time that a thing to do is estimated to reach, like ``to 24.9 ms: ``. Empty if it is no estimate."""
+    """Return the time that the job is estimated to take after a change, as a text like ``to 24.9 ms: ``.
+
+    The text is empty if the time was measured or simulated.
+    """
     if todo.sureness != "estimated" or todo.gain is None or todo.step is not None:
         return ""
     return f"to {duration(todo.gain.then_us)}: "
@@ -238,10 +242,11 @@ def _change(todo: Todo) -> str:
 
 
 def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
-    """Yield commands that the user can paste: they confirm, apply, search and check the listed things to do.
+    """Yield commands that the user can paste into a shell, to test, apply or continue what is recommended.
 
-    The folder is written once, as the shell variable ``$D``. It is the folder of the target machine, or the folder
-    above if the files are for several targets (for example, two libraries whose files state different machines).
+    The commands name the output folder as ``$D``, which the first line sets. ``$D`` is the folder with the files for
+    the user's machine. It is the folder above if there are files for several machines, for example because the files of
+    two libraries state different machines.
     """
     listed = {type(x.remedy) for x in seen.todo}
     placed = [(file.path.parent, file) for file in written.files if file.path is not None]

@@ -18,10 +18,10 @@ from analyzers.job.step.answer import Factor, StepAnswer, StepUnknown, step_of
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The simulated step of a job, now and with each change.
+    """The simulated time of a job's step, as it is now and with each proposed change.
 
-    ``now`` is the step without a change, together with the bounds on its gain. ``under`` has the step with each change,
-    by the change's name.
+    * ``now``: the step as it is, with the largest gains that are possible.
+    * ``under``: the step with a change, by the change's name.
     """
 
     now: StepAnswer

@@ -107,7 +107,7 @@ class Todo:
 
     @property
     def at_most(self) -> bool:
-        """True if ``shown`` is only a bound: the thing saves at most this time."""
+        """True if the shown saving (``shown``) is only an upper bound."""
         return self.bounded or (self.step is None and self.sureness == "unknown")
 
     @property
@@ -482,11 +482,10 @@ def waits_for_data(found: Recommendation) -> bool:
 
 
 def _of_the_job(found: Recommendation) -> list[Todo]:
-    """Return entries for the list of things to do about losses of the whole job.
+    """Return recommendations about losses of the whole job, for example a GPU that waits for the host.
 
-    An example is a GPU that waits for the host. Two limits bound the saving: the length of the wait, and the time by
-    which the simulated step becomes shorter without the wait. For example, a step without communication may then wait
-    for its host instead.
+    The possible saving is the smaller one of two times: how long the step waits now, and how much shorter the simulated
+    step is without this wait. The second can be smaller, because the step may then wait for something else.
     """
     time, named = found.gpu_time, {x.action.name for x in found.actions}
     whole = _whole_us(time)
@@ -646,7 +645,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
 
 
 def of_calls(todo: Todo) -> str:
-    """Return the unit of a saving per call: ``call``, or ``call of each`` if the sum is over several problems."""
+    """Return the word that follows a saving per call: ``call``, or ``call of each`` for several operators."""
     return "call of each" if len(todo.findings) > 1 else "call"
 
 
@@ -658,10 +657,10 @@ def _why_unknown(todo: Todo) -> str:
 
 
 def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
-    """Tell whether ``now_us`` was measured and is the time of a whole step or run.
+    """Tell whether ``now_us`` is the measured time of a whole step or run, so that a percentage of it makes sense.
 
-    Percentages are shown only of a whole time. Without a trace, ``now_us`` contains only the calls with two measured
-    times, and the rest of the run is unknown.
+    Without a trace, ``now_us`` is only the sum of the calls for which two kernels were timed. The time of the rest is
+    then unknown.
     """
     if todo.sureness not in SURENESS[:2]:
         return False

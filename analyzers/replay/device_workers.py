@@ -43,11 +43,14 @@ class LocalDevice:
 def opened_devices(
     engine: str, place: Place, devices: Sequence[str]
 ) -> Iterator[tuple[Sequence[Device], Sequence[str]]]:
-    """Context manager: the GPUs to measure on, of this machine or of a Ray cluster, and remarks about them.
+    """Open the GPUs to measure on, of this machine or of a Ray cluster, for the duration of a ``with`` block.
 
-    Without ``devices``, all GPUs are used, or one CPU if there is no GPU. On Ray, only the number and the kind of the
-    names are used. Raises InputError for an unknown engine, if Ray is not installed, if no cluster answers, and in the
-    cases of ``local_devices``.
+    Yields the opened GPUs, and remarks about them.
+
+    * ``devices`` are names like ``cuda:0``. If it is empty, all GPUs are used, or one CPU if there is no GPU.
+    * On a Ray cluster, only the number of names matters, and whether they name a CPU or a GPU.
+    * Raises InputError for an unknown engine, if Ray is not installed, if no cluster answers, and in the cases of
+      ``local_devices``.
     """
     if engine == "local":
         names = local_devices(devices)

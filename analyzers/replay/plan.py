@@ -179,7 +179,7 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
 def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
     """Return two times for each GEMM or convolution, µs: the measured one, and the one that it should take.
 
-    If it has no times itself, the times of another one are returned that most closely may mean the same call.
+    If it has no times itself, the times of the most similar text that may describe the same call are used.
     """
     found = guesses(tables, settings)
     if not found:

@@ -64,12 +64,16 @@ def race(
     *,
     rules: Rules = Rules(),
 ) -> Race[S]:
-    """Time kernels against each other and return the fastest, with the times of all.
+    """Time kernels against each other, and return the fastest one and the times of all.
 
-    The first kernel is the library's choice, which the others must beat.
+    * ``solutions``: the kernels. The first is the library's choice, which the others must beat.
+    * ``sample`` runs a kernel and returns its time in µs. It raises WithdrawnError if the kernel turns out to be
+      unusable,
+      for example wrong.
+    * If the library's choice is unusable, the next kernel takes its place.
+    * No kernel wins with fewer than two samples.
 
-    ``sample`` returns one time in µs. If the library's choice withdraws, the next kernel takes its place. No kernel
-    wins with fewer than two samples. Raises WithdrawnError if all kernels withdrew.
+    Raises WithdrawnError if all kernels are unusable.
     """
     return _Racing(solutions[0], list(dict.fromkeys(solutions)), sample, rules).run()
 
@@ -117,10 +121,7 @@ class _Racing(Generic[S]):
             self._replace_pick(solution)
 
     def _revive(self) -> None:
-        """Take kernels back that were dropped too early, because a much faster kernel has turned out to be wrong.
-
-        They had been dropped only in comparison with that kernel, which has withdrawn.
-        """
+        """Bring kernels back into the comparison that were dropped because a seemingly much faster kernel was wrong."""
         if not self.samples:
             return
         limit = self.rules.hopeless * self._best_us()
@@ -150,7 +151,7 @@ class _Racing(Generic[S]):
                 self._drop(solution, "slower half")
 
     def _decided(self) -> str:
-        """Return why no more samples are needed. The text is empty if another kernel may still save enough time."""
+        """Return why the comparison of kernels can end. The text is empty if a kernel may still save enough time."""
         noise, worth = self._noise(), 1 - self.rules.threshold
         pick_high = self._bounds(self.pick, noise)[1]
         rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]

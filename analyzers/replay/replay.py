@@ -84,7 +84,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayStep:
-    """The progress of a replay, which is shown after each result."""
+    """One result of measuring a job's GEMMs and convolutions, with the progress and the seconds that are left."""
 
     done: int
     total: int
@@ -135,7 +135,7 @@ def planned(store: Store, options: Options) -> list[Item]:
 
 
 def timed_of(store: Store, options: Options) -> list[RaceTask]:
-    """Return tasks for the replay: time the kernels that proposed changes of the job (such as TF32) would use.
+    """Return tasks that time the kernels which proposed changes of the job, such as TF32, would use.
 
     The list is empty without the backend ``torch``, because the changes are settings of torch. It is also empty if the
     user asks only for some GEMMs or convolutions, or only for searches for better kernels.
@@ -199,7 +199,10 @@ def traced_without_tf32(store: Store, run: str | None = None) -> bool:
 
 
 def history(store: Store) -> History:
-    """Return the measurements and confirmations that earlier replays stored."""
+    """Return what earlier replays stored: times of kernels, and pairs of kernels that were compared a second time.
+
+    A replay times the job's GEMMs and convolutions alone.
+    """
     rows = store.query(
         f"""select m.problem, m.solution, m.origin, m.status, m.time_us, f.value as environment
             from measurements m join facts f using (source_id)

@@ -78,7 +78,7 @@ class Result:
 
     @property
     def known(self) -> bool:
-        """True if no kernel was left to measure."""
+        """True if nothing was measured now, because all kernels had already been measured."""
         return self.ended == KNOWN and not self.rows
 
     @property

@@ -149,7 +149,7 @@ class Sampler:
         return self.ready(solution).sample_us(count)
 
     def measured(self, solution: Solution, samples: Sequence[float]) -> Measurement:
-        """Make a measurement from the samples that ``take`` returned.
+        """Combine the times of a kernel (``samples``, from ``take``) into one measurement.
 
         It also contains the workspace (bytes) and the relative error of the kernel's result.
         """
@@ -210,16 +210,16 @@ class Sampler:
             self._give_up(solution, "wrong", fault)
 
     def _fresh_inputs(self, seed: int, first: Solution, count: int) -> None:
-        """Write new random data into the operands if ``seed`` is new.
+        """If ``seed`` is new, write new random data into the inputs, and run the kernel once without using its time.
 
-        Then one sample of the kernel that runs first is taken and discarded. The first run after the data were written
-        has other cache contents and clocks than later runs. In a block it would always be the run of the same kernel.
-        Without the discarded sample, a copy of the library's choice seemed faster than the original.
+        The first run after new data is slower or faster than later ones, because caches and clocks differ. Without the
+        unused run, a copy of the library's choice seemed faster than the original.
         """
         if seed != self._conditions.seed:
             self._conditions = replace(self._conditions, seed=seed)
             for backend in dict.fromkeys(self._owners.values()):
                 backend.refresh(seed)
+            # This run is not timed. Otherwise the same kernel of a block would always be the first one after new data.
             self.ready(first).sample_us(count)
 
     def _failed(self, solution: Solution, error: Exception) -> NoReturn:

@@ -68,9 +68,9 @@ class History:
 
 @dataclass
 class _Pair:
-    """Two kernels for a GEMM or convolution that are compared again by several worker processes.
+    """Two kernels whose difference is confirmed: several worker processes, one after the other, time both.
 
-    The samples of earlier processes are kept here.
+    ``done`` has the times of all processes so far.
     """
 
     task: ConfirmTask
@@ -282,7 +282,7 @@ class Scheduler:
             self._pairs.append(pair)
 
     def _keep_pairs(self) -> None:
-        """Pass the samples of unfinished comparisons of two kernels to the sink, so that they are stored."""
+        """Store the times of comparisons that were interrupted, so that they are not lost."""
         for pair in [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]:
             self._keep(pair)
         self._pairs.clear()

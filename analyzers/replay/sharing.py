@@ -97,10 +97,9 @@ class Borrowed:
 
 
 def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
-    """Choose a tenth of the measurements by other machines, which are measured again as a check.
+    """Decide which measurements from other machines are used as they are, and which tenth is measured again as a check.
 
-    Returns two things: the known measurements without the chosen ones, and a list of all measurements by other
-    machines.
+    Returns two things: the known measurements without that tenth, and an object that lists both parts.
     """
     rows = store.query(
         f"""select f.value as environment, m.problem from measurements m join sources s using (source_id)
@@ -161,9 +160,9 @@ def _machine(facts: Facts) -> str:
 
 
 def measurements_of(rows: pd.DataFrame) -> list[Measurement]:
-    """Convert table rows to measurements, without error messages.
+    """Convert table rows to measurements that other machines may read. They contain no error messages.
 
-    The message of an error may name files and processes.
+    An error message may name files and processes, which must not leave the machine.
     """
     # A text comes once per solution, or per problem. Parsing it each time took nearly all of the time.
     problems = {text: problem_from_text(text) for text in rows["problem"].unique()}

@@ -148,7 +148,7 @@ class WorkerContext:
 
 
 class Trial:
-    """The measurement of one GEMM or convolution: all its kernels against each other, or two kernels again."""
+    """Measures one GEMM or convolution: times all its kernels, or compares the best two a second time."""
 
     def __init__(self, context: WorkerContext, task: Task) -> None:
         self._context, self._problem, given = context, task.problem, task.workspace_bytes

@@ -91,9 +91,10 @@ def has_gpu_files() -> bool:
 
 
 def outcome_line(step: ReplayStep) -> str:
-    """Return a line for the user about one result of the replay.
+    """Return a progress line about one measured GEMM or convolution.
 
-    It has the time of the library's choice, the best known time, and how long the rest takes.
+    The line has the time of the kernel that the library chooses, the best time, and the seconds that are left for the
+    whole command.
     """
     left = "" if step.eta_s is None else f", {step.eta_s:,.0f} s left"
     head = f"[{step.done}/{step.total}{left}] {step.outcome.problem.label}"

@@ -172,7 +172,7 @@ class _Side:
         return self._child.returncode if self._child else 0
 
     def go_on(self) -> None:
-        """Let the job continue to its end without further turns."""
+        """Let the job run to its end. Until now, it had to stop regularly to let the other job run."""
         (self._folder / "free").touch()
 
     def _awaited(self, number: int, seconds: float) -> list[dict[str, Any]] | None:

@@ -127,10 +127,7 @@ class _Again:
     missing: tuple[str, ...] = ()
 
     def proves(self, folder: Path) -> str:
-        """Return the reason why the files in a folder do not prove that a run made the changes.
-
-        The text is empty if the files prove it.
-        """
+        """Return why the files in a folder do not prove that a run made the changes. Empty if they prove it."""
         return "; ".join(marks.missing(self.asked, marks.read_marks(folder), self.command))
 
 
@@ -357,9 +354,10 @@ class _Job:
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
-        """Keep the changes that were made, or undo them. Then judge the remaining changes for the job as it is now.
+        """Keep the changes that were made, or undo them if the second run proved slower. Then print what is left to do.
 
-        ``of_files`` is True if override files were used, too.
+        What is left is predicted anew if the changes are kept. ``of_files`` is True if override files (files with
+        kernels for the library to use) were used, too.
         """
         applied = [x for x in found.actions if x.action.name in proof.actions]
         changed = {y.of for x in applied for y in x.parts}
@@ -456,10 +454,10 @@ def _output_in(path: Path) -> Iterator[None]:
 
 
 def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
-    """Yield a line that names changes that may save time, but were not timed together with the kept changes.
+    """Yield a line with changes that may save time, but were never timed together with the changes that are kept.
 
-    These changes (``gone``) concern the same calls as a kept change (``there``). A change that cannot be combined with
-    a kept change is not named.
+    They (``gone``) would change the same calls as a kept change. A change that excludes a kept change (in ``there``) is
+    not named.
     """
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:

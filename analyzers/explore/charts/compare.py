@@ -32,10 +32,13 @@ def compare(
     remark: str = "",
     headed: bool = True,
 ) -> Figure:
-    """Draw a point for each GEMM or convolution: its time in another run over its time in this run.
+    """Draw a chart that compares two runs: one point for each GEMM or convolution, with its time in both runs.
 
-    A grey band shows differences up to ±``NOISE``. ``points`` needs ``here_us``, ``other_us`` and ``moved``. ``totals``
-    comes from ``queries.changes``. ``headed`` is False if the web page shows the text of ``verdict`` above the figure.
+    A grey band shows differences up to ±``NOISE``.
+
+    * ``points``: a table with the columns ``here_us``, ``other_us`` (the two times) and ``moved`` (``faster`` …).
+    * ``totals``: sums over all points, from ``queries.changes``.
+    * ``headed``: False if the web page itself shows the result as text above the chart.
     """
     rows = points[(points["here_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):

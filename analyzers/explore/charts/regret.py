@@ -69,9 +69,9 @@ def _classes(figure: Figure, regrets: pd.DataFrame, theme: Theme) -> None:
 
 
 def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int) -> list[str]:
-    """Draw the curve of the time that the first N override rows save together.
+    """Draw how much time is saved in total if only the N most useful kernels are replaced, as a curve over N.
 
-    Returns a list with a remark: how few rows give most of the saving.
+    Returns a list with a remark: how few of them give most of the saving.
     """
     count, total = int(savings["count"].iloc[0]), float(savings["total_saving_us"].iloc[0])
     needed = rows_for(savings)

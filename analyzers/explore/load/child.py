@@ -133,11 +133,13 @@ def _database(
     others: Path | None = None,
     first: Path | None = None,
 ) -> None:
-    """Write the tables that the web page queries to a DuckDB file.
+    """Write the tables behind the web page to a DuckDB file, which the page can open at once.
 
-    Such a file opens at once and is loaded into memory in portions. ``others`` is a file with another run's times,
-    which ``beside.keep`` wrote. ``first`` is the file that this function wrote with the same ``con`` before the
-    analysis. Tables that the analysis does not change are copied from it.
+    * ``con``: the connection from which the tables are read.
+    * ``analysis``: results of the analyzers. None before they have run.
+    * ``others``: a file with the times of another run, from ``beside.keep``.
+    * ``first``: the file that was written before the analysis. Tables that the analysis does not change are copied from
+      it.
     """
     con.execute(f"attach {sql_text(path)} as out_")
     if first is None:
@@ -172,7 +174,11 @@ def _write_points(
     others: Path | None,
     surveyed: bool = False,
 ) -> None:
-    """Write the tables ``points`` and ``nearby``. ``point_table.build`` explains ``surveyed``."""
+    """Write two tables for the web page's charts: ``points`` and ``nearby``.
+
+    * ``points``: one row for each GEMM or convolution. ``nearby``: the times of similar ones.
+    * ``surveyed``: True if ``con`` has already made ``points`` of this run, so that the stored data are not read again.
+    """
     compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
     point_table.build(con, run, compared, found, others, f"{database}.points", surveyed=surveyed)
     point_table.write_nearby(con, f"{database}.nearby", analysis.nearby if analysis else None)
@@ -222,10 +228,10 @@ def _archive(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _judge(job: Job, read: duckdb.DuckDBPyConnection | None = None) -> Iterator[tuple[str, str]]:
-    """Run the analyzers and write their results.
+    """Run the analyzers for the web page, and write their results.
 
-    ``read`` is the connection of this process that wrote the tables before the analysis, if it is still open. What it
-    knows of the store is then not read again.
+    ``read`` is the database connection with which this process wrote the first tables, if it is still open. It is used
+    again, because it has already read the stored data.
     """
     from analyzers.evidence.tables import Settings
     from analyzers.explore.load.actions import archive, verdict_of

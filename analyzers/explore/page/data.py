@@ -98,8 +98,8 @@ class PageData:
     def tries(self, row: pd.Series) -> Sequence[Try]:
         """Return all measurements of the GEMM or convolution in this row of the web page's table.
 
-        If some of them are from the row's own file, only these are returned. If the GEMM or convolution was not
-        measured itself, the measurements of another one that may mean the same call are returned.
+        If some of them are from the row's own file, only these are returned. If it was not measured itself, the
+        measurements of a very similar one are returned, whose text may describe the same call.
         """
         if not self._tries.wait(30.0) or self.error:
             return ()

@@ -85,9 +85,9 @@ class Known(Protocol):
 
 
 def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> dict[str, object]:
-    """Return the filters, the texts and the lists of the web page.
+    """Return what each element of the web page shows, by the id of the HTML element.
 
-    The keys are the ids of the HTML elements. Four entries have other content:
+    Four values are not the content of an element:
 
     * ``filters``: the filters as plain data.
     * ``content``: names of CSS classes.

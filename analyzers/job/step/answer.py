@@ -151,7 +151,10 @@ class StepAnswer(Gain):
 
     @property
     def read_again(self) -> str:
-        """A sentence for the user if trace files had to be opened again. Empty if all events were already stored."""
+        """A sentence for the user if trace files had to be opened again, because the stored tables lack their events.
+
+        Empty if the stored tables have all events.
+        """
         return next((note for note in self.notes if note.startswith(READ_AGAIN)), "")
 
 
@@ -205,10 +208,10 @@ class Step:
         return self._mean(self._by_kind(at, took))
 
     def issued_us(self, at: Sequence[Sequence[float]]) -> float:
-        """Return how long the host takes on average until it has launched all work of a step, in simulated time, µs.
+        """Return the simulated time (µs) that the host needs on average until it has launched all work of a step.
 
-        ``at`` are the simulated times of the graphs' nodes (moments). Only kinds of steps with a known ``host_us`` are
-        used.
+        ``at`` has the simulated times at which the events of each step graph happen. Only kinds of steps whose host
+        time was measured (``host_us``) are used.
         """
         found = self._by_kind(at, lambda moments, unit, _: moments[unit.issued] - moments[unit.begun])
         return self._mean({kind: us for kind, us in found.items() if kind in self.host_us})
@@ -313,10 +316,10 @@ def fit_waits(step: Step) -> Step:
 
 @cached_per_run
 def _by_itself(step: Step) -> float:
-    """Return the factor for the host's traced times with which the simulated host is as fast as the measured one.
+    """Return the factor on the host's traced times that makes the simulated host as fast as the measured one.
 
-    Waits for things outside the traces are left out of the simulation. The measured time is a lower quartile, so it
-    contains hardly any of them.
+    The host is slower while it is traced. Waits for things outside the traces are not simulated, because the measured
+    time hardly contains any: it is a lower quartile.
     """
     free = _waiting(step, 0.0) if any(graph.outside for graph in step.graphs) else step
     return _reaching(step.measured_host_us, lambda x: _traced(free, x).issued_us, _HOST_LEAST, _HOST_MOST)
@@ -416,10 +419,11 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     least, most = step.host_range if witnessed else (1.0 / ROUGH, 1.0)
 
     def under(given: Mapping[str, Factor], left: float, which: int, host_factor: float = host) -> float:
-        """Return the simulated time of the step, µs, if kernel times change as ``given`` states.
+        """Return the time of the step (µs) if kernels become faster or slower as ``given`` states.
 
-        * ``host_factor``: the factor on the host's times, with and without the change.
+        * ``which``: selects the factors of ``given``. 0 is the estimate, 1 and 2 are its bounds.
         * ``left``: the fraction of the host's work that remains after the change.
+        * ``host_factor``: the factor on all of the host's traced times.
         """
         us = step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor * left)
         return now * us / _traced(step, host_factor).us
@@ -466,7 +470,7 @@ def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
 
 
 def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
-    """Return the change of each kernel's time in the graph. A kernel without a change gets the factor 1."""
+    """Return for each kernel of the simulated step the factor by which its time changes. It is 1 for most kernels."""
     one = Factor(1.0, 1.0, 1.0)
     return [
         next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)

@@ -455,8 +455,9 @@ class _Rank:
 def _launches(trace: RankTrace) -> dict[int, float]:
     """Return how long the host worked to launch each kernel (µs). The keys are correlation ids.
 
-    The time consists of three parts: the call, the fill right before it, and the work of the same operator since its
-    previous launch. If the launch waited for room in the queue, the call is left out.
+    Three things are included: the launch call, a buffer fill just before it, and what the host did for the same
+    operator since its previous launch. If the call had to wait because the GPU's queue was full, the call itself is
+    left out.
     """
     of = {x.correlation: trace.identities[x.kernel].op if x.kernel >= 0 else None for x in trace.works}
     before: dict[Thread, tuple[object, float, float | None]] = {}

@@ -36,10 +36,11 @@ _PASSES = 64
 
 
 class Bounds(NamedTuple):
-    """The nodes of the graph at which a step of one rank begins and ends, and the kind of step.
+    """The nodes of the graph at which a step of one rank begins and ends.
 
-    * ``first``, ``last``: where host and device together begin and end.
-    * ``begun``, ``issued``: where the host alone begins and ends.
+    * ``kind``: the kind of step.
+    * ``first``, ``last``: the nodes at which the whole step begins and ends, on host and device.
+    * ``begun``, ``issued``: the nodes at which the host begins the step and has launched all of its work.
     """
 
     rank: int
@@ -156,10 +157,7 @@ class Graph:
         return replace(self, us=us, lag_a=lag_a)
 
     def without(self, kind: int) -> Floats:
-        """Return the durations of all kernels and transfers (µs, one per node), but 0 for one kind of work.
-
-        The kind is, for example, communication.
-        """
+        """Return the duration of every node of the graph (µs), but 0 for one kind of work, such as communication."""
         return np.where(self.kind == kind, 0.0, self.us)
 
 
