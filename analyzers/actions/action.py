@@ -29,10 +29,10 @@ CONVOLUTION, GEMM = "convolution", "GEMM"
 
 @dataclass(frozen=True)
 class Change:
-    """The new form of a call after a change such as TF32: an operator with sizes (``problem``), and its kernel.
+    """The form that one call takes after a change such as TF32: the new operator with its sizes, and its kernel.
 
-    ``solution`` names the kernel, by default the library's own choice. A ``problem`` of None means that the call is no
-    longer made. An example is a copy from one memory layout to another.
+    ``solution`` names the kernel, by default the library's own choice. If ``problem`` (the operator) is None, the call
+    disappears. An example is a copy from one memory layout to another that is no longer needed.
     """
 
     problem: Problem | None
@@ -41,14 +41,14 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """How a person makes a change to the job.
+    """Instructions for making a change to the job, such as lines of Python or environment variables.
 
     * ``line``: the one line that the user is shown.
     * ``settings``, ``model``: lines of Python for the functions ``settings()`` and ``model(model)`` of the generated
       file ``apply.py``.
-    * ``helpers``: definitions that these lines use.
+    * ``helpers``: Python functions that these lines call.
     * ``environment``: environment variables of the job.
-    * ``by_hand``: what a person must change if no such line can do it.
+    * ``by_hand``: what a person must edit, if no such line can make the change.
     """
 
     line: str
@@ -149,7 +149,7 @@ def with_job_interval(gain: Gain) -> Gain:
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Gain):
-    """The gain of all calls with the same operator and sizes from a change, in GPU time per run.
+    """How much GPU time per run a change saves in all calls of one operator with the same sizes.
 
     * ``of``: the text that names the operator and its sizes.
     * ``host_us``: additional time that the host takes to launch the calls, µs.
@@ -234,9 +234,10 @@ class ActionResult(Gain):
 
     @property
     def in_part(self) -> str:
-        """A warning sentence if only some of the changed calls were timed. It is empty if nearly all were timed.
+        """A sentence that warns if the calls with measured times are only a part of the calls that the change affects.
 
         For example: "only 60% of the time that tf32 changes was measured; the rest may gain or lose in the same way".
+        Empty if nearly all were timed.
         """
         if not self.untimed or self.measured_share >= _TIMED:
             return ""
@@ -245,10 +246,12 @@ class ActionResult(Gain):
 
     @property
     def untimed_factors(self) -> tuple[float, float]:
-        """The smallest and the largest factor by which the time of calls that were not timed may change.
+        """The smallest and the largest factor by which a change may multiply the time of calls that were not timed.
 
-        They come from the timed calls. The smallest factor is 1 − (savings of the calls that gain) / (time of all timed
-        calls). The largest factor is 1 + (losses of the calls that lose) / (time of all timed calls).
+        Both come from the timed calls:
+
+        * smallest: 1 − (savings of the calls that gain) / (time of all timed calls)
+        * largest: 1 + (losses of the calls that lose) / (time of all timed calls)
         """
         changes = [x.then_us - x.now_us for x in self.parts if x.now_us]
         timed = math.fsum(x.now_us for x in self.parts) or 1.0

@@ -187,9 +187,9 @@ def _gelus(tables: Tables) -> tuple[Work, ...]:
 
 
 def channels_last(job: Job, operand: Operand) -> Operand:
-    """Return the tensor with its channels next to each other (NHWC), if it is an image in another layout.
+    """Return the tensor in the layout NHWC (channels next to each other) if it is an image in another layout.
 
-    Two views of an image are also changed:
+    Two views of an image are also converted:
 
     * an image with permuted dimensions (n, h, w, c)
     * a slice of an image's channels, for example the gradient of one input of a concatenation

@@ -62,7 +62,8 @@ def _classes(job: Job) -> frozenset[int]:
 def _is_layer(problem: Problem) -> bool:
     """Tell whether a matrix product may be the forward pass y = x·Wᵀ of a linear layer.
 
-    Such a product is column-major with m = outputs, k = inputs and A transposed. It is no batched product.
+    In the column-major form of the libraries, such a product has m = outputs, k = inputs and a transposed A. A batched
+    product is excluded.
     """
     return isinstance(problem, GemmProblem) and problem.trans_a == "T" and problem.batch_count == 1
 
@@ -102,10 +103,10 @@ def _view(operand: Operand) -> Operand:
 
 
 def _padded_change(problem: Problem, size: int) -> Change | None:
-    """Return the operator with ``size`` replaced by the padded size wherever it occurs. None if it does not occur.
+    """Return the operator as it is after a layer's number of outputs (``size``) was padded. None if it does not change.
 
-    ``size`` is the layer's number of outputs. In operators other than a matrix product, only the first dimension of a
-    tensor is replaced.
+    In a matrix product, each of m, n and k that equals ``size`` is replaced. In other operators, only the first
+    dimension of a tensor is replaced.
     """
     if isinstance(problem, GemmProblem):
         if problem.members or size not in (problem.m, problem.n, problem.k):
@@ -126,11 +127,10 @@ def _grown(operand: Operand, size: int) -> Operand:
 
 
 def _gradients(job: Job) -> Iterator[Work]:
-    """Yield the additional kernels that the padded layer causes in the backward pass.
+    """Yield the additional kernels that a linear layer needs in the backward pass if its outputs are padded.
 
-    They are needed because the layer returns a view of its padded outputs. For each product of the layer there is a
-    fill with zeros and a copy of the outputs' gradient. Source: PyTorch's ``slice_backward``
-    (aten/src/ATen/native/TensorShape.cpp).
+    The padded layer returns a view of its outputs. The gradient of a view needs a fill with zeros and a copy, for each
+    matrix product of the layer. Source: PyTorch's ``slice_backward`` (aten/src/ATen/native/TensorShape.cpp).
     """
     size = odd_output(job) if job.trains else None
     if size is None:

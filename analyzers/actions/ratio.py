@@ -23,9 +23,10 @@ If the difference is larger, the GPU's clock was different, and the ratio is rai
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as long a call takes with a change: (time with the change) / (time now).
+    """How a change affects the time of one call: (time with the change) / (time now), with an interval.
 
-    ``low`` to ``high`` is its interval. ``now_us`` is the time that the call takes now if it runs alone, µs.
+    * ``low``, ``high``: the ends of the interval.
+    * ``now_us``: the time that the call takes now if it runs alone, µs.
     """
 
     value: float
@@ -53,10 +54,9 @@ class Ratio:
 
 
 def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -> Ratio | None:
-    """Return how many times as long a call takes with the change: (time with the change) / (time now).
+    """Return (time of a call with the change) / (time now), with its interval. None if one of the two was not timed.
 
-    Returns None if one of the two was not timed. A call may consist of several ``passes``, for example the two
-    gradients of a convolution. Their times are added.
+    A call may consist of several ``passes``, for example the two gradients of a convolution. Their times are added.
     """
     before = [_now(one, samples) for one in passes]
     now = sum(median(x[1]) for x in before if x is not None)
@@ -73,10 +73,10 @@ def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -
 
 
 def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) -> float:
-    """Return how much longer the host takes to launch a call if the change is made, µs. Negative means less time.
+    """Return how much longer the host takes to launch a call with the change than without, µs. Negative: it takes less.
 
-    The smallest of several samples is used, because disturbances only make a sample longer. If a part of the call (a
-    pass) was not timed, it adds 0.
+    The smallest of several measured times is used, because disturbances only make a time longer. A call may have
+    several ``passes``, for example two gradients. A pass without measured times adds 0.
     """
     both = ((host.get((x.problem.text, x.solution)), y) for x, y in zip(passes, changes, strict=True) if not x.replaced)
     pairs = ((now, host.get((y.problem.text, y.solution))) for now, y in both if y.problem is not None)
@@ -84,10 +84,10 @@ def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) ->
 
 
 def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
-    """Return the measured times of a call without the change, and the name of the file that contains them.
+    """Return the measured times (µs) of a call without the change, and the name of the file with the times.
 
-    If the present kernels cannot be run alone, the mean time of a call in the trace is returned with the name "trace".
-    Returns None if the call was not timed.
+    Some calls cannot be run alone. For them, the mean time in the trace is returned, and the name "trace". Returns None
+    if the call was not timed.
     """
     if not work.replaced:
         return samples.get((work.problem.text, work.solution))
@@ -95,11 +95,12 @@ def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
 
 
 def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]]) -> tuple[float, float, float]:
-    """Return the median time with the change, and the shortest and longest time that the samples allow.
+    """Return the median time of a call with the change, and the shortest and longest time that the samples allow.
 
-    ``was`` and ``after`` are samples without and with the change, each with the name of the file that contains them. If
-    one process took both in turn (one file), each sample is compared with its neighbour, so that slow drifts of the GPU
-    cancel out.
+    * ``was``, ``after``: the file name and the times without and with the change.
+    * If both are from one file, they were taken alternately. Then each time is compared with its neighbour, so that
+      slow
+      drifts of the GPU cancel out.
     """
     now, then = median(was[1]), median(after[1])
     if was[0] != after[0] or len(was[1]) != len(after[1]):

@@ -32,10 +32,10 @@ _SMALL = 2e-4
 
 
 def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[tuple[Problem, tuple[str, ...]]]:
-    """Return which operators and kernels must be timed to judge changes to a job, the costliest first.
+    """List the kernels that must be timed to predict what changes of a job would gain, the costliest operators first.
 
-    The result lists operators with their sizes, each with its kernels. The first kernel is the library's own choice. A
-    replay (a run that times calls alone) takes the times.
+    The result has operators with their sizes, each with the names of its kernels. The first kernel is the library's own
+    choice.
     """
     job = job_of(tables, settings)
     least = _SMALL * (job.total_us or 0.0)
@@ -68,10 +68,10 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
 
 
 def _passes(work: Work, job: Job) -> tuple[Work, ...]:
-    """Convert a call of the job to calls that a replay (a run that times calls alone) can time.
+    """Split a call of the job into calls that can be run and timed alone.
 
-    * A trace may have the two gradients of a convolution as one entry (``B+W``). This entry becomes two calls.
-    * Tensors of unknown type get a type.
+    * A trace may show the two gradients of a convolution as one entry (``B+W``). This entry becomes two calls.
+    * Tensors whose type is unknown get the type that is assumed for the job (``typed``).
     """
     problem = work.problem
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
@@ -109,12 +109,12 @@ def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
 
 
 def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
-    """Tell whether the measured effect of ``action`` still holds in a job that already has another change (``kept``).
+    """Tell whether the measured gain of one change is still valid if the job also has another change (``kept``).
 
-    It holds only if the two changes can be made together. In addition, one of two conditions must be true:
+    It is valid only if both can be made together and one of two conditions is true:
 
     * The two changes alter different calls.
-    * ``action`` includes the other change, so its measurement already contains it.
+    * ``action`` includes the other change, so that its measured gain includes the other's gain.
     """
     other = kept.action
     if action.name == other.name or (action.excludes is not None and action.excludes == other.excludes):
@@ -203,10 +203,10 @@ def _part(work: Work, now_us: float, then_us: float, host_us: float = 0.0) -> Pa
 
 
 def factors_of(result: ActionResult) -> dict[str, Factor]:
-    """Map each operator (a text with its sizes) to the factor by which a change multiplies its time.
+    """For each operator (a text with its sizes), return the factor by which a change multiplies its time.
 
-    For example, 0.8 means that the operator takes 20 % less time. Each factor has an interval. It is as wide, relative
-    to the operator's saving, as the interval of the whole job is relative to the whole saving.
+    A factor of 0.8 means 20 % less time. Each factor has an interval, which comes from the interval of the whole job's
+    saving: both have the same relative width.
     """
     gain = with_job_interval(result)
     low, high = ((gain.now_us - us) / gain.saving_us if gain.saving_us else 1.0 for us in gain.ends_us)

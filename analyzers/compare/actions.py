@@ -187,10 +187,10 @@ class ActionProof:
 
     @property
     def limit(self) -> str:
-        """A sentence that explains why faster kernels cannot make a step or request shorter. Empty if they can.
+        """A sentence that explains why faster kernels cannot shorten a step of the job. Empty if they can.
 
-        They cannot if the step waits for something else (the host or communication), which has not become shorter. For
-        example: "the host is the limit: if kernels took no time, a step would take 30 ms, not 31 ms (simulated)".
+        The reason is that the step waits for the host or for communication. For example: "the host is the limit: if
+        kernels took no time, a step would take 30 ms, not 31 ms (simulated)".
         """
         step = self.step
         if step is None or step.ceilings.free_kernels_us - self._host_saves_us <= (1 - WORTH) * step.now_us:
@@ -344,10 +344,10 @@ def verify_actions(
 
 
 def _promised(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: float) -> Gain:
-    """Return the gain that changes and override files promise for a job that takes ``now_us`` of GPU time.
+    """Add up the predicted gains of several changes, for a job whose kernels take ``now_us`` now.
 
-    If override files and another change concern the same call, only one gain is added, because the other change may
-    leave nothing for the files to gain.
+    Override files (``files``) may concern the same call as another change. Then only the other change is counted,
+    because it may leave nothing for the files to gain.
     """
     ends = ([us - x.now_us for us in (x.then_us, *x.widened.ends_us)] for x in chosen)
     change, low, high = (sum(x) for x in zip((0.0, 0.0, 0.0), *ends, strict=True))
@@ -360,9 +360,11 @@ def _promised(chosen: Sequence[ActionResult], files: ActionResult | None, now_us
 
 
 class _Both:
-    """Two runs of a job, reduced to the kinds of steps or requests that both did.
+    """Two runs of a job, before and after a change, compared only in the kinds of steps that both did.
 
-    It holds their tables, the kinds of steps, and the number of steps over which times are summed (``per``).
+    * ``runs``: the tables of the two runs.
+    * ``counts``: the number of steps of each kind.
+    * ``per``: the number of steps over which times are summed.
     """
 
     def __init__(self, before: Tables, after: Tables, settings: Settings) -> None:
@@ -386,7 +388,7 @@ class _Both:
         self.unit = word_of(before) if all(traced) or all(marked) else "run"
 
     def _share(self, own: Mapping[str, float]) -> float:
-        """Return which fraction (0 to 1) of the first run's time was spent in kinds of steps that both runs did.
+        """Return the fraction (0 to 1) of the first run's time that it spent in kinds of steps that both runs did.
 
         ``own`` maps each kind of step to the number of its steps. If the time of a kind is unknown, the mean time of
         the other kinds is used.
@@ -399,10 +401,10 @@ class _Both:
 
     @property
     def timed(self) -> Times:
-        """How often each run did each kind of step or request, and how long a step took.
+        """How many steps of each kind the two runs did, and how long the steps took.
 
-        Writing the libraries' logs slows a run. So if only one of the runs was timed without logs, the times with logs
-        are used for both runs.
+        Writing the libraries' logs slows a job. If only one of the runs was also timed without logs, the times with
+        logs are used for both.
         """
         found = self.units
         if len({x.alone for x in found if x}) > 1:
@@ -411,9 +413,9 @@ class _Both:
         return a, b
 
     def wall(self, times: Times | SideBySide) -> UnitTime | None:
-        """Return the wall time of a step or request before and after the change.
+        """Return how long a step takes in wall time, before and after the change.
 
-        Returns None if no wall time is known for the kinds of steps in which the kernels spend most of their time.
+        Returns None if wall times are unknown for those kinds of steps in which the kernels run most of the time.
         """
         if isinstance(times, SideBySide):
             found = times.unit_time(self.counts)
@@ -492,10 +494,10 @@ class _Both:
             yield from _unlike_ranks(run)
 
     def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
-        """Yield a sentence for each change that the two runs do not test.
+        """Yield a sentence for each change whose effect the two runs cannot show.
 
-        They do not test it if the second run was made without the change, or if the first run already had it. A job
-        reports each change that it makes.
+        There are two reasons: the second run did not make the change, or the first run already had it. A job reports
+        each change that it makes.
         """
         marks = [_marked(x) for x in self.runs]
         for name in names:
@@ -507,10 +509,9 @@ class _Both:
             yield f"{self.after.run} did not report that it ran apply.sh, so it ran without the override files"
 
     def unproven(self, names: Sequence[str]) -> str:
-        """Return a sentence that explains why the second run may have run without the changes. Empty without a doubt.
+        """Return a sentence that doubts that the second run made the changes. Empty if there is no doubt.
 
-        There is a doubt if no process of the second run reported one of the changes although it was asked to, and both
-        runs used the same kernels.
+        There is a doubt if both runs used the same kernels and a change was requested, but no process reported it.
         """
         lost = [x for x in names if x not in _marked(self.runs[1])]
         if not lost or not self.same or not len(self._rows(ASKED)):
@@ -675,9 +676,9 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
-    """Yield sentences for the user about the wall time of a step: the gain that the simulation predicts.
+    """Yield sentences for the user about the wall time of a step: the predicted gain, and why it may not appear.
 
-    If the measured times prove nothing, or if the step cannot become shorter, further sentences explain the reason.
+    The reasons are given if the measured times prove nothing, or if the step cannot become shorter.
     """
     step = found.step
     if step is not None:

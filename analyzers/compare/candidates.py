@@ -39,10 +39,12 @@ Candidate = dict[str, object]
 
 
 def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | None = None) -> Made:
-    """Return the kernels that take most of a job's GPU time, as a list for tools that write faster kernels.
+    """List the kernels that take most of a job's GPU time, for tools that write faster kernels.
 
-    If a row of the given override files makes the library use another kernel for the same operator, the entry names the
-    row. ``n`` limits the number of kernels. Raises InputError if the job has no trace, or if a file cannot be read.
+    * ``paths``: override files. If one of them replaces a kernel in the list, the entry names the row of the file.
+    * ``n``: the largest number of kernels.
+
+    Raises InputError if the job has no trace, or if a file cannot be read.
     """
     rows = kernels_of_run(tables)
     if not len(rows):
@@ -75,9 +77,9 @@ def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | Non
 
 
 def _served(texts: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Candidate]:
-    """Return for each operator (with sizes) in a trace the row of the override files that the library uses for it.
+    """For each operator in a trace, return the entry of the override files that the library uses for it, if any.
 
-    A trace may name an operator by another text than the logs, so texts that mean the same operator are compared, too.
+    A trace and the logs may name an operator by different texts. Texts that mean the same operator are compared, too.
     """
     of: dict[str, Candidate] = {
         x.problem: {"file": x.file, "line": x.line, "solution": x.intended, "engaged": _ENGAGED.get(x.effect)}

@@ -45,10 +45,11 @@ CHANGED = f"state in {STATES[:5]}"
 
 
 class _Sum(NamedTuple):
-    """Totals of all operators in one state, for example of all that became ``slower``.
+    """Totals of all operators that changed in the same way, for example of all that became ``slower``.
 
-    There are four values: the number of operators, how many of them have times in both runs, how many have a known
-    ``delta_us`` (the cost of the change), and the sum of ``delta_us``, µs.
+    * ``problems``: the number of operators. ``compared``: the number of them with times in both runs.
+    * ``known``: the number of operators with a known ``delta_us`` (additional time in the second run, µs).
+    * ``delta_us``: the sum, µs.
     """
 
     problems: int
@@ -98,9 +99,10 @@ class Diff:
         return self.con.execute(_CALLS).fetchall()
 
     def alone(self, state: Literal["new", "vanished"]) -> tuple[int, float]:
-        """Return how many operators only one of the runs has, and their total time per run in µs.
+        """Return how many operators occur in only one of the two runs, and their total time per run, µs.
 
-        ``state`` is ``new`` (only in B) or ``vanished`` (only in A). Operators without a known time are left out.
+        ``state`` selects the run: ``new`` for the second, ``vanished`` for the first. Operators without a known time
+        are left out.
         """
         ((known, us),) = self.con.execute(_ALONE, [state]).fetchall()
         return int(known), float(us)
@@ -144,10 +146,10 @@ class Diff:
 
     @cached_property
     def several(self) -> int:
-        """The number of operators (with sizes) that a run computed with more than one kernel.
+        """The number of operators (with sizes) for which a run used more than one kernel.
 
-        The comparison names only one kernel per run, so it is incomplete for these operators. Only operators whose
-        kernel is known in both runs are counted.
+        The comparison names one kernel per run, so it is incomplete for these operators. Only operators with a known
+        kernel in both runs are counted.
         """
         ((count,),) = self.con.execute(_SEVERAL).fetchall()
         return int(count)
@@ -346,10 +348,11 @@ def _only_pairs(
     key: Callable[[_Single], Hashable],
     same: Callable[[Problem, Problem], bool],
 ) -> dict[str, str]:
-    """Find operators of the two runs that are the same although their texts differ. Maps texts of B to texts of A.
+    """Find operators of the two runs that are the same although logs name them differently.
 
-    Two operators are the same if ``key`` gives the same value (not None) for both and ``same`` returns True. If a text
-    matches several texts of the other run, it is left out, because the right partner is unknown.
+    Two operators are the same if ``key`` gives the same value (not None) for both and ``same`` returns True. Returns a
+    mapping from texts of the second run to texts of the first. A text that fits several texts of the other run is left
+    out.
     """
     ours = in_groups(mine, key)
     ours.pop(None, None)

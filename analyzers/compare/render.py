@@ -149,9 +149,9 @@ class Worth:
 
 
 def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
-    """Return how much time is saved by the kernels that the library chose differently in the two runs.
+    """Return how much time the second run saves because its library chose other kernels.
 
-    A saving is known if both the old and the new kernel were timed in run A or in run B.
+    A saving is known if one of the two runs has times of both the old and the new kernel.
     """
     rows = {x["problem"]: x for x in found.table("pick_a <> pick_b and state <> 'unknown'").to_pylist()}
     saves: dict[str, float] = {}
@@ -166,10 +166,11 @@ def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
 
 
 def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Table:
-    """Return a table of the differences between two runs, the most costly first, at most ``n`` rows.
+    """Return the differences between two runs as a table, the most costly first.
 
-    ``where`` is an SQL condition that selects rows. ``problem`` is a short name, and ``text`` the full text of the
-    operator and its sizes. ``change`` is the ratio minus 1.
+    * ``n``: the largest number of rows. ``where``: an SQL condition that selects rows.
+    * Column ``problem``: a short name of the operator. ``text``: its full text with sizes.
+    * Column ``change``: (time in the second run) / (time in the first run) − 1.
     """
     rows = found.table(where, n)
     texts, ratios = rows["problem"], rows["ratio"].to_pylist()
@@ -183,9 +184,9 @@ def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Ta
 
 
 def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: Worth | None = None) -> Answer:
-    """Return the output of ``diff``: the changes between two runs, and what to do with each row of old override files.
+    """Return the output of the command ``diff``: what changed, and what to do with the rows of old override files.
 
-    ``n`` is the number of changes that are shown. Without it, a terminal shows a few, and other outputs contain all.
+    ``n`` limits the number of changes that are shown. Without it, a terminal shows a few, and other outputs show all.
     """
     lines = diff_lines(found, worth)
     of_both = _brief(diff_table(found, n or ROWS, _BOTH), worth)

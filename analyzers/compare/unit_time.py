@@ -205,9 +205,9 @@ def _of_runs(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
 
 
 def _of_units(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
-    """Return the mean time of a step in the last run, and the variance of this mean.
+    """Return the mean time of a step and the variance of this mean, both from the last run alone.
 
-    Earlier runs are ignored. This function is used if there are too few runs to compute a variance between runs.
+    It is used if there are too few runs to compare runs with each other.
     """
     times = timed(runs[-1])
     blocks = {x: np.array_split(np.asarray(times[x]), min(_BLOCKS, len(times[x]))) for x in weights}

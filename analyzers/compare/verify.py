@@ -53,11 +53,11 @@ SIGNS = tuple(sign for format in OVERRIDE_FORMATS for sign in format.signs)
 
 @dataclass(frozen=True)
 class Outcome:
-    """The effect of a row of an override file on one operator (with sizes).
+    """The effect of one row of an override file on one operator (with sizes).
 
-    * Times are per call. ``basis`` is the kind of file from which they come, for example traces.
-    * ``gained_us`` and ``promised_us`` are for all calls of the second run. They have no value if a time or the number
-      of calls is unknown.
+    * An override file lists kernels that a library should use instead of its own choice.
+    * ``per_call``: times before and after. ``basis`` says where they come from, for example traces.
+    * ``gained_us``, ``promised_us``: for all calls of the second run. None if a time or the number of calls is unknown.
     """
 
     problem: str
@@ -124,10 +124,11 @@ def verify_at(
     fail_on: float = FAIL_ON,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Verification:
-    """Read the two runs that the user named, and check what the rows of override files changed.
+    """Read the two runs that the user named, and check what the rows of the override files changed.
 
-    The promised savings come from the last ``recommend`` for the run ``before``. ``begins`` is called with a name
-    before each of the ``STAGES`` stages begins.
+    * ``before``, ``after``: the user's words for the runs.
+    * ``begins`` is called with a name before each of the ``STAGES`` stages begins, to show progress.
+    * The promised savings come from the last call of ``recommend`` for ``before``.
     """
     begins(f"reading {before}")
     a = tables_at(before, store)

@@ -1,7 +1,6 @@
-"""Read the times that a replay measured for a change of the job: each call as it is, and with the change.
+"""Read how long calls take with and without a proposed change of the job, measured by a replay.
 
-A replay runs the job's GPU calls again by themselves. A change is, for example, an environment variable or an override
-file that makes a library use another kernel.
+A replay runs the job's GPU calls again by themselves. A proposed change is, for example, an environment variable.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ The names are texts. The file is the id of the file that holds the times.
 
 
 def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samples:
-    """Return the times that replays measured for changes of this job, for each GEMM or convolution and each kernel.
+    """Return the times that were measured to judge changes of this job, by GEMM or convolution and kernel.
 
-    ``origin`` selects the times: ``ACTION`` for how long calls run, ``HOST`` for how long the host takes to enqueue
-    them. Only times from one kind of GPU and one set of library versions are returned, so that they can be compared.
+    * ``origin``: ``ACTION`` for how long calls run, ``HOST`` for how long the host takes to enqueue them.
+    * All times are from one kind of GPU and one set of library versions, so that they can be compared.
     """
     rows = tables.measurements[(tables.measurements["origin"] == origin).to_numpy(dtype=bool)]
     rows = rows[rows["samples_us"].notna()]
@@ -40,10 +39,10 @@ def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samp
 
 
 def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Keep only measurements that were made in one environment (a machine with one set of library versions).
+    """Keep only measurements that were made on one machine with one set of library versions.
 
-    If the job computes matrix products in TF32, environments that do so are preferred. Otherwise environments without
-    TF32 are preferred. If several remain, the one with the most rows is used.
+    Several such environments may be left. Environments with the job's own setting of TF32 are preferred, then the one
+    with the most rows is used.
     """
     if not len(rows):
         return rows

@@ -85,10 +85,10 @@ def device_name(facts: Facts) -> str | None:
 
 
 class Neighbour(NamedTuple):
-    """A measured GEMM or convolution from which the time of a similar one is estimated.
+    """A measured GEMM or convolution from whose time the time of a similar one is estimated.
 
     * ``time_us``: its best measured time, µs.
-    * ``scaled_us``: the same time converted to the size of the one that is estimated, µs.
+    * ``scaled_us``: this time converted to the size of the other one, µs.
     * ``source``: the file with the time.
     """
 
@@ -102,8 +102,9 @@ class Neighbour(NamedTuple):
 class Family:
     """Measured GEMMs or convolutions of one GPU that differ only in their sizes.
 
-    Entry i of ``problems`` and ``sources`` is the text and the file of row i in ``measured``. Entry i of ``unscaled``
-    is True for a time that is shipped with logparse and was not corrected for this machine.
+    * ``measured``: sizes and times, one row for each.
+    * ``problems``, ``sources``: the text and the file of each row.
+    * ``unscaled``: True for a time that is shipped with logparse and was not corrected for this machine.
     """
 
     measured: Comparable
@@ -156,10 +157,10 @@ class Expected:
         ]
 
     def calibration(self, i: int) -> Calibration | None:
-        """Return how large the errors of estimates usually are for GEMMs or convolutions similar to number ``i``.
+        """Return how wrong estimated times usually are for GEMMs or convolutions like number ``i``. None if unknown.
 
-        The errors were measured by estimating known times of GEMMs or convolutions that differ from number ``i`` only
-        in their sizes. None means unknown.
+        The errors were found by estimating known times, of GEMMs or convolutions that differ from it only in their
+        sizes.
         """
         return self.families[self.family[i]].measured.calibration if self.family[i] >= 0 else None
 
@@ -220,10 +221,10 @@ class BestTimes:
         return self._known[kind]
 
     def expect(self, problems: Sequence[str] | pd.Series, *, others: bool = False) -> Expected:
-        """Estimate the times of GEMMs or convolutions from the best times of similar ones.
+        """Estimate how long GEMMs or convolutions should take, from the best times of similar ones.
 
-        ``problems`` are texts such as ``gemm trans=N,N mnk=1024,1024,1024 …``. With ``others``, the estimate ignores a
-        measured time of the very same GEMM or convolution.
+        * ``problems``: texts such as ``gemm trans=N,N mnk=1024,1024,1024 …``.
+        * ``others``: True to estimate only from others, even if the same GEMM or convolution was measured.
         """
         count, texts = len(problems), pa.array(problems, pa.large_string())
         expected, high, guess, base = (np.full(count, np.nan) for _ in range(4))
@@ -320,10 +321,10 @@ def _factor_of(name: str, known: Sequence[Mapping[str, tuple[float, str]]]) -> t
 
 
 def _family(own: _Part | None, shipped: _Part | None, factor: tuple[float, str] | None) -> Family:
-    """Return the times that are known for one family: the store's own, and shipped times multiplied by ``factor``.
+    """Join the measured times and the shipped times of GEMMs or convolutions that differ only in their sizes.
 
-    A shipped time is used only for a GEMM or convolution that the store lacks. Its source states the factor, for
-    example ``shipped MIOpen 3.5.1 × 1.07``.
+    A shipped time comes with logparse. It is multiplied by ``factor`` to fit this machine, and is used only where no
+    time was measured. Its source states the factor, for example ``shipped MIOpen 3.5.1 × 1.07``.
     """
     parts = [(own, np.ones(len(own.problems), dtype=bool))] if own is not None else []
     if shipped is not None:
@@ -352,9 +353,10 @@ def _family(own: _Part | None, shipped: _Part | None, factor: tuple[float, str] 
 def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
     """Return the best time of each GEMM and convolution in each file, as a table with ``COLUMNS``.
 
-    ``measurements`` are rows of the SQL view with that name. If only one solution (kernel) was timed, there is no best
-    one, so the row is left out. A solution that won a tuner's search is kept. Files from an unknown device are left
-    out.
+    * ``measurements``: rows of the SQL view of that name.
+    * If a file timed only one kernel, it is unknown whether that is the best, so the row is left out. Winners of a
+      tuner's search are kept.
+    * Files from an unknown device are left out.
     """
     rows = measurements[(is_evidence(measurements) | (measurements["origin"] == RACE)).to_numpy(dtype=bool)]
     rows = timed(rows)
@@ -397,10 +399,10 @@ def own_rows(tables: Tables) -> pd.DataFrame:
 
 
 def lone_times(tables: Tables) -> pd.DataFrame:
-    """Return the times of GEMMs and convolutions for which a file tried only one solution (kernel).
+    """Return the times of GEMMs and convolutions for which only one kernel was tried, so that it may not be the best.
 
-    Such a time may not be the best one, because no other kernel was tried. The columns are ``source_id, origin,
-    problem, time_us``. Rows of a tuner's file are left out, because their kernels already won against others.
+    The columns are ``source_id, origin, problem, time_us``. Rows of a tuner's file are left out, because their kernels
+    already won against others.
     """
     rows = tables.measurements
     chosen = (is_evidence(rows) | (rows["origin"] == RACE)) & ~is_winner(rows)

@@ -1,9 +1,9 @@
-"""Compare the kernel that a library chose with the fastest known one, and decide whether to propose an override.
+"""Decide whether to propose a faster kernel in place of the one that a library chose.
 
-An override makes the library use the other kernel. The finding ``suboptimal-pick`` and the web page both call
-``override_or_refusal``, so that they propose the same overrides. Some kernels cannot be chosen by an override file,
-because the program must be changed. These are PyTorch's kernels (``libraries/pytorch/replay_convs.py``,
-``replay_gemms.py``) and cuDNN's plans.
+The proposal is an override, an entry in a file that makes the library use the other kernel. The finding
+``suboptimal-pick`` and the web page both call ``override_or_refusal``, so that they propose the same overrides. No
+override is possible for kernels that require a change of the program: PyTorch's own kernels
+(``libraries/pytorch/replay_convs.py``, ``replay_gemms.py``) and cuDNN's plans.
 """
 
 from __future__ import annotations

@@ -40,10 +40,11 @@ It was measured with 238 pairs of repeated confirmations on H200s
 
 @dataclass(frozen=True)
 class Pairs:
-    """Times (µs) of the kernel that the library chose (``pick_us``) and of a faster one (``winner_us``), in pairs.
+    """Times (µs) of two kernels that were measured alternately: the library's choice and a faster one (``winner_us``).
 
-    Entry i of both tuples was measured in the same short block, and is the mean of two times. ``blocks`` lists how many
-    entries each process measured. An empty ``blocks`` means that one process measured all entries.
+    * ``pick_us``: times of the library's choice.
+    * Entry i of both was measured in the same short block, and is the mean of two times.
+    * ``blocks``: how many entries each process measured. Empty if one process measured all.
     """
 
     pick_us: tuple[float, ...]
@@ -221,11 +222,11 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
 
 
 def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
-    """Choose which comparison to use if the same two kernels were compared several times.
+    """Choose which result to use if the same two kernels were compared several times.
 
-    The comparison with the most processes is used, and the latest of several such. The comparison with the largest gain
-    is not preferred, because that would bias the result. Returns a dictionary from the file of each comparison to the
-    file whose result is used.
+    The comparison by the most processes is used, and among several such the latest. The largest gain is not preferred,
+    because that would bias the result. Returns a dictionary from the file of each comparison to the file whose result
+    is used.
     """
     ingested = dict(zip(tables.sources["source_id"], tables.sources["ingested_at"], strict=True))
     best: dict[tuple[str, ...], str] = {}

@@ -122,13 +122,13 @@ class Estimates:
 
 @dataclass(frozen=True, eq=False)
 class Comparable:
-    """Measured GEMMs or convolutions that differ only in sizes, from which times of other sizes are estimated.
+    """Measured times of GEMMs or convolutions that differ only in sizes, to estimate the times of other sizes.
 
     All are from one kind of GPU.
 
     * ``at`` (n × number of sizes): logarithms to base 2 of the sizes.
-    * ``base_us``: the base time of each, µs. It is a simple model of the time (``base_time_us``).
-    * ``time_us``: the best measured time of each, µs.
+    * ``base_us``: a rough time from a simple model (``base_time_us``), µs.
+    * ``time_us``: the best measured time, µs.
     """
 
     at: Floats
@@ -178,10 +178,10 @@ class Comparable:
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """How large the errors of the estimated times are, found by estimating times that are known (cross-validation).
+        """How wrong the estimated times are, found by estimating times that are known (cross-validation).
 
-        None if too few GEMMs or convolutions were measured, or if their sizes predict the times too badly (see
-        ``SKILL``).
+        None if too few GEMMs or convolutions were measured, or if the times cannot be predicted well enough from the
+        sizes (see ``SKILL``).
         """
         if len(np.unique(self.groups)) < ENOUGH:
             return None
@@ -220,10 +220,14 @@ class Comparable:
         return _weighted(self.log_ratio, found, squared)
 
     def estimates(self, at: Floats, base_us: Floats, own: Ints | None = None) -> Estimates:
-        """Estimate the times of GEMMs or convolutions with the given sizes (``at``) and base times (``base_us``).
+        """Estimate the times of GEMMs or convolutions with other sizes.
 
-        ``own`` is the row number of a measurement of the same GEMM or convolution, or −1. This measurement is left out,
-        so that a time is never predicted from itself. Each estimate is independent of the others in the call.
+        * ``at``: logarithms to base 2 of the sizes. ``base_us``: a rough time of each (``base_time_us``).
+        * ``own``: the row number of a measurement of the same GEMM or convolution, or −1. It is left out, so that a
+          time is
+          never predicted from itself.
+
+        Each estimate is independent of the others in the call.
         """
         mean, spread, distance = (np.empty(len(at)) for _ in range(3))
         found = np.empty((len(at), NEIGHBOURS), dtype=np.intp)
@@ -238,23 +242,24 @@ class Comparable:
         return Estimates(expected, expected * np.exp(known.factor * spread), guess, found)
 
     def scaled_us(self, neighbours: Ints, base_us: float) -> Floats:
-        """Convert measured times to the size of another GEMM or convolution. Returns µs.
+        """Convert measured times to another size. Returns µs.
 
-        * ``neighbours``: the rows of the measured times.
-        * ``base_us``: the base time of the other one, a rough time from its work and the GPU's rates
-          (``base_time_us``).
+        * ``neighbours``: the row numbers of the measured times.
+        * ``base_us``: a rough time for the other size (``base_time_us``).
 
-        For example, a measured convolution takes 1.5 times its own base time. Then the converted time is 1.5 ·
+        For example, a measured convolution takes 1.5 times its own rough time. Then the converted time is 1.5 ·
         ``base_us``.
         """
         out: Floats = base_us * np.exp(self.log_ratio[neighbours[neighbours >= 0]])
         return out
 
     def nearest(self, at: Floats, own: Ints | None = None) -> tuple[Ints, Floats]:
-        """Find for each given point the measured GEMMs or convolutions whose sizes are most similar.
+        """Find the measured GEMMs or convolutions whose sizes are most similar to the given ones.
 
-        A point is the logarithms of the sizes of a GEMM or convolution. ``own`` is the row number of each point's own
-        measurement, which is left out.
+        * ``at``: logarithms to base 2 of the given sizes.
+        * ``own``: for each of them, the row number of its own measurement, which is left out.
+
+        Returns row numbers and squared distances.
         """
         found = np.empty((len(at), NEIGHBOURS), dtype=np.intp)
         squared = np.empty((len(at), NEIGHBOURS))
@@ -332,34 +337,35 @@ class Calibration:
 
 
 def base_time_us(flops: Floats, bytes: Floats, peak_tflops: Floats | float, hbm_gbs: Floats | float) -> Floats:
-    """Return a rough time (µs) of each GEMM or convolution, computed from its work and from the GPU's rates.
+    """Return a rough time (µs) of each GEMM or convolution: computing, moving all operands once, and one launch.
 
-    It is the time of the computation, plus the time to move all operands once, plus the launch of one kernel. ``flops``
-    and ``bytes`` are the operations and bytes. ``peak_tflops`` (TFLOP/s) and ``hbm_gbs`` (GB/s) are the rates.
+    * ``flops``, ``bytes``: the number of operations, and of bytes to move.
+    * ``peak_tflops`` (TFLOP/s), ``hbm_gbs`` (GB/s): the rates of the GPU.
     """
     out: Floats = flops / (np.asarray(peak_tflops) * 1e6) + bytes / (np.asarray(hbm_gbs) * 1e3) + LAUNCH_US
     return out
 
 
 def groups_of(at: Floats) -> Ints:
-    """Number the groups of similar sizes: points that round to the same whole numbers get the same number.
+    """Group similar sizes, and return the number of each one's group.
 
-    Points are logarithms to base 2 of sizes, so the sizes 1000 and 1030 are in one group.
+    ``at`` has logarithms to base 2 of the sizes. If two round to the same whole numbers, they are in one group, for
+    example the sizes 1000 and 1030.
     """
     return _distinct(np.rint(at))[1]
 
 
 def _dealt(sets: Ints) -> Ints:
-    """Assign each set to one part of the cross-validation at random, and return the part of each member.
+    """Distribute sets at random to the parts of the cross-validation, and return the part of each member of a set.
 
-    ``sets`` has the number of the set to which each member belongs. The assignment is the same each time.
+    ``sets`` has the number of the set to which each member belongs. The distribution is the same each time.
     """
     out: Ints = (np.random.default_rng(0).permutation(int(sets.max(initial=-1)) + 1) % FOLDS)[sets]
     return out
 
 
 def _quantile(values: Floats) -> float:
-    """Return the 95 % quantile (``LEVEL``) of the values, with a correction for few values.
+    """Return the value below which 95 % (``LEVEL``) of such values lie, with a correction for few values.
 
     It is the value of rank ⌈(n + 1) · LEVEL⌉ of n, at most the largest value. This is the correction of conformal
     prediction.
@@ -371,11 +377,11 @@ def _quantile(values: Floats) -> float:
 def _weighted(log_ratio: Floats, found: Ints, squared: Floats) -> tuple[Floats, Floats, Floats]:
     """Return for each row a weighted average of its neighbours' values. Nearer neighbours have larger weights.
 
-    * ``log_ratio``: the value of each neighbour.
-    * ``found``, ``squared``: the neighbours of each row and their squared distances.
+    * ``log_ratio``: the values.
+    * ``found``, ``squared``: the index and the squared distance of each row's neighbours. An index of −1 means none.
 
-    Two more results are the spread of the values, and the root mean square of the distances. All three are NaN for a
-    row without neighbours.
+    Returns three arrays: the averages, the spread of the values, and the root mean square of the distances. All are NaN
+    for a row without neighbours.
     """
     there = found >= 0
     weights = np.where(there, 1 / (squared + SOFTENING), 0.0)
@@ -415,14 +421,15 @@ def _smallest(far: _Reals, wanted: int = NEIGHBOURS) -> tuple[Ints, _Reals]:
 
 
 def _smallest_of_few(far: npt.NDArray[np.float32], wanted: int) -> tuple[Ints, npt.NDArray[np.float32]]:
-    """Return the same as ``_smallest``, but twice as fast. A row may have at most ``_FEW`` values.
+    """Find the smallest values of each row and their columns, like ``_smallest`` but twice as fast.
 
-    It sorts one whole number per value, which holds the float and, in its last bits, the column. That works because the
-    bits of floats that are not negative have the same order as the floats.
+    A row may have at most ``_FEW`` values.
     """
     count = min(wanted, far.shape[1])
     if far.shape[1] > _FEW:
         return _smallest(far, wanted)
+    # One whole number per value holds the float and, in its last bits, the column. They sort like the floats,
+    # because the bits of floats that are not negative have the same order as the floats.
     keys = far.view(np.int32).astype(np.int64)
     keys *= _FEW
     keys |= np.arange(far.shape[1])
@@ -460,10 +467,12 @@ def _distinct(rows: Floats) -> tuple[Floats, Ints]:
 
 
 def distinct_codes(codes: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
-    """Find the distinct numbers in an array of whole numbers that are not negative.
+    """Find the different numbers in an array of whole numbers that are not negative.
 
-    Returns two arrays: where each distinct number occurs first (the smallest number first), and for each entry of
-    ``codes`` the rank of its number. For example, ``[7, 3, 7]`` gives ``[1, 0]`` and ``[1, 0, 1]``.
+    For example, ``[7, 3, 7]`` gives ``[1, 0]`` and ``[1, 0, 1]``:
+
+    * The first array says where each number occurs first, beginning with the smallest number.
+    * The second array says for each entry which of these numbers it is.
     """
     count, most = len(codes), int(codes.max(initial=-1)) + 1
     if most > 2 * count:

@@ -54,9 +54,9 @@ _UNKNOWN = ("?", "-")
 
 
 class Kind(NamedTuple):
-    """Common properties of GEMMs or convolutions that differ only in their sizes (a family).
+    """Properties of a GEMM or convolution that do not depend on its size.
 
-    * ``family``: the name of the family. None if it is unknown.
+    * ``family``: a name that all with these properties have in common. None if it is unknown.
     * ``dtype``: the data type whose peak rate limits the computation.
     * ``sizes``: bytes of an element of each operand.
     * ``flops``: floating-point operations for each multiply-add, for example 8 for complex numbers.
@@ -72,7 +72,7 @@ class Kind(NamedTuple):
 class Sized:
     """Many parsed GEMMs, or many parsed convolutions, as columns.
 
-    * ``rows``: where each of them was in the list of given texts.
+    * ``rows``: the index of each one in the list of texts that were parsed.
     * ``kind``: an index into ``kinds``, the properties that do not depend on sizes.
     * ``at``: the logarithms to base 2 of the sizes.
     * ``flops``, ``bytes``: the number of operations, and of bytes to move.
@@ -241,7 +241,7 @@ class _Word:
         return [tuple(flat[i : i + self.count]) for i in range(0, len(flat), self.count)]
 
     def numbers(self) -> list[Floats]:
-        """Return one column of numbers for each value in the word, for example three columns (m, n and k) for ``mnk``.
+        """Return the word's values as columns of numbers, for example as three columns for ``mnk=4096,512,1024``.
 
         Entry i of a column belongs to text i. A value that is not a number becomes NaN.
         """

@@ -83,9 +83,10 @@ def run_facts(tables: Tables) -> dict[str, str]:
 
 
 def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Drop the rows of files that are known to come from another kind of GPU, so that times are never mixed.
+    """Drop measurements from files of another kind of GPU, so that times of different GPUs are never mixed.
 
-    ``settings.target`` describes the right GPU. If it is not set, the GPU of the job's own calls is the right one.
+    ``settings.target`` describes the right GPU. If it is not set, the job's own GPU is the right one. Files that do not
+    name their GPU are kept.
     """
     here, facts = settings.target or run_facts(tables), facts_of(tables)
     sources = rows["source_id"].unique()
@@ -197,10 +198,10 @@ def calls_by_problem(workload: pd.DataFrame) -> pd.Series:
 
 
 def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
-    """Return how often the job called each of the given GEMMs or convolutions, for which a file has measurements.
+    """Return how often the job called each of the given GEMMs or convolutions.
 
-    The job's log may describe a call by a text that fits several of them. Then it is unknown which was called, and the
-    calls are not added to any.
+    The text in the job's log may fit several of them, because it states less. Such calls are not counted, because it is
+    unknown which one was called.
     """
     if not len(tables.workload) or not len(problems):
         return {}

@@ -125,7 +125,7 @@ def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
 
 @dataclass(frozen=True)
 class Race:
-    """The times of several kernels for one GEMM or convolution, which a replay timed against each other.
+    """The times of several kernels for one GEMM or convolution, measured against each other.
 
     * ``times``: the time of each kernel, µs.
     * ``pick``: the kernel that the library chooses by itself.
@@ -184,10 +184,10 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
 
 @cached_per_run
 def races(tables: Tables, settings: Settings) -> dict[str, Race]:
-    """Return for each GEMM or convolution the times of the kernels that a replay timed against each other.
+    """Return for each GEMM or convolution the times of all its kernels that were measured against each other.
 
-    If a GEMM or convolution was timed several times, the replay with the most kernels is used. All times are from one
-    environment (machine and library versions).
+    If it was measured several times, the measurement with the most kernels is used. All times are from one machine and
+    one set of library versions.
     """
     rows = timed(tables.measurements[(tables.measurements["origin"] == RACE).to_numpy(dtype=bool)])
     rows = of_one_environment(not_elsewhere(rows, tables, settings), tables).sort_values("time_us", ascending=False)

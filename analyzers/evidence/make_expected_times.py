@@ -95,9 +95,9 @@ def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
 
 
 def holding(rows: pd.DataFrame, device: str) -> pd.DataFrame:
-    """Keep the GEMMs and convolutions whose times can be estimated well from the others (see ``holds``).
+    """Keep the GEMMs and convolutions whose times can be estimated well from the others, as ``holds`` decides.
 
-    Whole families (sets that differ only in sizes) are kept or left out. A line is printed for each family.
+    All that differ only in their sizes are kept or left out together. A line is printed about each such family.
     """
     kept: list[Ints] = []
     for kind in sized(rows["problem"].tolist()):
@@ -112,11 +112,14 @@ def holding(rows: pd.DataFrame, device: str) -> pd.DataFrame:
 
 
 def holds(family: Comparable) -> tuple[bool, str]:
-    """Test whether the times of some GEMMs or convolutions can be estimated from the others.
+    """Test how well the times of some GEMMs or convolutions can be estimated from the others.
 
-    Known times are left out and estimated from the rest, first in groups of similar sizes, then in lines (for example
-    all products with one weight matrix). Returns True if enough of them have an estimate (``FEWEST_KNOWN``) and few are
-    above the estimated upper bound (``MOST_ABOVE``), and a sentence with these fractions.
+    Known times are left out and estimated from the rest: first in groups of similar sizes, then in series (for example
+    all products with one weight matrix). Returns two things:
+
+    * True if enough of them have an estimate (``FEWEST_KNOWN``) and few are above the estimated upper bound
+      (``MOST_ABOVE``)
+    * a sentence with these fractions
     """
     good, said = True, []
     for name, fold in zip(("groups", "lines"), family.folds, strict=True):

@@ -83,10 +83,11 @@ def _of_miopen(finding: Finding) -> bool:
 
 
 class _Known:
-    """The measurements and MIOpen's tuning parameters, with which proposed overrides are completed.
+    """All that is known about MIOpen's kernels and their tuning parameters. It completes proposed overrides.
 
-    ``_tuned`` maps (perf-db key, solver) to pairs of a file and the text of the parameters. A perf-db is MIOpen's
-    database of tuned parameters.
+    * An override is an entry in a file that makes MIOpen use another kernel.
+    * ``_tuned``: maps (key in MIOpen's perf-db, solver) to pairs of a file and the parameters as text. A perf-db is a
+      database of tuned parameters.
     """
 
     def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:
@@ -99,10 +100,10 @@ class _Known:
             self._tuned.setdefault((key, name), []).append((source, text))
 
     def completed(self, finding: Finding, override: Override) -> Finding:
-        """Add tuning parameters, the workspace and a second solver to a proposed override for MIOpen.
+        """Add tuning parameters, the workspace and a second kernel (solver) to a proposed override for MIOpen.
 
-        If the user's MIOpen build seems to lack the kernels, the override is replaced by advice. The build seems to
-        lack them if its files name kernels, but no kernel for this convolution.
+        If the user's MIOpen build seems to lack both kernels, another kernel is proposed, or only advice if there is
+        none. The build seems to lack them if its files name other kernels, but not them.
         """
         known = self._of_build(override.target)
         second = self._second(override, finding.evidence)
@@ -139,10 +140,9 @@ class _Known:
         return _fastest(override, rows[same])
 
     def _tuned_to(self, override: Override, known: pd.DataFrame) -> Override:
-        """Add tuning parameters and the workspace to an override for MIOpen.
+        """Add tuning parameters and the size of the workspace to an override for MIOpen.
 
-        If the override states no workspace (for example because a confirmation made it), the largest one that is known
-        for its kernel is used.
+        If the override does not state a workspace, the largest workspace that is known for its kernel is used.
         """
         rows = known[(known["problem"] == override.problem.text) & (known["solution"] == override.solution.text)]
         most = count_of(rows["workspace_bytes"].max())

@@ -1,8 +1,8 @@
-"""Kinds of measurements (the column ``origin``): which tool took a time, and for what the time may be used.
+"""Tell what the time of a measurement may be used for, according to the tool that took it (column ``origin``).
 
-Two questions matter. May the time be used to compare the library's choice with other kernels (evidence)? Is its kernel
-the winner of a tuner's search? Each file format answers both (``kinds.format.Origin``), and ``ingest`` stores the
-answers with each row, so that no reader needs a list of formats.
+There are two questions. May the time be used to compare the library's choice with other kernels? Is the kernel the
+winner of a tuner's search? Each file format answers both (``kinds.format.Origin``), and ``ingest`` stores the answers
+with each row, so that no reader needs a list of formats.
 """
 
 from __future__ import annotations
@@ -63,25 +63,25 @@ IS_EVIDENCE = f"coalesce(evidence, origin in {tuple(sorted(EVIDENCE_BEFORE))})"
 def is_evidence(measurements: pd.DataFrame) -> pd.Series[bool]:
     """Tell for each measurement whether its time may be used to compare kernels.
 
-    The time must be measured, and the kernel must be named. The answer is in the column ``evidence``. If the column is
-    missing or the cell is empty, the kind of measurement (``origin``) decides.
+    It may if the time was measured and the kernel is named. The column ``evidence`` states this. If the column is
+    missing or empty, the answer depends on the kind of measurement (``origin``).
     """
     return _stated(measurements, "evidence", measurements["origin"].isin(EVIDENCE_BEFORE))
 
 
 def is_winner(measurements: pd.DataFrame) -> pd.Series[bool]:
-    """Tell for each measurement whether its kernel won a tuner's search, so that its time is the best of many.
+    """Tell for each measurement whether its kernel is the fastest of many in a tuner's search.
 
-    The answer is in the column ``winner``. If the column is missing or the cell is empty, the kind of measurement
-    (``origin``) decides.
+    The column ``winner`` states this. If the column is missing or empty, the answer depends on the kind of measurement
+    (``origin``).
     """
     return _stated(measurements, "winner", measurements["origin"].isin(WINNERS_BEFORE))
 
 
 def is_job_log(sources: pd.DataFrame) -> pd.Series[bool]:
-    """Tell for each file whether it is a log of the job, so that it describes the job's machine.
+    """Tell for each file whether the job itself wrote it, so that it describes the job's machine.
 
-    The answer is in the column ``job_log``. If the column is missing or the cell is empty, the file's format decides.
+    The column ``job_log`` states this. If the column is missing or empty, the answer depends on the file's format.
     """
     return _stated(sources, "job_log", ~sources["format"].isin(NO_LOGS_BEFORE))
 

@@ -54,11 +54,11 @@ def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
 
 
 def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
-    """Mark the weight gradients (W) that are slow compared with the other passes of their layer.
+    """Mark the convolutions whose weight gradient (W) is slow compared with the layer's other passes (F and B).
 
     Adds two columns to a table of ``read_passes``:
 
-    * ``sibling_us``: the time of the slower of F and B of the same layer. If only one of the two is known, its time.
+    * ``sibling_us``: the time of the slower of F and B. If only one of the two is known, its time.
     * ``slow``: True if W takes more than ``Settings.slow_factor`` times ``sibling_us`` and more than
       ``Settings.slow_floor_ms``.
     """

@@ -312,8 +312,8 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
 class UnknownDevice:
     """Tells whether a measured time may come from another GPU than the job's calls.
 
-    A log that does not name its GPU may be from any GPU. If its calls were multiplied by the times of one GPU, the
-    result would be a saving that nothing measured. If all files are from one kind of GPU, the answer is always False.
+    This matters because a log that does not name its GPU may be from any GPU. A saving of its calls must not be
+    computed from the times of one certain GPU. If all files are from one kind of GPU, the answer is always False.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -325,9 +325,9 @@ class UnknownDevice:
         self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}
 
     def __call__(self, problem: str, source: str, log: str | None = None) -> bool:
-        """Return True if the times in file ``source`` may be from another GPU than the calls of ``problem``.
+        """Return True if the times in file ``source`` may be from another GPU than the job's calls of ``problem``.
 
-        ``log``: the only log whose calls are considered. None: consider the calls in all logs.
+        ``log`` limits the question to the calls in one log.
         """
         callers = self._callers.get(problem, ()) if log is None else (log,)
         device = self._device.get(source, "")

@@ -57,11 +57,11 @@ def tables_of(store: Store, run: str | None = None) -> Tables:
 def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
     """Return the tables of a run (default: the latest), without measurements that no analyzer uses.
 
-    Measurements of GEMMs and convolutions that the job never called are mostly left out. A find-db that MIOpen ships
-    has 200,000 of them, which would take two gigabytes.
-
-    ``limits``: DuckDB settings for this reading, for example ``threads = 2``. Raises StoreError if the tables cannot be
-    read.
+    * To save memory, most measurements of convolutions that the job never called are left out. MIOpen's own find-db
+      (list
+      of search results) alone has 200,000 of them, which would take two gigabytes.
+    * ``limits``: DuckDB settings for this reading, for example ``threads = 2``.
+    * Raises StoreError if the tables cannot be read.
     """
     # Imported here because ``diff`` imports this module and needs none of the three.
     from analyzers.evidence.passes import read_passes
@@ -102,11 +102,12 @@ def _timeline(store: Store, source_id: str) -> pa.Table | None:
 
 
 def tables_to_check(store: Store, run: str | None = None) -> Tables:
-    """Return the tables of a run (default: the latest) that are needed to check override files.
+    """Return the tables of a run (default: the latest) that the checks of override files need.
 
-    The measurements are the same as for the analyzers. An additional table ``solvers`` lists all solvers (kernels) that
-    MIOpen's measurements name. ``coverage`` and ``lint --against`` use this function. Raises StoreError if the tables
-    cannot be read.
+    * The checks are ``coverage`` and ``lint --against``.
+    * The tables contain the same measurements as for the analyzers.
+    * The table ``solvers`` is added, with all kernels (solvers) that MIOpen's measurements name.
+    * Raises StoreError if the tables cannot be read.
     """
     run = store.latest_run(run)
     with store.reading(_READ) as con:
@@ -274,10 +275,11 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
 
 
 def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
-    """Return notes for a user who compares two runs, if his words on the command line are probably a mistake.
+    """Warn a user who compares two runs if the command line is probably a mistake.
 
-    * One note says that a run is compared with itself.
-    * One note says that a file is already in ``store`` as part of a run. The file is then read again, without the rest
+    * Both words name the same run, which is then compared with itself.
+    * A word names a file that ``store`` already contains as part of a run. The file is then read again, without the
+      rest
       of that run.
     """
     if len(set(words)) < len(words):

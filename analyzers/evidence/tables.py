@@ -136,10 +136,10 @@ def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
 
 
 def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
-    """Decorate a function whose first argument is a run's tables, so that it computes each result only once.
+    """Decorate a function of a run's tables so that it computes each result only once, although several analyzers ask.
 
-    A result is kept for each first argument (tables or job) and for the values of the other arguments, because several
-    analyzers ask for the same thing. All callers get the same object, so none may change it.
+    A result is kept for the same first argument (tables or job) and equal values of the other arguments. All callers
+    get the same object, so none may change it.
     """
     kept: WeakKeyDictionary[K, dict[str, Any]] = WeakKeyDictionary()
 

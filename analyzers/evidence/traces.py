@@ -93,9 +93,9 @@ _UNMARKED = "a trace without marked steps; traces with marked steps are used ins
 def _reasons(
     torch: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], ran: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each trace whose times must not be added to the job's time, with the reason.
+    """Yield each trace that must not be counted in the job's time, with the reason.
 
-    Such a trace repeats the work of another file, or it is the capture of a graph.
+    There are two reasons: the trace is a copy of another one, or it only shows how a graph was recorded.
     """
     seen: set[str] = set()
     for source in torch:
@@ -124,7 +124,7 @@ def _left_out(dropped: Mapping[str, str], paths: Mapping[str, str], kernels: pd.
 
 
 def _copies(tables: Tables, kernels: pd.DataFrame) -> Iterator[LeftOut]:
-    """Yield a note about traces that are copies of other traces, and whose rows are therefore in no view.
+    """Yield a note about traces that are not counted because they are copies of other traces.
 
     The note states how many kernels the copies repeat, and how long these take.
     """
@@ -139,9 +139,9 @@ def _copies(tables: Tables, kernels: pd.DataFrame) -> Iterator[LeftOut]:
 
 
 def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mapping[str, str]) -> Iterator[LeftOut]:
-    """Yield a note about kernels that ran only while a CUDA or HIP graph was captured.
+    """Yield a note about kernels that ran only while a CUDA or HIP graph was recorded.
 
-    They are no part of the job's time, so they were left out when the files were read.
+    Such kernels are not part of the job's time, so they were left out when the files were read.
     """
     held = {x: json.loads(known[CAPTURE][0]) for x, known in of.items() if CAPTURE in known and x not in dropped}
     if held:
@@ -265,10 +265,10 @@ def _of_one_job(one: Facts, other: Facts) -> bool:
 
 
 def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
-    """Tell whether two traces seem to be of one program.
+    """Tell whether two traces seem to be of the same program.
 
-    They do if the GEMMs and convolutions that both contain take enough of the time (``_IN_COMMON``). They also do if
-    one of the traces names no GEMM or convolution, because then nothing shows that the programs differ.
+    They do if they spend enough of their time (``_IN_COMMON``) in the same GEMMs and convolutions. If one of the traces
+    names no GEMM or convolution, they also do, because then nothing shows a difference.
     """
     if one is None or other is None:
         return True
@@ -281,11 +281,11 @@ def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
 
 @cached_per_run
 def unknown_idle(tables: Tables) -> str:
-    """Explain why the GPU's idle time cannot be computed from the traces. Return an empty text if it can.
+    """Explain why the GPU's idle time cannot be computed from the traces. Returns an empty text if it can.
 
-    A profiler may lose the kernels of some launches of a graph. The GPU then seems to be idle. The lost time is
-    estimated by the mean time of the launches with kernels. If the estimate is at least ``_HIDDEN`` (2 %) of the traced
-    time, the idle time is unknown.
+    A profiler may lose the kernels of a graph launch, so that the GPU seems to be idle. Each such launch is assumed to
+    take the mean time of the others. If the lost time is at least ``_HIDDEN`` (2 %) of the traced time, the idle time
+    is unknown.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     lost, kept, us, window = (

@@ -53,10 +53,10 @@ AGREE = 2
 
 @dataclass(frozen=True)
 class Tried:
-    """Everything that was measured when a change was tried in a running job. Times are in µs per step.
+    """The results of trying one change in a running job, from all processes. Times are in µs per step.
 
-    The times come from all processes of the job. ``ratio`` is (time with the change) / (time without it). ``floor`` is
-    the smallest gain that matters, 0.03 for 3 %.
+    * ``seen``: the results of each process. In them, ``ratio`` is (time with the change) / (time without it).
+    * ``floor``: the smallest gain that matters, 0.03 for 3 %.
     """
 
     name: str
@@ -151,10 +151,10 @@ class Tried:
 
     @property
     def shows_no_gain(self) -> bool:
-        """True if trying the change in the running job showed no gain. ``tune`` then does not try it any further.
+        """True if the change gained nothing when it was tried in the running job, failed, or altered the results.
 
-        A change that failed or altered the results also shows no gain. The next test would compare several starts of
-        the job, which takes long and would show no more.
+        ``tune`` does not test such a change any further. The next test would start the job several times, which takes
+        long and would show no more.
         """
         if self.is_lost or self.outcome == "within noise":
             return True

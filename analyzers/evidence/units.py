@@ -118,7 +118,7 @@ class Units:
 
     @property
     def untraced_share(self) -> float:
-        """The part of the job's time (0 to 1) in kinds of steps that no trace contains.
+        """The fraction of the job's time (0 to 1) in kinds of steps that were never traced.
 
         If the time of a kind is unknown, the mean time of all steps is used for it.
         """
@@ -243,7 +243,7 @@ def _by_turns(times: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
-    """Return how often each process did each kind of step, and how long the steps took.
+    """Return how many steps of each kind each process did, and how long they took.
 
     The keys are the ids of the processes' files. The process with the most steps is last.
     """
@@ -335,7 +335,7 @@ def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tab
 
 
 def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
-    """Return a factor for each traced kernel, so that rare and frequent kinds of steps count as in the whole run.
+    """Return a factor for each traced kernel, so that each kind of step has the same weight as in the whole run.
 
     For example, half of the run's steps are of one kind, but only a quarter of the traced steps are. Then the kernels
     of that kind get the factor 0.5 / 0.25 = 2.
@@ -360,7 +360,7 @@ def problem_weights(tables: Tables) -> pd.Series:
 
 
 def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int]) -> pd.Series:
-    """Return a factor for each row of kernels that makes each kind of step as frequent as in ``counts``.
+    """Return a factor for each traced kernel, so that each kind of step is as frequent as in ``counts``.
 
     For example, half of the steps in ``counts`` are of one kind, but only a quarter of the traced steps are. Then the
     kernels of that kind get the factor 0.5 / 0.25 = 2.
@@ -381,11 +381,11 @@ def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
 
 
 def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
-    """Return a factor for each row of kernels, so that time in which several kernels run is counted only once.
+    """Return factors that shorten the times of kernels that run at the same time, so that no time is counted twice.
 
-    The factor is (time in which any kernel of the trace computed) / (sum of the kernels' times). It is 1 for
-    communication. If kernels of one operator overlap, their times were already corrected by
-    ``records.without_overlap``.
+    * The factor is (time in which any kernel of the trace computed) / (sum of the kernels' times).
+    * It is 1 for communication.
+    * Overlapping kernels of one operator were already corrected by ``records.without_overlap``.
     """
     computes = ~communicates(kernels)
     rows = kernels[computes & ~kernels["op"].isin([BEFORE, SEARCH])].groupby("source_id")
@@ -416,10 +416,10 @@ def communicates(kernels: pd.DataFrame) -> pd.Series:
 
 
 def _counted(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Multiply the numbers of calls that come from traces by ``weights``, and return the tables of calls and workload.
+    """Multiply the numbers of calls that come from traces by ``weights``, to scale them to the whole run.
 
-    ``weights`` has one factor per row of kernels. A GEMM or convolution that launches several kernels gets the average
-    of their factors.
+    ``weights`` has one factor per kernel. A GEMM or convolution that launches several kernels gets the average of their
+    factors. Returns the changed tables ``calls`` and ``workload``.
     """
     rows = kernels.assign(weighed=kernels["calls"] * weights)[
         kernels["problem"].notna() & kernels["run"].eq(tables.run)

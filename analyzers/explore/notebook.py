@@ -1,7 +1,6 @@
-"""Chart functions for notebooks and scripts. Each makes a ``plotly.graph_objects.Figure`` from tables.
+"""Chart functions for notebooks and scripts. Each function makes a ``plotly.graph_objects.Figure`` from tables.
 
-Here plotly checks every setting of a figure. For the web page and the report, no setting is checked before the browser
-draws it.
+Unlike for the web page and the report, plotly checks each setting of such a figure.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ def regret(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
 
 
 def backward_weights(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """Draw the time of each convolution's weight gradient (W) against the other passes of its layer.
+    """Draw each convolution's weight gradient as a point: its time against the slower of the layer's other two passes.
 
-    The other passes are the forward pass and the gradient of the input. The slower of the two is used.
+    The other passes are the forward pass and the gradient of the input.
     """
     return _of_view("weights", points, theme)
 

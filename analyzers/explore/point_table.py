@@ -192,10 +192,10 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
 
 def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> None:
-    """Create the table ``blocked`` with times that must not be used, because they may be from another device.
+    """Create the table ``blocked``: times that must not be used, because they may be from another device.
 
-    Columns ``h, problem, source_id``. A time is in the table if it is not known to be from the device of the run's
-    calls.
+    The columns are ``h, problem, source_id``. A time is included if nothing shows that it is from the device on which
+    the run's calls ran.
     """
     own = con.execute("select distinct source_id from sources where run = ?", [run]).fetchall()
     pairs = sorted(different_devices(facts, [str(x) for (x,) in own]))
@@ -209,10 +209,10 @@ def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: st
 
 
 def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
-    """Add the other run, with which the user compares this run, to the table ``points``.
+    """Add the times of another run to the table ``points``, so that the user can compare the two runs.
 
-    Its times and the kernels that the library chose in it are added. ``others`` is a Parquet file that ``beside.keep``
-    wrote. If a GEMM or convolution has several rows (one per file that measured it), only one row gets the times.
+    * ``others``: a Parquet file from ``beside.keep``, with times and the kernels that the library chose.
+    * A GEMM or convolution may have several rows, one per file that measured it. Only one of them gets the times.
     """
     con.execute(
         f"""create or replace temp table moved_ as

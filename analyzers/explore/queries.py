@@ -1,7 +1,7 @@
-"""Query the table ``points`` (one row per GEMM or convolution) with the user's filters, for the charts of the web page.
+"""SQL queries for the charts of the web page, with the user's filters.
 
-All queries are SQL over a connection with the table ``points`` (``point_table.build``, or ``over`` for a DataFrame).
-Every answer is a small DataFrame. So a chart gets only as many rows as the eye can distinguish, and not 200,000.
+They read the table ``points``, which has one row per GEMM or convolution (``point_table.build``, or ``over`` for a
+DataFrame). Every answer is a small DataFrame: a chart gets only as many rows as the eye can distinguish, not 200,000.
 """
 
 from __future__ import annotations
@@ -125,10 +125,10 @@ Only measured savings are added. A saving that an analyzer infers is an estimate
 
 
 def readable(frame: pd.DataFrame) -> pd.DataFrame:
-    """Copy a DataFrame so that DuckDB reads it correctly.
+    """Copy a DataFrame so that DuckDB reads all of its columns correctly.
 
-    DuckDB refuses reversed and strided columns. Before version 2, DuckDB reads a column without any value as integers,
-    which cannot be compared with text.
+    DuckDB refuses reversed and strided columns. In addition, versions before 2 read a column without any value as
+    integers, which cannot be compared with text.
     """
     empty = [name for name in frame.columns if frame[name].dtype == object and frame[name].isna().all()]
     return frame.astype(dict.fromkeys(empty, "string")).copy()
@@ -221,10 +221,10 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
 
 
 def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """Count the GEMMs and convolutions by how much time the library's choice loses: 0 to 1 %, 1 to 2 % and so on.
+    """Count the GEMMs and convolutions in classes of lost time: 0 to 1 %, 1 to 2 % and so on.
 
-    The loss (regret) is (time of the library's choice) / (best time) − 1. The columns are ``low, high, problems,
-    total_us``: the loss of a row is from ``low`` to ``high``.
+    The lost time (regret) is (time of the library's choice) / (best time) − 1. The columns are ``low, high`` (the ends
+    of the class), ``problems`` (the count) and ``total_us``.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -279,8 +279,8 @@ def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 class KernelRow(NamedTuple):
     """A row of the table of kernels: all launches of one kernel by one operator with the same inputs.
 
-    * ``calls``, ``us``: number of launches and time (µs) per step, or of all traces if the traces mark no steps.
-    * ``id``, ``label``: the row of the GEMM or convolution in ``points``, if there is such a row.
+    * ``calls``, ``us``: launches and time (µs) per step. They are sums over all traces if no trace marks steps.
+    * ``id``, ``label``: the row of its GEMM or convolution in the table ``points``, if there is one.
     """
 
     kernel: str
@@ -375,9 +375,10 @@ def table(
 ) -> tuple[pd.DataFrame, int]:
     """Return rows ``start`` to ``end`` of the web page's table, and the number of all rows.
 
-    The columns are ``id`` and ``TABLE``, in the units that the titles state. ``sort`` and ``filters`` have the form of
-    AG Grid, a table component for browsers. Columns that are not in ``TABLE`` are ignored. Rows that are equal by
-    ``sort`` are ordered by ``default``.
+    * The columns are ``id`` and those in ``TABLE``, in the units that their titles state.
+    * ``sort`` and ``filters`` have the form of AG Grid, a table component for browsers. Unknown columns in them are
+      ignored.
+    * ``default``: the order of rows that ``sort`` leaves equal.
     """
     where, parameters = chosen.where()
     for name, rule in (filters or {}).items():
@@ -402,10 +403,10 @@ TEXT_RULES = ("contains", "notContains", "blank", "notBlank")
 
 
 def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[object]]:
-    """Convert a filter of one table column to an SQL condition and its parameters.
+    """Convert the user's filter on one table column to an SQL condition and its parameters.
 
-    The filter has the form of AG Grid, a table component for browsers. Returns ``true`` if the filter is not
-    understood.
+    The filter has the form of AG Grid, a table component for browsers. A filter that is not understood becomes
+    ``true``.
     """
     kind, value = rule.get("type"), rule.get("filter")
     if name not in TABLE:

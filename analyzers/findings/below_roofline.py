@@ -34,10 +34,10 @@ ADVICE = (
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding per matrix product or convolution that takes far longer than the GPU should need.
+    """Report each matrix product or convolution that takes far longer than the GPU should need.
 
-    A product or convolution is left out if several kernels were timed for it. Measured times are then better than the
-    estimate from which this finding is made.
+    If several kernels were timed for it, it is not reported here, because measured times are better than the estimate
+    on which this report is based.
     """
     rows = efficiencies(tables.kernels, tables.calls, tables.facts)
     rows = rows[rows["far"]]

@@ -59,9 +59,7 @@ It may have been killed or have started late.
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding per error or gap in the job's logs.
-
-    Gaps are:
+    """Report each error or gap in the job's logs. There are four kinds of gaps.
 
     * HIPBLASLT_LOG_LEVEL may have disabled HIPBLASLT_LOG_MASK.
     * Files are cut off or have no readable line.
@@ -172,7 +170,7 @@ def _errors(rows: Rows) -> Iterator[str]:
 
 
 def _level(rows: Rows) -> Iterator[str]:
-    """Yield a remark if HIPBLASLT_LOG_LEVEL may have disabled HIPBLASLT_LOG_MASK.
+    """Warn if hipBLASLt's environment variable HIPBLASLT_LOG_LEVEL may have disabled HIPBLASLT_LOG_MASK.
 
     The sign is a log that has lines which the level can switch on, but no lines which only the mask can switch on.
     """

@@ -122,11 +122,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _advice(found: Sequence[_Collective], in_training: bool) -> str:
-    """Return the advice for the kind of communication that takes the most time.
+    """Return advice for the kind of communication that takes the most time.
 
-    A trace names its collectives, but not the PyTorch module that calls them, so the module is guessed. FSDP gathers
-    sharded parameters and scatters their gradients. DistributedDataParallel reduces gradients to all replicas. A job
-    without gradients uses neither, so it gets general advice.
+    The advice depends on the PyTorch module that communicates. A trace does not name the module, so it is guessed:
+
+    * FSDP gathers sharded parameters and scatters their gradients.
+    * DistributedDataParallel reduces gradients to all replicas.
+    * A job without gradients uses neither, so it gets general advice.
     """
     gathers, reduces = (sum(x.us for x in found if words.search(x.name)) for words in (_GATHERS, _REDUCES))
     if not in_training or not gathers + reduces:

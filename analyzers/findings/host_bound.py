@@ -84,7 +84,8 @@ def of_data(remark: Finding) -> Finding:
 
 
 def changes(time: GpuTime) -> str:
-    """Return in a few words what the user should change, for example "the loader: workers, work per sample".
+    """Tell in a few words what to change so that the GPU waits less. An example is "the loader: workers, work per
+    sample".
 
     The text depends on the cause of most of the idle time. If a single idle gap is so long that the rest does not
     matter, the text describes this gap instead.

@@ -81,8 +81,8 @@ def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
 def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
     """Return a function that estimates how many calls of a matrix product have certain kernels after them.
 
-    The traces contain only some of the job's calls. So the function multiplies all calls of the product by the fraction
-    of the traced calls that have these kernels after them. It returns None if the calls are not counted.
+    Only some of the job's calls are traced. So the function multiplies the number of all calls by the fraction of the
+    traced calls that have these kernels after them. It returns None if the number of all calls is unknown.
     """
     run = calls_by_problem(tables.workload).dropna()
     traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()

@@ -61,11 +61,11 @@ SEARCH = (
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding per convolution that runs MIOpen's slow naive solver although it should take much less time.
+    """Report each convolution that runs MIOpen's slow naive solver although it could be much faster.
 
-    A convolution is reported if its time is at least ``slow_factor`` times the expected time. If its time or the
-    expected time is unknown, the convolution is reported without a saving. Convolutions of less than 1 GFLOP are left
-    out.
+    * Its time must be at least ``slow_factor`` times the expected time. If one of the two is unknown, it is reported
+      without a saving.
+    * Convolutions of less than 1 GFLOP are left out.
     """
     rows = _naive(tables)
     if not len(rows):
@@ -116,9 +116,9 @@ def _traced(tables: Tables) -> pd.DataFrame:
 
 
 def _logged(tables: Tables) -> pd.DataFrame:
-    """Return the convolutions for which the library used the naive solver most often, according to the job's logs.
+    """Find in the job's logs the convolutions for which MIOpen mostly used its slow naive solver.
 
-    The time of the naive solver comes from a file of the job with measured times.
+    Their time comes from a file of the job with measured times.
     """
     made = picks(tables)
     total = made.groupby("problem")["count"].transform("sum")
@@ -134,8 +134,8 @@ def _logged(tables: Tables) -> pd.DataFrame:
 def _recorded(tables: Tables) -> pd.DataFrame:
     """Return the convolutions for which MIOpen's stored search results name the slow naive solver as the fastest.
 
-    MIOpen stores the results in a file, the user find-db, and follows it. So the job's next call of such a convolution
-    runs the naive solver.
+    MIOpen stores the results in a file (user find-db), and obeys it. So the job's next call of such a convolution runs
+    the naive solver.
     """
     known = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "find_db")]
     users = set(known.loc[known["value"] == "user", "source_id"])
@@ -266,11 +266,11 @@ def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
 
 
 def gemm_workspace(problem: ConvProblem) -> int | None:
-    """Return the workspace (bytes) that MIOpen's GEMM solver needs for a convolution. None if a size is unknown.
+    """Return how much workspace (bytes) MIOpen's GEMM solver needs for a convolution. None if a size is unknown.
 
-    It is the same for all directions (forward, backward data, backward weights). For one image of the batch, the
-    workspace contains a copy of the inputs of every filter position: (c / groups) · filter · output sizes · groups ·
-    bytes per element. Source: ROCm/MIOpen ``src/solver/gemm.cpp`` (``GemmFwdRest::GetWorkspaceSize``).
+    The workspace has a copy of the inputs of every filter position, for one image of the batch. Its size is the same
+    for forward, backward data and backward weights: (c / groups) · filter · output sizes · groups · bytes per element.
+    Source: ROCm/MIOpen ``src/solver/gemm.cpp`` (``GemmFwdRest::GetWorkspaceSize``).
     """
     sizes = [problem.c, problem.filter_d, problem.filter_h, problem.filter_w]
     sizes += [problem.out_d, problem.out_h, problem.out_w, _TYPE_BYTES.get(problem.weights_type or "")]

@@ -73,10 +73,10 @@ TUNE_CUDNN = (
 
 
 def traced_passes(tables: Tables) -> pd.DataFrame:
-    """Return each convolution layer in the job's traces, with the mean times of its three passes.
+    """Return the mean times of the three passes of each convolution layer, from the job's traces.
 
     The passes are forward, gradient of the input, and gradient of the weights. ``solution`` is the kernel that took
-    most of the time. A trace shows no times of other kernels. Returns no rows without a trace.
+    most of the time. Without a trace, there are no rows.
     """
     rows = traced_calls(tables.kernels, tables.calls)
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
@@ -86,9 +86,9 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
 
 
 def totals(rows: pd.DataFrame) -> dict[str, float]:
-    """Add up the weight gradients of convolutions in one file: their number, time, and how much could be saved, µs.
+    """Sum up the weight gradients of convolutions in one file: their number, their time, and the possible saving, µs.
 
-    ``rows`` come from ``backward_weights``. Each convolution is one row, with its best known time.
+    ``rows`` come from ``backward_weights``, one row per convolution with its best known time.
     """
     slow = rows[rows["slow"]]
     return {
@@ -148,9 +148,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Add three columns to a table of weight gradients, and drop rows that are from another device than the job's.
+    """Add facts about their file to a table of weight gradients, and drop rows from another device than the job's.
 
-    * ``loss``: the time of the weight gradient minus the time of the layer's slower other pass, µs.
+    The new columns:
+
+    * ``loss``: the time of the weight gradient minus the time of the slower of the layer's other passes, µs.
     * ``device``: the device of the row's file.
     * ``foreign``: True if the row's file belongs to another job.
     """
@@ -202,9 +204,9 @@ def _in_words(total: Mapping[str, float], which: str) -> str:
 
 
 def _to_report(w: pd.DataFrame) -> pd.DataFrame:
-    """Return the slow weight gradients of convolutions that become findings, one row per device and convolution.
+    """Choose which slow weight gradients of convolutions are reported, one row per device and convolution.
 
-    If several files have the convolution, a file of this job is used, otherwise the file with the smallest loss.
+    If several files have the same convolution, a file of this job is used, or else the file with the smallest loss.
     """
     once = w.drop(columns=["problem", "solution"]).sort_values(["foreign", "loss", "best_us", "source_id"])
     once = once.drop_duplicates(["device", "problem_hash"])
@@ -213,9 +215,9 @@ def _to_report(w: pd.DataFrame) -> pd.DataFrame:
 
 
 def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Facts]) -> dict[tuple[str, str], str]:
-    """Find slow weight gradients that run faster on another device, because a faster kernel is known there.
+    """Find slow weight gradients of convolutions for which another device has a faster kernel.
 
-    Maps (file, convolution) to a text, for example "on gfx942 with 304 CUs ConvHip… takes 80 µs".
+    Returns a text for each (file, convolution), for example "on gfx942 with 304 CUs ConvHip… takes 80 µs".
     """
     others = every.loc[every["problem"].isin(set(reported["problem"])), ["problem", "source_id", "solution", "best_us"]]
     others = others.assign(device=[_device(facts, str(x)) for x in others["source_id"]]).drop(columns="source_id")
@@ -262,9 +264,9 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
 def _slow(
     row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], typical: str | None, elsewhere: str | None
 ) -> Finding:
-    """Return a finding about one weight gradient of a convolution (W) that is slow.
+    """Report one slow weight gradient (W) of a convolution.
 
-    The saving is (time of W) − (time of the slower of the layer's other passes F and B).
+    The possible saving is (time of W) − (time of the slower of the layer's other passes F and B).
 
     * ``typical``: a text with the time of comparable weight gradients.
     * ``elsewhere``: a text about a faster kernel on another device.
@@ -364,9 +366,9 @@ def _not_run(
 
 
 def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
-    """Return the values that an override file needs in addition to the name of a convolution's fastest kernel.
+    """Return what a row of an override file must state in addition to the name of a convolution's fastest kernel.
 
-    They come from the user's find-db, the file in which MIOpen's search stores its results. The keys are (file,
+    The values come from the user's find-db, the file in which MIOpen's search stores its results. The keys are (file,
     convolution).
     """
     rows = tables.measurements

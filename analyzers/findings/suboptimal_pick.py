@@ -115,9 +115,10 @@ def _distribution(rows: pd.DataFrame) -> Finding:
 
 
 def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal | None) -> Remedy:
-    """Return what the user can do to make the library run the better kernel.
+    """Return how the user can make the library run the better kernel.
 
-    The answer is an override row if one can be written, else a search, a replay, a setting or a change of the program.
+    The best way is a row of an override file. If no such row can be written, the result is a search, a replay, a
+    setting or a change of the program.
     """
     if isinstance(decided, Override):
         return UseRows(decided)
@@ -135,9 +136,10 @@ def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal
 def _pick(
     row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given], settings: Settings
 ) -> Finding | None:
-    """Return a finding about a call for which the library did not choose the best known kernel.
+    """Report one call for which the library did not choose the best known kernel.
 
-    Returns None if the loss is within noise, or if no log names the choice and the default has no time.
+    Returns None if the loss is within noise. Also returns None if no log names the library's choice and the default
+    kernel has no time, because then there is nothing to compare.
     """
     known, calls = _comparison(row, facts, given), number_of(row["calls"])
     if comparison.may_be_so(known.problem, known.measured, known.best.text):
@@ -212,10 +214,10 @@ def _message(known: comparison.Comparison) -> str:
 
 
 def _doubt(row: Mapping[str, object]) -> str:
-    """Return reasons to doubt that a measured time belongs to the job's call, in square brackets.
+    """Return reasons to doubt that a measured time belongs to the job's call, as a text in square brackets.
 
-    The text is empty if there is no doubt. For example, the log may leave out a value, so that the measured GEMM may be
-    another one than the job's.
+    For example, the log may leave out a value, so that the measured GEMM may be another one. The text is empty if there
+    is no doubt.
     """
     words = []
     if row["level"] == "shape":

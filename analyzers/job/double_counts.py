@@ -59,7 +59,7 @@ class _Log(NamedTuple):
 def remarks_of(store: Store, run: str) -> list[str]:
     """Return warnings about calls of a run that may be counted twice or are missing, one line each.
 
-    If traces contain kernels that belong to no known call, the last line gives their time.
+    Traces may contain kernels whose call is unknown. Then the last line gives their time.
     """
     with store.reading(f"{_LOGS} {_UNEXPLAINED}") as con:
         ((graphs_us, kernels_us),) = con.execute(_UNEXPLAINED, {"run": run}).fetchall()
@@ -123,11 +123,14 @@ def _added(logs: Sequence[_Log], what: str) -> Iterator[str]:
 
 
 def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
-    """Yield warnings about logs whose calls are not counted, because another log of the same process is counted.
+    """Warn about logs whose calls are ignored, because another log of the same process has the same calls.
 
-    There is a warning only if something is guessed: that both logs are of one process, or that both contain the same
-    calls. On some GPUs rocBLAS passes its calls on to hipBLASLt, so both log the same calls. On other GPUs the two
-    libraries log different calls.
+    There is a warning only if that is a guess. Two things may be guessed:
+
+    * Both logs are of one process.
+    * Both contain the same calls. On some GPUs rocBLAS passes its calls on to hipBLASLt, so that both log the same
+      calls.
+      On other GPUs the two libraries log different calls.
     """
     of: dict[int | None, list[_Log]] = {}
     for log in (log for log in logs if log.counted):

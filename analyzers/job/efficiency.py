@@ -79,13 +79,13 @@ _NONE = pd.DataFrame({"problem": [], "now_us": [], "within_us": [], "far": np.ze
 
 
 def _rows(calls: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
-    """Return the traced GEMMs and convolutions whose ideal time (roofline) is known, with their calls and times.
+    """Return the traced GEMMs and convolutions for which an ideal time (roofline) is known, with calls and times.
 
     The calls are summed over the traces of one device. Three columns are added:
 
-    * ``least_us``: the roofline time, µs.
+    * ``least_us``: the ideal time, µs.
     * ``group``: only rows of one group are compared with each other.
-    * ``efficiency``: (roofline time) / (time of a call).
+    * ``efficiency``: (ideal time) / (time of a call).
     """
     device = {str(source): _device(facts.get(str(source), {})) for source in calls["source_id"].unique()}
     known = calls.assign(device=calls["source_id"].map(device))
@@ -112,10 +112,10 @@ def _device(facts: Mapping[str, str]) -> str | None:
 
 
 def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, str]:
-    """Return the ideal time (roofline, µs) of a GEMM or convolution, and the name of its group.
+    """Return the ideal time (roofline, µs) of a GEMM or convolution, and the name of the group in which it is compared.
 
-    Only GEMMs or convolutions of one group are compared with each other. They have the same operation, direction, type
-    and bound (memory or arithmetic). If the ideal time is unknown, None takes its place.
+    The members of a group have the same operation, direction, type and bound (memory or arithmetic). If the ideal time
+    is unknown, None and an empty name are returned.
     """
     least, device = roofline_us(problem, facts), device_of(facts)
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
@@ -128,11 +128,13 @@ def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, 
 
 
 def _reach(least_us: Floats, efficiency: Floats, i: int) -> tuple[int, float]:
-    """Count the GEMMs or convolutions that are comparable with number ``i``, and estimate its possible efficiency.
+    """Estimate the efficiency that GEMM or convolution number ``i`` could reach, from others that are about as large.
 
-    Two are comparable if their ideal times differ by at most the factor ``NEAR``. The possible efficiency (0 to 1) is
-    the upper quartile of the efficiencies of the comparable ones. If there are fewer than ``ENOUGH``, it is
-    ``WITHIN_REACH``.
+    * Another one is used if the ideal times of both differ by at most the factor ``NEAR``.
+    * The estimate (0 to 1) is the upper quartile of their efficiencies. If there are fewer than ``ENOUGH``, it is
+      ``WITHIN_REACH``.
+
+    Also returns how many were used.
     """
     near = (least_us >= least_us[i] / NEAR) & (least_us <= least_us[i] * NEAR)
     near[i] = False

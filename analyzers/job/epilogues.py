@@ -1,8 +1,7 @@
-"""Find matrix products after which separate kernels add a bias or compute an activation.
+"""Find matrix products that are followed by separate kernels for a bias or an activation.
 
-The library could do this work in the kernel of the product itself (an epilogue).
-``logparse/libraries/torch_profiler/epilogues.py`` finds such products in the trace. A replay can time both forms: the
-product with the separate kernels, and the product with the epilogue.
+The library could do this work in the kernel of the product itself (an epilogue), which saves time. Such products are
+found in the trace by ``logparse/libraries/torch_profiler/epilogues.py``. A replay can time both forms.
 """
 
 from __future__ import annotations
@@ -124,10 +123,10 @@ class Gradient:
 
 
 def gradients(tables: Tables) -> list[Gradient]:
-    """Return the gradients of all GELUs that the program writes out as a formula.
+    """Return the gradient of each GELU that the program writes out as a formula.
 
-    A trace does not link a gradient to its forward pass. So a gradient is assigned to the matrix product whose result
-    has the same number of elements.
+    A trace does not show to which forward pass a gradient belongs. So a gradient is assigned to the matrix product
+    whose result has the same number of elements.
     """
     sizes: dict[int, GemmProblem] = {}
     for one in epilogues(tables):
@@ -168,11 +167,10 @@ def _epilogue(value: Mapping[str, object]) -> Epilogue | None:
 
 
 def _by_hand(words: Sequence[str]) -> int:
-    """Return how many operators at the beginning of the list are a GELU that is written out as a formula.
+    """Return how many operators at the beginning of the list compute a GELU that the program writes out as a formula.
 
-    Returns 0 if the list does not begin with such a GELU. Conversions of the type (copies) between and after the
-    operators are included, because autocast computes a power in single precision and then converts the result for the
-    next product.
+    Returns 0 if the list does not begin with such a GELU. Copies between and after the operators are counted, too:
+    autocast computes a power in single precision, and then converts the result for the next product.
     """
     places = [i for i, word in enumerate(words) if word != "copy"]
     if not words or words[0] == "copy":

@@ -20,10 +20,11 @@ from logparse.target import Facts, arch
 
 @cached_per_run
 def times(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Return the time of one call of each GEMM or convolution for which only one kernel was timed.
+    """Return the time of a call for each GEMM or convolution for which only one kernel was timed.
 
-    Columns ``device, problem, source_id, origin, now_us``. A trace's time is preferred to a file's. If there are
-    several times, the shortest is used. Files from an unknown device are left out.
+    * The columns are ``device, problem, source_id, origin, now_us``.
+    * Times from traces are preferred. If there are several times, the shortest is used.
+    * Files from an unknown device are left out.
     """
     traced = traced_calls(tables.kernels, tables.calls).assign(origin=TRACE)
     alone = lone_times(tables).rename(columns={"time_us": "now_us"})
@@ -40,7 +41,7 @@ def times(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 def _completed(facts: Facts, here: Facts) -> Facts:
-    """Complete what a file states about its machine: add the job's own arch, CU count and device.
+    """Add the job's own GPU (arch, CU count and device) to the facts of a file that does not name its GPU.
 
     Nothing is added if the file states its CU count or its device, or if it is from another arch.
     """
@@ -69,8 +70,8 @@ def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataF
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
     """Return two times (µs) for each GEMM or convolution: how long a call takes, and how long it should take.
 
-    The second time is a rough guess that may come from very different sizes. So use the result only to order work. If a
-    GEMM or convolution ran on several devices, the device with the larger difference of the two times is used.
+    * The second time is a rough guess that may come from very different sizes. Use it only to order work.
+    * If one ran on several devices, the device with the larger difference of the two times is used.
     """
     out: dict[str, tuple[float, float]] = {}
     for rows, found in expectations(tables, settings).values():
@@ -87,9 +88,10 @@ def expected_problems(tables: Tables, settings: Settings) -> frozenset[str]:
 
 
 def as_expected(tables: Tables, settings: Settings) -> tuple[int, int]:
-    """Count the GEMMs and convolutions with only one timed kernel whose time is as short as expected.
+    """Check the GEMMs and convolutions with only one timed kernel: how many are as fast as similar ones?
 
-    Returns two numbers: how many have a time within the bound of similar ones, and how many were compared.
+    Returns two numbers: how many take no longer than the bound that is estimated from similar ones, and how many were
+    checked.
     """
     found = expectations(tables, settings).values()
     fine = sum(int((rows["now_us"].to_numpy(dtype="float64") <= known.high_us).sum()) for rows, known in found)

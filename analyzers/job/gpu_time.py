@@ -96,10 +96,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Gap:
-    """One period in which the GPU was idle: how long (µs) and for which reason.
+    """One period in which the GPU was idle.
 
-    * ``operator``, ``call``, ``annotation``: what the host did in this time, if known.
-    * The possible reasons are listed in ``logparse/libraries/torch_profiler/gaps.py``.
+    * ``us``: its length, µs. ``why``: the reason. All reasons are in ``logparse/libraries/torch_profiler/gaps.py``.
+    * ``operator``, ``call``, ``annotation``: the host's activity in this time, if it is known.
     """
 
     us: float
@@ -128,10 +128,10 @@ class Gaps:
 
     @property
     def single(self) -> Gap | None:
-        """The one idle period that is responsible for most of the GPU's idle time, or None.
+        """The one idle period that makes up most of the GPU's idle time, or None if there is no such period.
 
-        It is the longest period, if it is at least half of the idle time and at least twice as long as the next one. It
-        is treated separately because it may never come again, so its time does not show what can be saved.
+        It must be at least half of the idle time and at least twice as long as the next one. It is treated separately,
+        because it may never come again.
         """
         total = math.fsum(self.us.values())
         if not self.longest or self.longest[0].us < _MOST * total:
@@ -276,10 +276,10 @@ def _gaps(facts: pd.DataFrame) -> Gaps | None:
 
 
 def gpu_us(tables: Tables) -> float | None:
-    """Return the GPU time of the job's traces (µs), but only if the numbers of calls also come from the traces.
+    """Return the GPU time of the job's traces (µs), if it may be divided by the numbers of calls.
 
-    If a log counts the calls, None is returned. The log counts the calls of the whole job, but the traces contain only
-    a few steps. So (GPU time) / (number of calls) would be wrong.
+    It may if these numbers also come from the traces. Otherwise None is returned: a log counts the calls of the whole
+    job, but the traces contain only a few steps.
     """
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
 
@@ -295,10 +295,10 @@ def traced_us(tables: Tables) -> float | None:
 
 
 def kernels_of_run(tables: Tables) -> pd.DataFrame:
-    """Return the kernels in the job's traces that compute or copy, without communication.
+    """Return the kernels in the job's traces that compute or copy. Kernels that communicate are left out.
 
-    Two kinds of kernels are left out: kernels launched before the trace began, and kernels of a search for the fastest
-    one.
+    Two more kinds are left out: kernels that were launched before the trace began, and kernels of a search for the
+    fastest one.
     """
     return _launched(tables, collectives=False)
 
@@ -336,9 +336,9 @@ def _steps(facts: pd.DataFrame) -> float | None:
 
 
 def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
-    """Return the wall time that all marked steps would have taken without the profiler, µs.
+    """Estimate how long all steps in the traces would have taken without the profiler, µs of wall time.
 
-    Returns None if the time of a step without the profiler is unknown for one of the traces.
+    Returns None if one of the traces does not have the time of a step without the profiler.
     """
     found, count = units(tables), _sum(facts, STEPS)
     if found is not None and found.mean_us is not None and count:
@@ -353,11 +353,14 @@ def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
 
 
 def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """Return for each trace and each GEMM or convolution how long its calls take.
+    """Return the time of a call for each trace and each GEMM or convolution.
 
-    ``calls`` are the calls of the job. The columns of the result are ``source_id, problem, total_us, calls, now_us,
-    kernel``. ``now_us`` is the mean time of a call. ``kernel`` is the kernel that takes the most time. Helper kernels
-    (transpose, conversion, fill) are named only if there is no other.
+    * ``calls``: the job's numbers of calls.
+    * The columns of the result are ``source_id, problem, total_us, calls, now_us, kernel``.
+    * ``now_us``: the mean time of a call.
+    * ``kernel``: the kernel with the most time. Helper kernels (transpose, conversion, fill) are named only if there is
+      no
+      other.
     """
     keys = ["source_id", "problem"]
     own = calls[~is_true(calls["by_tool"])]
@@ -391,8 +394,8 @@ def _sum(facts: pd.DataFrame, name: str) -> float | None:
 def part_of(op: str, kernel: str, problem: str) -> str:
     """Return the kind of work that a kernel does, for example ``GEMM``, ``attention`` or ``communication``.
 
-    It is found from the text of its GEMM or convolution if there is one, else from the operator, else from the kernel's
-    name.
+    If the kernel belongs to a GEMM or convolution (``problem``), this decides. Otherwise the name of the operator
+    decides, or else the name of the kernel.
     """
     if COLLECTIVES.search(op) or COLLECTIVES.search(kernel):
         return COMMUNICATION

@@ -51,10 +51,11 @@ class Rank:
 
 @dataclass(frozen=True)
 class Ranks:
-    """All ranks of a job with their times, in order.
+    """All ranks of a job, with their times.
 
-    * ``matched``: the part of the communication time (0 to 1) for which the calls of all traced ranks could be matched.
-    * ``missing``: number of ranks without a trace, as far as the number of ranks is known.
+    * ``matched``: the fraction of the communication time (0 to 1) in calls that could be compared between all traced
+      ranks.
+    * ``missing``: how many ranks have no trace, as far as the number of ranks is known.
     """
 
     ranks: tuple[Rank, ...]
@@ -73,13 +74,13 @@ class Ranks:
 
 
 def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
-    """Correct the time in which only communication runs, because the profiler makes it too long.
+    """Correct the time in which a rank only communicates, because the profiler makes this time too long.
 
     * ``alone_us``: the time in the trace, µs. ``waiting_us`` of it are waits for other ranks.
-    * ``room_us``: the longest time that is possible: the step's time without the profiler, minus the computation.
+    * ``room_us``: the longest possible time: (time of the step without the profiler) − (time of computing).
 
-    If ``alone_us`` is longer than ``room_us``, it is shortened to it, and waits are shortened first. Returns the two
-    corrected times, µs.
+    If ``alone_us`` exceeds ``room_us``, waits are shortened first, then the rest. Returns both times after the
+    correction, µs.
     """
     shown = min(alone_us, max(room_us, 0.0))
     return shown, shown - min(alone_us - min(waiting_us, alone_us), shown)
@@ -111,9 +112,9 @@ def ranks(tables: Tables) -> Ranks | None:
 
 
 def _matched(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the communication calls that all traced ranks of a group made, because only these can be compared.
+    """Yield the communication calls that all traced ranks of a group made. Other calls cannot be compared.
 
-    The column ``wait`` is the time that a call waited for other ranks while nothing computed, µs.
+    The new column ``wait`` is the time that a call waited for other ranks while nothing computed, µs.
     """
     for _, each in rows.groupby(["window", "ranks"]):
         counts = each.groupby("source_id").size()

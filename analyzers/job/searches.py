@@ -1,4 +1,4 @@
-"""Find searches for the fastest kernel that ran while the job was traced, and give advice to avoid such searches.
+"""Find out whether a library searched for the fastest kernel while the job was traced, and how to avoid that.
 
 A library such as MIOpen may try many kernels at the first call of a convolution. The kernels of a search belong to no
 call and no step. ``logparse/libraries/torch_profiler/searches.py`` defines which kernels belong to a search.

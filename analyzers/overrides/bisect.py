@@ -130,6 +130,7 @@ class Table:
     """An override file whose rows can be removed one by one, to find the rows that make a job fail.
 
     * ``rows``: line number and text of each row.
+    * ``cut``: returns the file's content with only some of the rows.
     * ``made``: name of a copy of the file, and the settings that make the library use the copy.
     * ``beside``: other override files in the same folder, if the library looks for files there by name.
     """
@@ -310,8 +311,7 @@ class Checks:
 def _keep_last(pipe: FileIO, path: Path) -> None:
     """Copy the output of the user's check from a pipe to a file, but keep only its last ``_KEPT_BYTES``.
 
-    Without this limit, a job that prints all day would fill the disk. The file never becomes twice as long as the
-    limit.
+    Otherwise a job that prints all day would fill the disk. The file never becomes twice as long as the limit.
     """
     last, left_out = b"", 0
     with pipe, open(path, "wb", buffering=0) as log:

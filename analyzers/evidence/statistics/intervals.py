@@ -1,7 +1,7 @@
-"""Statistics of times: medians, intervals of paired ratios, tests, and corrections for many tests. Pure.
+"""Statistics of times: medians, intervals of paired ratios, tests, and corrections for many tests.
 
 Logarithms of times are compared, because disturbances multiply times: a clock that is 2 % lower makes every sample 2 %
-longer.
+longer. The functions do no input or output.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def spread(samples: Sequence[float]) -> float:
 
 
 def pooled_spread(groups: Sequence[Sequence[float]]) -> float:
-    """Return one relative spread (0.01 means 1 %) for several groups of samples from the same clock and timer.
+    """Return the common relative spread of several groups of times (0.01 means 1 %).
 
-    Each sample is compared with the median of its own group. The result is NaN if no group has two samples. Deviations
-    from the median of a group of n are too small by the factor √(n/(n−1)), so they are multiplied by it.
+    Each time is compared with the median of its own group. The result is NaN if no group has two times. In a group of
+    n, deviations from the median are too small by the factor √(n/(n−1)), so they are multiplied by it.
     """
     deviations: list[Floats] = []
     for group in groups:
@@ -103,10 +103,10 @@ class Variance:
 
 
 def variance_of_median(values: Floats) -> Variance:
-    """Return how uncertain the median of the values is, as a variance: π/2·σ²/n for normal values.
+    """Return how uncertain the median of the values is, as a variance: π/2·σ²/n for normally distributed values.
 
-    The result is infinite for fewer than two values. σ is estimated from the median absolute deviation. That estimate
-    is as precise as a standard deviation of 37 % of the values (Rousseeuw and Croux, J. Am. Stat. Assoc. 88 (1993)), so
+    The result is infinite for fewer than two values. σ is estimated from the median absolute deviation. This estimate
+    is as precise as a standard deviation of 37 % of the values (Rousseeuw and Croux, J. Am. Stat. Assoc. 88 (1993)). So
     the degrees of freedom are 0.37·(n − 1), at least 1.
     """
     count = len(values)

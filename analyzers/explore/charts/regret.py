@@ -25,12 +25,10 @@ def rows_for(savings: pd.DataFrame) -> int:
 
 
 def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme) -> Figure:
-    """Draw how much time the library's choices lose against the best known kernels, in two plots.
+    """Draw two plots of the time that is lost because the library does not choose the fastest known kernels.
 
-    * Left: number of GEMMs and convolutions by the size of their loss (regret).
-    * Right: time saved by the first N override rows, the largest saving first.
-
-    ``regrets`` comes from ``queries.regrets``, ``savings`` from ``queries.savings`` (largest first).
+    * Left: the number of GEMMs and convolutions by their loss (regret), from ``queries.regrets``.
+    * Right: the time saved if the first N kernels are replaced, the largest saving first, from ``queries.savings``.
     """
     judged = regrets[regrets["problems"] > 0]
     if not len(judged) and not len(savings):

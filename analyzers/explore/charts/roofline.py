@@ -168,10 +168,10 @@ _DECADES = 3.0
 
 
 def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme, *, only: bool) -> None:
-    """Draw the GEMMs and convolutions without a known saving.
+    """Draw the GEMMs and convolutions for which no saving is known.
 
-    If no saving is known at all, they are coloured by operation and direction. Otherwise they are grey. Each kind keeps
-    its colour and symbol under every filter.
+    They are grey. But if no saving is known at all, they are coloured by operation and direction. Each kind keeps its
+    colour and symbol under every filter.
     """
     pairs = zip(rows["operation"].tolist(), rows["direction"].tolist(), strict=True)
     kinds = np.array([f"{operation} {direction}".removesuffix(" –") for operation, direction in pairs], dtype=object)

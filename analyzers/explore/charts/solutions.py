@@ -24,11 +24,11 @@ _NUMBERED = 50
 def solutions(
     tries: Sequence[Try], theme: Theme, *, pick: str | None = None, nearby_us: Sequence[float] = ()
 ) -> Figure:
-    """Draw the times of all kernels for one GEMM or convolution, a row for each kernel, the fastest on top.
+    """Draw the times of all kernels for one GEMM or convolution, one row per kernel, the fastest on top.
 
-    * A row shows the single samples, else the interval that the file states, else one point.
-    * ``pick`` is the kernel that the library chose. It is marked.
-    * ``nearby_us`` are times of similar GEMMs or convolutions, scaled to this one's size, µs. Their range is shaded.
+    * A row shows all measured times. If they are not stored, it shows their interval, or else one point.
+    * ``pick``: the kernel that the library chose. It is marked.
+    * ``nearby_us``: times of similar GEMMs or convolutions, scaled to this one's size, µs. Their range is shaded.
     """
     if not tries and len(nearby_us):
         return _nearby_alone(nearby_us, theme)

@@ -33,7 +33,7 @@ def verdict_of(
     other: GpuTime | None = None,
     changed: Mapping[str, int] = MappingProxyType({}),
 ) -> PageVerdict:
-    """Collect everything that the web page and the report show about a run, except its table of GEMMs and convolutions.
+    """Collect what the web page and the report show about a run, except its table of GEMMs and convolutions.
 
     * ``store``: URL of the Parquet folder, for the command lines that the user is shown.
     * ``other``: GPU time of the run with which this run is compared.
@@ -130,10 +130,10 @@ def time_split(found: Recommendation) -> TimeSplit | None:
 
 
 def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str, float | None, float | None], ...]:
-    """Compare the GPU times of a step in two runs: whole step, GPU time, exposed communication and idle time.
+    """List the GPU times of a step in two runs: the whole step, GPU time, exposed communication and idle time.
 
-    Returns (name, time in the first run, time in the second run), in µs. If one of the runs marks no steps, the times
-    are sums over all its traces. The result is empty unless both runs have traces.
+    Each entry is (name, time in the first run, time in the second run), in µs. If one of the runs marks no steps, the
+    times are sums over all its traces. The result is empty unless both runs have traces.
     """
     if here is None or there is None:
         return ()

@@ -35,10 +35,10 @@ LIMITS = ("threads = 2", "memory_limit = '400MB'", "preserve_insertion_order = f
 class Analysis:
     """All results of the analyzers for one run of a job, as the web page needs them.
 
-    * ``compared``: the library's choices beside the best known kernels (``picks_vs_best``).
-    * ``found``: one row for each GEMM or convolution with a finding or something to do.
-    * ``nearby``: how long similar GEMMs or convolutions take, where this is known (``NEARBY``).
     * ``headline`` and ``lines``: sentences for the top of the page.
+    * ``compared``: the library's chosen kernels and the best known ones (``picks_vs_best``).
+    * ``found``: one row for each GEMM or convolution that can be made faster.
+    * ``nearby``: how long similar GEMMs or convolutions take, where this is known (``NEARBY``).
     """
 
     run: str
@@ -59,10 +59,10 @@ def analyse(
 ) -> Analysis:
     """Run all analyzers on a run of a job (default: the latest), and return the results for the web page.
 
-    ``limits`` are DuckDB settings for reading. ``begins`` is called with the name of each stage before it begins. The
-    stages are the same as in ``analyzers.recommend.verb.advise``.
-
-    Raises StoreError if there is no such run.
+    * ``limits``: DuckDB settings for reading the data.
+    * ``begins`` is called with the name of each stage before it begins. The stages are the same as in
+      ``analyzers.recommend.verb.advise``.
+    * Raises StoreError if there is no such run.
     """
     settings = settings or Settings()
     begins("reading the store")
@@ -107,10 +107,10 @@ def traced(store: Store, run: str) -> GpuTime | None:
 
 
 def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
-    """Add two columns to the table of findings: the first proposal about each GEMM or convolution, and all proposals.
+    """Add two columns to the table of findings: the best proposal for each GEMM or convolution, and all proposals.
 
-    The table has a row for each GEMM or convolution with a finding. If a proposal concerns one without a finding, a row
-    is added for it.
+    The table has a row for each GEMM or convolution with a finding (a possible saving). Rows are added for others that
+    a proposal concerns.
     """
     parts = {x.action.name: x.parts for x in result.actions}
     named: dict[str, dict[str, str]] = {}

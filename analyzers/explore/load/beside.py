@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 
 def beside(word: str, store: Store) -> tuple[Store, str]:
-    """Find the other run that the user wants to compare with. Return the folder that contains it, and its name.
+    """Find the run with which the user wants to compare. Returns its Parquet folder (``Store``) and its name.
 
-    The folder is a ``Store``. The user's text is ``STORE`` (its latest run), ``STORE#RUN`` (also ``STORE:RUN``), or the
-    name of a run of ``store``. Raises StoreError for any other text.
+    There are three forms of the user's text:
+
+    * ``STORE``, a Parquet folder: its latest run is used.
+    * ``STORE#RUN`` (also ``STORE:RUN``): that run in the folder.
+    * The name of a run in ``store``.
+
+    Raises StoreError for any other text.
     """
     if (whole := existing(word)) is not None:
         return whole, whole.latest_run()
@@ -53,8 +58,9 @@ def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
 def keep(found: Diff, folder: Path) -> Path:
     """Write the comparison of two runs to a Parquet file in the folder, and return the file's path.
 
-    The columns are ``problem, here_us, other_us, moved, pick_here, pick_there``. The rows are the GEMMs and
-    convolutions that have comparable times in both runs, or a known choice of the library in both.
+    * The columns are ``problem, here_us, other_us, moved, pick_here, pick_there``.
+    * A GEMM or convolution has a row if both runs have comparable times for it, or if it is known for both which kernel
+      the library chose.
     """
     path = folder / "others.parquet"
     rows = """

@@ -191,11 +191,11 @@ _RUNS = 4
 
 
 def _most_to_gain(store: Store, count: int) -> str:
-    """Choose the run with which the web page opens: the one that loses most time by the library's choices.
+    """Choose the run that the web page shows first: the one with the most time to save.
 
-    If no run loses any, the latest is returned. After ``tune`` the latest run is the one with the changes made, in
-    which nothing is left to do. If there are many measurements (``count``), the latest run is returned, because the
-    choice would take longer than a click.
+    The latest run would often be a bad choice: after ``tune``, it already has all changes. But the latest run is
+    returned if no run has anything to save, or if there are so many measurements (``count``) that comparing the runs
+    would take longer than a click.
     """
     runs = store.runs()[-_RUNS:]
     if len(runs) < 2 or count > _SMALL // 10:

@@ -24,10 +24,10 @@ FIRST, JUDGED = "first.duckdb", "judged.duckdb"
 
 @dataclass(frozen=True)
 class Job:
-    """The task of a child process that loads data for the web page: which data to read, and into which folder to write.
+    """The task of a child process that loads data for the web page: the data to read, and the folder to write to.
 
-    With ``judge``, the process runs the analyzers on data that another process has already read. ``other`` names the
-    run to compare with, in a form that ``beside.beside`` understands.
+    * ``judge``: True to run the analyzers on data that another process has already read.
+    * ``other``: the run to compare with, in a form that ``beside.beside`` understands.
     """
 
     url: str | None

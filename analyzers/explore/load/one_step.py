@@ -43,11 +43,11 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Step:
-    """The GPU's work in one step of one trace. All times are µs since its first kernel or copy.
+    """The GPU's work in one step of one trace. All times are µs since the first kernel or copy of the step.
 
     * ``title``: which step it is, for a heading.
-    * ``works``: the kernels and copies: ``start, us, stream, kind, kernel, op, problem``.
-    * ``gaps``: time in which the device did nothing: ``start, us, why``.
+    * ``works``: the kernels and copies, with the columns ``start, us, stream, kind, kernel, op, problem``.
+    * ``gaps``: the periods in which the device did nothing, with the columns ``start, us, why``.
     """
 
     title: str
@@ -56,10 +56,10 @@ class Step:
 
 
 def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
-    """Return the work of one typical step of the run: the step of median duration in its first trace.
+    """Return the GPU's work in one typical step of the run: the step of median duration in its first trace.
 
-    If the trace marks no steps, a part of the trace is returned. Returns None if no trace of the run has a kernel.
-    ``con`` is a database with the stored views.
+    ``con`` is a database with the stored views. If the trace marks no steps, a part of it is returned. Returns None if
+    no trace of the run has a kernel.
     """
     first = "select * from timelines where run = $run and len(works) > 0 order by rank, source_id, unit_window limit 1"
     found = con.sql(first, params={"run": run}).to_arrow_table()

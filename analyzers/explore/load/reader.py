@@ -1,8 +1,8 @@
 """Start the child processes that load data for the web page, and receive their reports (``child`` is their program).
 
-This module imports next to nothing, so that the first process, which takes longest, starts before this process imports
-the drawing code. If there are many data, the analyzers run in a second process, because one process for both would take
-a gigabyte of memory.
+This module imports next to nothing. So the slow first child process can start before this process imports the drawing
+code. If there are many data, the analyzers run in a second child process, because one process for both would take a
+gigabyte of memory.
 """
 
 from __future__ import annotations

@@ -75,9 +75,9 @@ def _assets(app: Flask, pages: Pages, port: int) -> None:
 def _guard(app: Flask, host: str, token: str, port: int) -> None:
     """Refuse requests from other sites or without the token, and forbid the page to load anything from elsewhere.
 
-    The policy for scripts must allow 'unsafe-eval', because Plotly's WebGL makes its drawing functions with
-    ``Function``. Without it, plotly.js 4 reports that WebGL is not supported. The bundle that works without it is not
-    in the Python package. Scripts come from this host only.
+    Scripts come from this host only. They may use ``Function`` ('unsafe-eval'), because Plotly's WebGL needs it to make
+    its drawing functions. Otherwise plotly.js 4 reports that WebGL is not supported. Another build of plotly.js needs
+    no ``Function``, but it is not in the Python package.
     """
     names = set(LOOPBACK) | {host}
     policy = (

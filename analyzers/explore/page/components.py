@@ -1,7 +1,9 @@
-"""Build the parts of the web page: lists, cards, tables and links. Pure: they are made from small tables and filters.
+"""Build the elements of the web page from small tables: lists, cards, tables and links.
 
-Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to others. The URL is the
-state of the page. Text of a log goes into elements as text, which the browser never reads as HTML.
+* Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to others. The URL is the
+  state of the page.
+* Text of a log goes into elements as text, which the browser never reads as HTML.
+* The functions do no input or output.
 """
 
 from __future__ import annotations
@@ -78,10 +80,10 @@ def _run(name: str, chosen: Selection, here: bool) -> html.Element:
 
 
 def comparison(known: PageVerdict, other: str, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
-    """Return the web page's text about the comparison of two runs.
+    """Return the part of the web page that compares two runs in words and numbers.
 
-    First come the times of both runs from their traces, then sums over the GEMMs and convolutions
-    (``queries.changes``). ``choice`` is True if there is another run to compare with.
+    It has the times of both runs from their traces, and sums over all GEMMs and convolutions (``queries.changes``).
+    ``choice`` is True if there is another run to compare with.
     """
     if not other:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
@@ -255,9 +257,10 @@ def skeleton() -> list[object]:
 
 
 def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection) -> list[object]:
-    """Return the top of the web page: what to do first, sums over the table's rows, and the analyzers' remarks.
+    """Return the top of the web page: what to do first, sums over the rows of the table, and remarks of the analyzers.
 
-    If filters are set, the possible saving is stated for the filtered rows, and remarks about the whole run are folded.
+    If the user has set filters, the possible saving is counted for the filtered rows only, and remarks about the whole
+    run are folded away.
     """
     remarks = REMARKS if chosen.view == "overview" and not chosen.filters else 0
     calls = f"{amount(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
@@ -412,8 +415,8 @@ KERNELS = 200
 def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selection) -> list[object]:
     """Return the web page's table of the kernels with the longest times (``queries.kernels``).
 
-    A kernel of a GEMM or convolution has a link to it. ``unit`` names the step to which the times belong, and is empty
-    if they are of the whole run.
+    If a kernel belongs to a GEMM or convolution, a link leads to it. ``unit`` is the word for the step to which the
+    times belong, for example ``request``. It is empty if the times are of the whole run.
     """
     if not len(rows):
         return [

@@ -194,10 +194,10 @@ class PageData:
 
 
 class Pages:
-    """The data of several runs for the web page. A run's data are loaded when its page is requested.
+    """The data of several runs for the web page. The data of a run are loaded when its page is requested.
 
-    The page of a run with many data takes hundreds of megabytes, so only the first page and the ``_OTHERS`` latest are
-    kept.
+    Only the first page and the ``_OTHERS`` latest ones are kept, because the data of a large run take hundreds of
+    megabytes.
     """
 
     def __init__(self, first: PageData) -> None:
@@ -206,7 +206,7 @@ class Pages:
         self._lock = threading.Lock()
 
     def of(self, chosen: Selection) -> PageData:
-        """Return the data of the runs that the user selected on the web page.
+        """Return the data of the run that the user selected on the web page, and of the run to compare it with.
 
         If the user selected nothing, or a run that does not exist, the data of the first page are returned. A run is
         never compared with itself.

@@ -1,7 +1,7 @@
-"""Answer the browser's requests for those parts of the web page that depend on the user's filters.
+"""Answer the browser's requests for the parts of the web page that depend on the user's filters.
 
-``assets/explore.js`` requests each part with one request and draws it. The answers are plain data (``elements``), from
-which the browser makes HTML elements. The report has the same answers in its file.
+The browser's program ``assets/explore.js`` requests each part and draws it. Answers are plain data (``elements``), from
+which the browser makes HTML elements. The report, which needs no server, has the same answers in its file.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away,
 
 
 def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Answer a request of the browser for the filters, the texts and the lists of the web page.
+    """Answer the browser's request for everything on the web page except charts, table and details.
 
-    The charts, the table and the details of a GEMM or convolution are other requests. The keys of the result are the
-    ids of the HTML elements (see ``content``). ``asked`` has ``search``: the query string of the URL, which contains
-    the filters.
+    The result has the filters and texts, with the ids of the HTML elements as keys (see ``content``). ``asked`` has
+    ``search``: the query string of the URL, which contains the user's filters.
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
@@ -146,10 +145,13 @@ def _after(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
 
 
 def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the chart of the selected view (``figure``) and the ``height`` of its box, for a request of the browser.
+    """Return the chart that the browser requests, and the ``height`` of its box. Both are missing if there is no chart.
 
-    Both are missing if there is no chart. ``asked`` has ``search`` (the query string with the filters), ``theme``, and
-    ``webgl`` (True if the browser has WebGL).
+    ``asked`` is the browser's request:
+
+    * ``search``: the URL's query string with the view and the filters
+    * ``theme``: light or dark
+    * ``webgl``: True if the browser has WebGL
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
@@ -229,10 +231,10 @@ LAUNCHED = 8
 
 
 def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the new query string (``search``) after the user clicked in a chart or drew a box in it.
+    """Return the URL's new query string (``search``) after the user clicked in a chart or drew a box in it.
 
-    The query string contains the filters. ``search`` is null if the click or box selects nothing. ``asked`` has the old
-    ``search``, the ``data`` of plotly's event, and ``boxed``.
+    The query string contains the filters. ``search`` is null if the click or the box selects nothing. ``asked`` is the
+    browser's request: the old ``search``, ``data`` (the event from plotly), and ``boxed`` (True for a box).
     """
     chosen, data = _chosen(asked), asked.get("data")
     if not isinstance(data, dict):

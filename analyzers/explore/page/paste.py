@@ -83,10 +83,11 @@ def _sentence(row: Row) -> str:
 
 
 def _in_the_run(row: Row) -> str:
-    """Return a sentence that says how long a call of this run would take with the best kernel.
+    """Return a sentence that estimates how long a call of this run would take with the best kernel.
 
-    The best kernel was timed elsewhere. Its ratio (best time) / (time of the library's choice) is applied to the time
-    of a call in this run. The text is empty if the times were measured in this run, or if no saving is known.
+    The best kernel was timed elsewhere, for example alone. So its ratio (best time) / (time of the library's choice) is
+    applied to the time of a call in this run. The text is empty if the times were measured in this run, or if no saving
+    is known.
     """
     same = math.isclose(row["time_us"], row["pick_us"], rel_tol=1e-6)
     if pd.isna(row["pick_us"]) or not row["then_us"] < row["time_us"] or same:
@@ -121,9 +122,10 @@ def _override(row: Row, verdict: PageVerdict | None) -> Paste:
 
 
 def _none_proposed(row: Row) -> str:
-    """Return the reason why ``recommend`` proposes no override for a GEMM or convolution.
+    """Explain why no override (a kernel to use instead of the library's choice) is proposed for a GEMM or convolution.
 
-    The reason is found from one row of the web page's table, so it is less precise than ``recommend``'s own reason.
+    The reason is found from one row of the web page's table, so it is less precise than the one that ``recommend``
+    gives.
     """
     if pd.isna(row["best_us"]):
         return "nothing is measured"
@@ -137,9 +139,9 @@ def _none_proposed(row: Row) -> str:
 
 
 def _written(override: Override, objects: Sequence[Problem]) -> Paste:
-    """Return the proposed override as a row of the library's file, for the user to copy.
+    """Return the proposed override as a row of the library's file, so that the user can copy it.
 
-    If no file format can express the override, or the library would not use the row, the note gives the reason.
+    If the override does not fit into any file format, or if the library would not use the row, a note gives the reason.
     """
     facts, reasons = override.target, dict[str, list[str]]()
     for writer in writers_for([override]):

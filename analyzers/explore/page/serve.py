@@ -54,10 +54,11 @@ def explore(
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the web page about a Parquet folder (``url``) until the user interrupts it, and open the browser.
+    """Show the web page about a Parquet folder: open the browser, and serve the page until the user interrupts it.
 
-    ``url`` has the same default as in ``logparse.store.open_store``. ``target`` are facts about the machine that will
-    use the override files. Raises LogparseError if the folder or run does not exist, or if the port is in use.
+    * ``url``: the folder, with the same default as in ``logparse.store.open_store``.
+    * ``target``: facts about the machine that will use the override files.
+    * Raises LogparseError if the folder or run does not exist, or if the port is in use.
     """
     facts = target or {}
     listening = _listening(host, port)

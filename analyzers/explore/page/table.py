@@ -22,10 +22,10 @@ LARGEST_BLOCK = 10 * queries.FIRST_ROWS
 
 
 def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the ``rows`` of the table that the browser asks for, the total ``count``, and a ``note`` about the table.
+    """Answer the browser's request for rows of the table: the ``rows``, the number of all rows, and a ``note``.
 
-    ``asked`` has ``search``, the rows' ``start`` and ``end``, and ``sort`` and ``filter`` in the form of AG Grid, a
-    table component for browsers.
+    ``asked`` is the request: ``search`` (the URL's query string with the filters), ``start`` and ``end`` of the rows,
+    and ``sort`` and ``filter`` in the form of AG Grid, a table component for browsers.
     """
     start, end = (x if isinstance(x, int) else 0 for x in (asked.get("start"), asked.get("end")))
     sort, search = _sorted(asked.get("sort")), str(asked.get("search") or "")
@@ -55,9 +55,9 @@ def _rows(
     start: int,
     end: int,
 ) -> tuple[pd.DataFrame, int, str]:
-    """Return rows of the web page's table, the number of all rows, and a text such as ``the most worthwhile``.
+    """Return rows of the web page's table, the number of all rows, and how they are ordered by default.
 
-    The text tells which row is first if the user chose no order.
+    The order is a text such as ``the most worthwhile``, which tells which row comes first.
     """
     page = pages.of(chosen)
     moved = chosen.view == "compare" and bool(page.other)

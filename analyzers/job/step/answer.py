@@ -91,10 +91,10 @@ FORMAT = "torch-profiler"
 
 
 class Factor(NamedTuple):
-    """How a change alters the time of a kernel: (new time) / (time in the trace), with its interval.
+    """The effect of a change on the time of a kernel: (new time) / (time in the trace), with its interval.
 
-    A factor of 0 means that the kernel is not launched any more. ``host_us`` is the additional time that the host takes
-    for the kernel's calls in an average step, µs.
+    * A factor of 0 means that the kernel is no longer launched.
+    * ``host_us``: additional time that the host takes for the kernel's calls in an average step, µs.
     """
 
     value: float
@@ -218,7 +218,7 @@ class Step:
 
     @property
     def measured_host_us(self) -> float:
-        """Measured mean time that the host needs for a step if it never waits for the device, µs. 0 if it is unknown.
+        """Measured mean time that the host works on a step if it never waits for the device, µs. 0 if it is unknown.
 
         It is the mean of ``host_us`` over the kinds of steps in the traces, weighted by how often they ran.
         """
@@ -235,10 +235,11 @@ class Step:
     def _by_kind(
         self, at: Sequence[Sequence[float]], took: Callable[[Sequence[float], Bounds, bool], float]
     ) -> dict[str, list[float]]:
-        """Return one number for each traced step, for example its time (µs), grouped by the kind of step.
+        """Compute one number for each traced step, for example its time (µs). The result is grouped by the kind of
+        step.
 
-        ``took`` computes the number. The first step of a trace is used only if there is no other of its kind, because
-        the host is then not yet as far ahead of the device as usual.
+        ``took`` computes the number. In the first step of a trace, the host is not yet as far ahead of the device as
+        usual. So this step is used only if there is no other of its kind.
         """
         found: dict[str, list[float]] = defaultdict(list)
         first: dict[str, list[float]] = defaultdict(list)
@@ -291,7 +292,7 @@ def _waiting(step: Step, factor: float) -> Step:
 
 @cached_per_run
 def fit_waits(step: Step) -> Step:
-    """Scale the waits for things outside the traces until the simulated step takes its measured time.
+    """Correct the simulation's waits for things outside the traces, so that the step takes its measured time.
 
     Such waits are for data-loader workers or for ranks without a trace. The step is returned unchanged if it has no
     such waits, or if its time without the profiler is unknown.
@@ -404,11 +405,12 @@ def _reaching(target: float, us: Callable[[float], float], low: float, high: flo
 
 
 def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
-    """Simulate the step with changed kernel times, and return its time and what limits it.
+    """Simulate the step with other kernel times. Returns its time, and the parts that limit it.
 
-    * ``factors``: the change of each kernel's time. The keys are texts of GEMMs or convolutions, operators, or kernel
-      names.
-    * ``best``: the changes that would give each kernel its best known time.
+    * ``factors``: the factor for each kernel's time. A key is the text of a GEMM or convolution, the name of an
+      operator, or
+      the name of a kernel.
+    * ``best``: the factors that would give each kernel its best known time.
     """
     step = fit_waits(step)
     host = host_factor_of(step)
@@ -463,8 +465,8 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
 def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
     """Return the factor by which the time of each kernel changes, in three rows: values, low ends and high ends.
 
-    ``given`` has the changes. A key is the text of a GEMM or convolution, the name of an operator, or the name of a
-    kernel. They are looked up in this order, and the first that fits a kernel is used.
+    ``given`` has the changes. The first key that fits a kernel is used: the text of its GEMM or convolution, the name
+    of its operator, or its own name.
     """
     return np.array([x[:3] for x in _each(graph, given)], dtype=np.float64).reshape(-1, 3).T
 
@@ -481,9 +483,9 @@ def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
 def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
     """Return the fraction of the host's work that remains after a change. 1 means all of it.
 
-    * If the change removes kernels, the host no longer spends time on launching them.
+    * Removed kernels need not be launched any more, so the host saves this time.
     * If calls take longer on the host, this time is added.
-    * ``host`` is the factor by which the host's traced times are multiplied.
+    * ``host``: the factor by which the host's traced times are multiplied.
     """
     spared = whole = units = 0.0
     for graph, weight in zip(step.graphs, step.weights, strict=True):
@@ -494,10 +496,10 @@ def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
 
 
 def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]], host: float) -> dict[str, float]:
-    """Return which part of the changed step is spent waiting for each kind of work. The parts add up to 1.
+    """Return what the changed step spends its time on: the host, kernels, communication and data loading.
 
-    A kind of work is the host, kernels, communication or data loading. If the clocks of ranks differ, the waits for a
-    kind may add up to less than 0. The kind then gets 0.
+    The results are fractions that add up to 1. If the clocks of ranks differ, a fraction may be negative. It is then
+    set to 0.
     """
     out = dict.fromkeys(KINDS, 0.0)
     for graph, weight, us, moments in zip(step.graphs, step.weights, changed, at, strict=True):
@@ -513,9 +515,9 @@ def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]]
 def step_of(
     tables: Tables, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None
 ) -> StepAnswer | StepUnknown:
-    """Simulate how long a step of the job would take with other kernel times.
+    """Predict how long a step of the job takes with other kernel times, by simulation.
 
-    * ``factors``: the changes of kernel times whose effect is asked for.
+    * ``factors``: the changes of kernel times.
     * ``best``: the changes that would give each kernel its best known time. They show how short the step can become.
 
     If the simulation is impossible, the reason is returned.
@@ -626,10 +628,10 @@ def _unchanged(source: str, path: str) -> InputFile:
 
 
 def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """Choose the traces to simulate, and yield their ids and paths.
+    """Choose which traces to simulate, and yield their ids and paths.
 
-    Ranks may have been traced in several periods. Periods that most ranks traced are preferred, the earliest of them
-    first. Other periods are added if they contain further kinds of steps.
+    Ranks may have been traced in several periods. The period that most ranks traced comes first (the earliest of
+    several such). Other periods are added if they have further kinds of steps.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     of = {

@@ -69,11 +69,11 @@ _Place = tuple[int, int]
 
 @dataclass
 class _Stream:
-    """The kernels and copies that were launched on one device stream so far.
+    """The kernels and copies that were launched so far on one stream of the GPU.
 
-    * ``launched``: when each kernel or copy was launched. −inf means before the trace.
-    * ``ended``: when each kernel or copy ended.
-    * ``nodes``: the graph's node of each kernel or copy.
+    * ``launched``: when each of them was launched. −inf means before the trace.
+    * ``ended``: when each of them ended.
+    * ``nodes``: the node of the graph for each of them.
     * ``tail``: the node after which the stream's next work can begin.
     """
 
@@ -237,7 +237,7 @@ class _Rank:
             take[type(todo[i])](todo[i])
 
     def _add_backlog(self) -> None:
-        """Add a node for kernels that were still running on the GPU when the trace began.
+        """Account for kernels that were still running when the trace began, by a node at which they have ended.
 
         The node is added only if the first kernel in the trace began much later than its launch.
         """
@@ -274,10 +274,11 @@ class _Rank:
     # ------------------------------------------------------------------------------------------------------- the host
 
     def _point(self, thread: Thread, at: float, host: float | None = None, b: int = 0, lag_b: float = NEVER) -> int:
-        """Add the next moment of a host thread to the graph, and return its node.
+        """Add a moment of a host thread to the graph, and return its node.
 
         * ``at``: the time of the moment in the trace.
-        * ``host``: how long the thread worked since its last node, µs. None means that it worked all of the time.
+        * ``host``: how long the thread worked since its previous moment, µs. None means the whole time.
+        * ``b``, ``lag_b``: a second node that the moment waits for, and the delay after it.
         """
         before = self._last.get(thread, 0)
         at -= self._begin
@@ -361,11 +362,10 @@ class _Rank:
         return self._done.get(call.correlation) if call.kind == "copied" else None
 
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
-        """Return the kernel or copy (a node) that must end before a wait for an event is over.
+        """Return the kernel or copy (a node) that must end before a wait for an event is over. 0 if there is none.
 
-        Returns 0 if nothing must end. If the trace names the kernel or copy, it is returned. Otherwise the answer is a
-        guess: of all work that was launched before the call and had ended at the time ``by``, the work that ended last
-        is returned.
+        If the trace does not name it, it is guessed: among all work that was launched before the call and had ended at
+        the time ``by``, the last to end.
         """
         if wait is not None and wait.record in self._records:
             stated = self._streams.get(wait.on) if wait.on else None
@@ -412,10 +412,10 @@ class _Rank:
             self._in_graph(work, node)
 
     def _lags(self, start: float, tail: int, launch: tuple[int, float] | None, within: bool) -> tuple[float, float]:
-        """Return two delays of a kernel (µs): after the earlier work of its stream, and after its launch.
+        """Return the delays with which a kernel begins, µs: after the earlier work of its stream, and after its launch.
 
-        The kernel really waited for the later of the two events, so that one gets the observed delay. The other gets
-        the delay that is usual on this machine.
+        The kernel really waited for the later of the two, so this one gets the observed delay. The other one gets the
+        delay that is usual on this machine.
         """
         gap = start - self._nodes.at[tail]
         if launch is None:
@@ -428,11 +428,11 @@ class _Rank:
         return min(self._usual.gap, gap), lag
 
     def _within_graph(self, work: Work) -> list[int]:
-        """Return the node after which a kernel in a CUDA or HIP graph begins, as a list of at most one node.
+        """Return the node that the kernel of a CUDA or HIP graph waits for, in a list. The list may be empty.
 
-        A graph has several streams, and traces do not show which kernel waits for which. So for the first kernel of a
-        stream, it is assumed that it waited for the kernel of another stream that had ended last. The list is empty for
-        all other kernels.
+        A graph has several streams, and traces do not show which kernel waits for which. So the first kernel of a
+        stream is assumed to wait for the kernel of another stream that ended last before it. For all other kernels the
+        list is empty.
         """
         seen = self._graphs.setdefault(work.correlation, {})
         if work.stream in seen:
@@ -475,9 +475,9 @@ def _launches(trace: RankTrace) -> dict[int, float]:
 
 
 def _full(held: Counter[int]) -> int:
-    """Return how many kernels can wait in the queue of a stream before a launch blocks.
+    """Find out how many kernels can wait in a GPU stream's queue before a launch blocks.
 
-    ``held`` counts how many kernels were waiting when a long launch returned. The most frequent number near the usual
+    ``held`` counts how many kernels were waiting when a slow launch returned. The most frequent number near the usual
     limit (1,024) is returned.
     """
     near = {depth: count for depth, count in held.items() if abs(depth - _QUEUE) <= _QUEUE_SLACK}

@@ -132,9 +132,9 @@ class Graph:
     notes: Mapping[str, float] = field(default_factory=dict)
 
     def scaled(self, factors: Floats) -> Floats:
-        """Return the durations of all kernels and transfers after a change: each kernel's duration times its factor.
+        """Return the durations of all kernels and transfers after a change, one per node, µs.
 
-        ``factors`` has one value per distinct kernel (``identities``). The result has one value per node, µs.
+        ``factors`` has one value for each distinct kernel (``identities``), by which its duration is multiplied.
         """
         by_kernel: Floats = np.r_[factors, 1.0]
         return self.us * by_kernel[self.kernel]
@@ -197,9 +197,9 @@ def make_graph(
 
 
 def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> list[float]:
-    """Compute at which time each node (moment) of the graph is reached, in µs after the beginning.
+    """Compute when each node (moment) of the graph is reached, in µs after the beginning.
 
-    * ``us``: the durations of kernels and transfers, one per node. By default they are as in the trace.
+    * ``us``: the durations of kernels and transfers, one per node. The default is the durations in the trace.
     * ``host_factor``: the factor by which the host's times are multiplied.
     """
     took = graph.us if us is None else us
@@ -212,10 +212,10 @@ def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> l
 
 
 def shares(graph: Graph, at: Sequence[float], us: Floats, host_factor: float) -> dict[str, float]:
-    """Return how much of a step's time is spent waiting for the host, kernels, communication and data loading (µs).
+    """Return how much of a step's time is due to the host, kernels, communication and data loading, µs.
 
-    The function goes back in time from the end of each rank's steps. At each node it continues with the node for which
-    this node waited.
+    The critical path is followed backwards, from the end of each rank's steps: from each node to the node for which it
+    waited.
     """
     out = np.zeros(len(KINDS))
     moments: Floats = np.array(at)
