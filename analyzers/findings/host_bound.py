@@ -84,8 +84,7 @@ def of_data(remark: Finding) -> Finding:
 
 
 def changes(time: GpuTime) -> str:
-    """Tell in a few words what to change so that the GPU waits less. An example is "the loader: workers, work per
-    sample".
+    """Tell in a few words what to change so that the GPU waits less, like "the loader: workers, work per sample".
 
     The text depends on the cause of most of the idle time. If a single idle gap is so long that the rest does not
     matter, the text describes this gap instead.

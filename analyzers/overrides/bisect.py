@@ -59,7 +59,7 @@ _DEVICE = re.compile(r"\d+(?=\.[^.]*\Z)")
 
 
 def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
-    """Reduce failing rows to a small set: it still fails, but passes if any one of its rows is removed.
+    """Reduce a set of rows that fail together, until the set passes if any one of its rows is removed.
 
     ``fails`` tells whether the check fails with a set of rows. An empty set is assumed to pass.
     """
@@ -247,9 +247,10 @@ class Checks:
         return [run for run in self.runs if run.rows == name][again]
 
     def _run(self, name: str, rows: Rows, log: str) -> Run:
-        """Run the user's check with a copy of the file that has only these rows.
+        """Run the user's check with a copy of the override file that has only these rows.
 
-        The check inherits the open journal file. So the journal stays locked if the check outlives this process.
+        The check inherits the open journal file, which is locked. So the journal stays locked if the check outlives
+        this process.
         """
         copy, code = self.table.placed(rows, self.folder / "table"), None
         table = filled(Shell("export LOGPARSE_TABLE=@path@"), {"path": shell_word(copy.path or "")})

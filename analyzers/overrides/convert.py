@@ -119,10 +119,9 @@ def lines(made: Made) -> list[str]:
 
 
 def _one_build(files: Facts, target: Facts) -> None:
-    """Raise InputError if the new file would not be valid for the libraries on the machine that will read it.
+    """Raise InputError if the machine that will read the new file has other library versions than the file states.
 
-    A TunableOp file states the versions of the libraries in lines called validators. The machine (``target``) must have
-    the same versions.
+    A TunableOp file states the versions in lines called validators. ``target`` has facts about the machine.
     """
     for key, value in validators.of_target(files).items():
         if validators.PREFIX + key in target:

@@ -1,6 +1,7 @@
-"""Find out for which calls of a job an override file has a row, and which rows no call can ever use.
+"""Find out for which calls of a job an override file has a row, and which rows no call uses.
 
-Calls and rows are compared by the keys with which the library itself looks up a row.
+An override file lists kernels that a library should use instead of its own choice. Calls and rows are compared in the
+same way as the library looks up a row.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ It is not done for a file with more rows than this, for example a database that 
 
 @dataclass(frozen=True)
 class Use:
-    """The answer of an override file to one operator (with sizes) that a job calls.
+    """The result of looking up one operator (with sizes) of a job in an override file.
 
-    An override file is a list of kernels to use instead of the library's choice. ``line`` is the line of the row that
-    the library would use. ``time_us`` is the operator's total time in the job, µs.
+    * An override file is a list of kernels to use instead of the library's choice.
+    * ``line``: the line of the row that the library would use.
+    * ``time_us``: the operator's total time in the job, µs.
     """
 
     problem: str
@@ -63,9 +65,10 @@ class Use:
 
 @dataclass(frozen=True)
 class Idle:
-    """Rows of an override file that no call uses, all for the same reason. They are given by their line numbers.
+    """Rows of an override file that no call uses, all for the same reason.
 
-    ``never`` is True if no call of any job can use the rows.
+    * ``lines``: their line numbers.
+    * ``never``: True if no call of any job can use the rows.
     """
 
     lines: Sequence[int]
@@ -84,10 +87,10 @@ class Coverage:
     idle: tuple[Idle, ...]
 
     def share(self, what: Literal["calls", "time_us"], state: State = "hit") -> float | None:
-        """Return which fraction (0 to 1) of the job's calls, or of their known time, has the given result.
+        """Return which fraction (0 to 1) of the job's calls the override file has rows for, or of the job's time.
 
-        For example, ``share("calls")`` is the fraction of the calls for which the file has a row. Returns None if no
-        calls are counted, or no time is known.
+        ``what`` is ``calls`` or ``time_us``. With another ``state`` than ``hit``, the fraction with this result is
+        returned. Returns None if no calls are counted, or no time is known.
         """
         known = [(getattr(use, what), use.state) for use in self.uses if getattr(use, what) is not None]
         total = sum(value for value, _ in known)
@@ -144,9 +147,9 @@ def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
-    """Return what the job's logs report about the library's own look-ups in the override file.
+    """Return what the job's logs say about the library's own use of the override file.
 
-    The keys are the texts of operators (with sizes). For example, a log may state whether the library found a row.
+    For example, a log may state whether the library found a row. The keys are the texts of operators (with sizes).
     """
     columns = (tables.messages[name].astype("str") for name in ("function", "text"))
     return by_name(file.format).reported(file.name, file.reading, zip(*columns, strict=True))
@@ -183,8 +186,11 @@ def served_by(
 def times_of(tables: Tables) -> dict[str, float]:
     """Return the total time of each operator (with sizes) in the job, µs.
 
-    The time comes from a trace. If no trace has the operator, it is the number of calls times the measured time of the
-    library's choice. If that was not measured, the best known time is used instead.
+    The first time that is known is used:
+
+    * the time in a trace
+    * (number of calls) · (measured time of the library's choice)
+    * (number of calls) · (best known time)
     """
     kernels = tables.kernels
     if "run" in kernels:
@@ -223,14 +229,15 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
 def _size(text: str) -> str:
     """Return only those words of an operator's text that state its kind, direction and sizes.
 
-    If a row and a call agree in these words, the row was perhaps made for the call and differs in a detail.
+    If a row of an override file and a call agree in these words, the row was perhaps made for the call and differs only
+    in a detail.
     """
     words = ((word, *word.partition("=")) for word in text.split(" "))
     return " ".join(word for word, name, mark, _ in words if not mark or name in ("mnk", "in", "k", "filter"))
 
 
 def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
-    """Return a sentence that explains why a row nearly applies to a call, if they differ in only one value.
+    """Explain which single value keeps a row of an override file from applying to a call of the job.
 
     Example: "no call; one call differs only in that it has ld=1024,1024,-,4096, while the row has
     ld=1024,1024,4160,4160". Returns None if every call of the same sizes differs in several values.
@@ -258,9 +265,11 @@ def _contradict(one: str, other: str) -> bool:
 
 
 def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tables, lost: str = "") -> Answer:
-    """Return the output of ``coverage``: for which part of the job's calls and time the override files have rows.
+    """Return the output of the command ``coverage``: for how much of a job the override files have rows.
 
-    ``lost`` is the number of damaged lines of the run, as text. The exit code is 3 if no call uses one of the files.
+    * The output gives the fraction of the job's calls and of its time.
+    * ``lost``: the number of damaged lines of the run, as text.
+    * The exit code is 3 if no call uses one of the files.
     """
     found = [coverage(file, tables) for file in files]
     remarks = remarks_on(tables, {x.format.convolutions for x in found})
@@ -315,9 +324,9 @@ def lines(found: Coverage) -> list[str]:
 
 
 def _look_up_lines(found: Coverage) -> list[str]:
-    """Return lines about a file that an inference server finds by the file's name, for example a table of tiles.
+    """Return lines for the user about a file that an inference server opens by name, for example a table of tiles.
 
-    The lines say how many of the server's look-ups the file answers, and which other files the server looked for.
+    The lines say how many of the files that the server looked for are found, and which others it looked for.
     """
     if not found.uses:
         return [f"{found.file}: run {found.run} looks up no such table, so the file can serve nothing"]

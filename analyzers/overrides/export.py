@@ -45,10 +45,12 @@ def of_store(
     sql: str | None = None,
     target: Facts | None = None,
 ) -> Made:
-    """Write GEMMs and convolutions of a job in the format of a library's tool (``as_``, for example ``bench``).
+    """Write the GEMMs and convolutions of a job as input for a library's tool, by default those with the most calls.
 
-    The most called ones are written. With ``sql`` (an SQL SELECT), the ones in its column ``problem`` are written
-    instead. Raises InputError if they cannot be read.
+    * ``as_``: the format, for example ``bench``.
+    * ``sql``: an SQL SELECT whose column ``problem`` has the ones to write.
+
+    Raises InputError if they cannot be read.
     """
     if sql is None:
         tables = tables_of(store, run)
@@ -116,8 +118,8 @@ def select(tables: Tables, kind: str | None = None, n: int | None = None) -> lis
 def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -> Made:
     """Write the given GEMMs and convolutions as input for a library's benchmark or tuning tool.
 
-    ``as_`` names the tool, for example ``bench``. ``target`` is needed for ``untuned``, because that format depends on
-    PyTorch's version. Raises InputError if ``as_`` is unknown.
+    * ``as_``: the format, for example ``bench``. Raises InputError if it is unknown.
+    * ``target``: facts about the machine. The format ``untuned`` needs them, because it depends on PyTorch's version.
     """
     if as_ == "untuned":
         return _untuned(problems, target or {})

@@ -74,7 +74,7 @@ class Kernels:
         return cls(format, seen, needs, given_workspaces(last), set(zip(ran["problem"], ran["solution"], strict=True)))
 
     def judged(self, call: str, answer: LookUp) -> LookUp:
-        """Correct the result of a look-up in an override file if the found row's kernel may be unable to run the call.
+        """Correct the result of a look-up in an override file if the kernel in the row may be unable to run the call.
 
         * The result becomes "miss" if the kernel cannot run the call, or if the call provides too little workspace.
         * It becomes "unknown" if no call or measurement shows that the kernel can run the call.
@@ -114,9 +114,9 @@ class Kernels:
         return LookUp(answer.key, None, "unknown", why, (row.line,))
 
     def short_of_workspace(self, call: str, row: Row | None) -> Short | None:
-        """Return why the call provides, or may provide, too little workspace for the kernel in the row.
+        """Explain why a call may not provide enough workspace for the kernel in the row of an override file.
 
-        Returns None if the workspace suffices, or if no log and no measurement shows that it may be too small.
+        Returns None if the workspace suffices, or if nothing shows that it may be too small.
         """
         if self.format.kernels is None or row is None or row.solution is None:
             return None

@@ -70,10 +70,12 @@ class Unread(NamedTuple):
 def lint(
     path: str, target: Facts | None = None, against: Tables | None = None, format: str | None = None
 ) -> OverrideFile:
-    """Check one override file: will the library read it, match its rows to calls, and use them?
+    """Check one override file: will the library read the file, and use its rows for calls?
 
-    ``target`` has facts about the machine that will read the file. Facts that it lacks are taken from the files of the
-    job ``against``, if these files agree. Raises InputError if the file does not exist or has no override format.
+    * ``target``: facts about the machine that will read the file.
+    * ``against``: a job. It supplies the facts that ``target`` lacks, if its files agree.
+
+    Raises InputError if the file does not exist or has no override format.
     """
     name, data = content_of(path)
     given, run = target or {}, facts_of_run(against) if against is not None else {}
@@ -82,11 +84,10 @@ def lint(
 
 
 def _left_open(run: Facts, given: Facts) -> dict[str, str]:
-    """Return the facts about a job's machine that may fill in what the user did not state (``given``).
+    """Return the facts about a job's machine that may be added to the facts that the user stated (``given``).
 
-    PyTorch compares a set of facts (its validators) before it uses a file, and the sets of two builds must not be
-    mixed. So the job's validators are left out if the given facts have a validator, or a value that differs from the
-    job's.
+    PyTorch compares a set of facts (its validators) before it uses a file, and must not get a mixture of two machines.
+    So the job's validators are left out if the user stated a validator, or a value that differs from the job's.
     """
     other = any(x.startswith(VALIDATOR) or not same_value(x, value, run.get(x, value)) for x, value in given.items())
     return {x: value for x, value in run.items() if not (other and x.startswith(VALIDATOR))}
@@ -99,11 +100,11 @@ def lint_files(
     format: str | None = None,
     begins: Callable[[str], None] = lambda path: None,
 ) -> tuple[list[OverrideFile], list[Unread]]:
-    """Check several override files for the machine that ``target`` and the job ``against`` describe.
+    """Check several override files for one machine. The machine is described by ``target`` and the job ``against``.
 
-    ``begins`` is called with the path of each file before it is read. If several files are given (``dir/*``), the files
-    that are no override files are returned as ``Unread``. Raises InputError if there is only one file and it is no
-    override file.
+    * ``begins`` is called with the path of each file before it is read.
+    * If several paths are given (``dir/*``), other files among them are returned as ``Unread``.
+    * Raises InputError if the only file is not an override file.
     """
     if format is not None:
         format_of("", b"", format)
@@ -181,8 +182,8 @@ def by_name(format: str) -> OverrideFormat:
 def facts_of_run(tables: Tables) -> dict[str, str]:
     """Return the facts about a job's machine on which all of its files agree.
 
-    PyTorch's validators are facts that it compares before it uses a file. They are included only if no two files state
-    different sets of them.
+    PyTorch compares a set of facts, its validators, before it uses a file. They are included only if all files that
+    state them state the same set.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     return machine_of_files(zip(*(facts[x] for x in ("source_id", "name", "value")), strict=True))
@@ -192,10 +193,10 @@ def facts_of_run(tables: Tables) -> dict[str, str]:
 
 
 def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Divide texts of calls into groups, so that texts in different groups are certainly different calls.
+    """Group the texts of calls that may describe the same call. Texts in different groups are different calls.
 
-    Two logs of one job may describe a call in more or less detail. So a group may contain several texts of one call.
-    Its key is the text with the fewest unknown values.
+    Two logs of one job may describe a call in more or less detail. The key of a group is its text with the fewest
+    unknown values.
     """
     out: dict[str, list[str]] = {}
     by_shape: dict[str | None, list[Problem]] = {}
@@ -350,10 +351,10 @@ def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool 
 
 
 def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
-    """Return lines for the user that say how many rows of several files can be used on this machine's device.
+    """Return lines for the user: how many rows of several override files can be used on this machine's GPU.
 
-    If a library reads several files as one table, these files are counted together. There are no lines for a single
-    file, or if the device is unknown.
+    If a library reads several files as one table, they are counted together. There are no lines for a single file, or
+    if the GPU is unknown.
     """
     families: dict[str, list[int]] = {}
     for file in judged:

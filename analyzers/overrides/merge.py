@@ -33,9 +33,9 @@ _SHOWN = 8
 
 
 class Choice(NamedTuple):
-    """One row of several that the merged files have for the same key (the text by which the library looks up a call).
+    """One of several rows for the same call, when override files are merged.
 
-    ``rank`` is the time and the kernel's name, by which rows are compared.
+    ``rank`` is the row's time and its kernel's name, by which the rows are compared. ``file`` is the file of the row.
     """
 
     rank: tuple[float, str]
@@ -63,9 +63,9 @@ class Conflict:
 
     @property
     def equal_work(self) -> bool:
-        """True if the times of all rows for this key are for the same work, so that the fastest row can be chosen.
+        """True if the times of the conflicting rows are comparable, so that the fastest row can be chosen.
 
-        Two different calls may have the same key. Then their times cannot be compared.
+        The library may find the same row for two different calls. Then the rows may have been timed for different work.
         """
         return {x.offer.work for x in self.others} <= {self.taken.offer.work}
 
@@ -173,10 +173,10 @@ def whole_lines(data: bytes) -> bytes:
 
 
 class _Winners:
-    """Iterates over the rows that a merge keeps, sorted by key (the text by which the library looks up a call).
+    """Iterates over the rows that remain when override files are merged, one for each key.
 
-    After the iteration, ``keys`` is the number of keys, and ``conflicts`` has the keys for which the files name
-    different kernels.
+    A key is the text by which the library looks up a call. After the iteration, ``keys`` is the number of keys, and
+    ``conflicts`` has the keys for which the files name different kernels.
     """
 
     def __init__(self, merging: Merging, files: Sequence[tuple[str, Reading[Any]]]) -> None:
@@ -222,10 +222,10 @@ class _Winners:
 
 
 def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple[str, str]]) -> None:
-    """Check that the files to merge are for the same device and build. Raises InputError if they are not.
+    """Check that the override files to merge are for the same device and library build. Raises InputError otherwise.
 
-    A file's header states the device and the build. ``agreed`` holds the values found so far, each with the first file
-    that states it. This file is named in the error.
+    * ``header``: what the header of the file ``path`` states.
+    * ``agreed``: the values found so far, each with the first file that states it. The error names this file.
     """
     for name, value in header:
         first, where = agreed.setdefault(name, (value, path))
@@ -291,9 +291,10 @@ def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat
 
 
 def _joined(file: Emission, own: OverrideFile, format: OverrideFormat) -> tuple[Emission, int]:
-    """Add the user's own rows to a new file, and return the file and the number of added keys.
+    """Add the user's own rows to a new override file. Returns the file, and for how many keys a row was added.
 
-    An own row is added only if the new file has no row for its key (the text by which the library looks up a call).
+    A key is the text by which the library looks up a call. An own row is added only if the new file has no row for its
+    key.
     """
     new = {row.key for row in format.reader(file.name, file.data, own.target).rows}
     kept = [row for row in own.rows if row.live and row.key not in new]

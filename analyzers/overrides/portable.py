@@ -66,9 +66,9 @@ def _is_bound(row: Row) -> bool:
 
 
 def _calls(format: OverrideFormat, file: Emission, rows: Mapping[str, Row], tables: Tables) -> Mapping[str, int]:
-    """Return how often the job calls the operator of each row in an aiter table. The keys are the keys of the rows.
+    """Return how often the job calls the operator of each row in an aiter table (a file of kernel choices).
 
-    The result is empty if the logs do not count calls.
+    The keys are the keys of the rows. The result is empty if the logs do not count calls.
     """
     keys, out = {row.line: key for key, row in rows.items()}, Counter[str]()
     for use in coverage(format.inspect(file.name, file.data, facts_of_run(tables)), tables).uses:

@@ -46,10 +46,10 @@ class Made:
 
 
 def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
-    """Make override files in a library's format from overrides (choices of kernels for calls).
+    """Write overrides (kernels to use for certain calls) as files in a library's format.
 
-    Overrides that cannot be written, or that the library would not use, are left out. Two overrides may be valid alone
-    but not together, because they need the same key. Then only the first one is written.
+    An override is left out if it cannot be written, or if the library would not use it. If two overrides need the same
+    row, only the first one is written.
     """
     valid, refused = readable(writer, overrides, target)
     firsts = {id(x) for x in {writer.key(x.problem, target): x for x in reversed(valid)}.values()}
@@ -68,11 +68,13 @@ def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
 def readable(
     writer: Writer, overrides: Sequence[Override], target: Facts
 ) -> tuple[list[Override], dict[str, list[Override]]]:
-    """Return the overrides that the library will use, and the refused overrides by reason.
+    """Sort out which overrides (kernels to use for certain calls) the library will really use.
 
-    An override is a choice of a kernel for a call. It may name a second kernel as a fallback. Each override is written
-    alone and read back, so that a refused one does not spoil the others. If only the fallback is refused, the override
-    is kept without it.
+    * Each override is written alone and read back, so that a refused one does not spoil the others.
+    * An override may name a second kernel as a fallback. If only the fallback is refused, the override is kept without
+      it.
+
+    Returns the usable overrides, and the refused ones by reason.
     """
     held: list[Override] = []
     refused: dict[str, list[Override]] = {}
@@ -100,10 +102,10 @@ def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tu
 
 
 def _why_not(writer: Writer, override: Override, target: Facts) -> str:
-    """Return why an override (a choice of a kernel for a call) would have no effect, or an empty text if it has.
+    """Return why an override (a kernel to use for a call) would have no effect. The text is empty if it has an effect.
 
-    Possible reasons: the override cannot be written, the library ignores its row, or the library does not find the row
-    for the call.
+    There are three reasons: it cannot be written, the library ignores its row, or the library does not find the row for
+    the call.
     """
     nouns = (override.problem, override.solution, *([override.fallback.solution] if override.fallback else []))
     wrong = next(filter(None, map(fault, nouns)), None)  # The store may have been written by another program.
@@ -139,11 +141,11 @@ def _all_live(reading: Reading[object]) -> None:
 
 
 def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> list[Emission]:
-    """Write files into a folder, make scripts executable, and remember the files as written by logparse.
+    """Write files into a folder, either all or none, and make scripts executable.
 
-    Either all files are written or none (``logparse.output.files``). If there is nothing to write, no folder is made.
-    Raises InputError, and writes nothing, if a file would replace one of the files in ``read``. The names go to
-    ``logparse.output.own_files``.
+    * The names are also stored in ``logparse.output.own_files``, so that the files are known to be logparse's own.
+    * If there is nothing to write, no folder is made.
+    * Raises InputError, and writes nothing, if a file would replace one of the input files in ``read``.
     """
     for path in filter(os.path.exists, (out / file.name for file in files)):
         if any(os.path.exists(one) and os.path.samefile(one, path) for one in read):
@@ -159,10 +161,10 @@ def placed(files: Iterable[Emission], folder: Path) -> list[Emission]:
 
 
 def write_placed(files: Sequence[Emission], out: Path) -> None:
-    """Write files, which already have their paths, into the folder ``out`` and its subfolders.
+    """Write files into the folder ``out`` and its subfolders, either all or none. The files already have their paths.
 
-    They are written in this order and as one change. Raises OSError, and leaves all old files as they are, if one file
-    cannot be written or is outside ``out``.
+    They are written in the given order. Raises OSError, and leaves all old files as they are, if one file cannot be
+    written or is outside ``out``.
     """
     with Rewrite(within=out) as rewrite:
         for file in files:

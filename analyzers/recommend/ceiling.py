@@ -43,10 +43,10 @@ class Ceiling:
 
 
 def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, judged: Judgement) -> Ceiling:
-    """Compute the most that override files can gain in a job.
+    """Compute the most that a job can gain by better kernels in override files.
 
-    * ``rows``: the library's choices beside the best kernels, from ``picks_vs_best``.
-    * ``findings``: the findings that are not left out. Their savings must already be scaled by ``in_the_job``.
+    * ``rows``: the library's choices and the best kernels, from ``picks_vs_best``.
+    * ``findings``: the possible savings that are not left out. They must already be scaled by ``in_the_job``.
     """
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
@@ -97,9 +97,9 @@ def _each_us(tables: Tables) -> pd.Series:
 
 
 def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
-    """Return for each row which fraction (0 to 1) of a call's time the better kernel saves.
+    """Return which fraction (0 to 1) of a call's time the better kernel saves, for each row.
 
-    If the two kernels were compared in a test, the tested speedup is used. Otherwise it is 1 − best_us / pick_us.
+    If the two kernels were compared in a second test, its speedup is used. Otherwise it is 1 − best_us / pick_us.
     """
     gains = 1 - known["best_us"].astype("float64") / known["pick_us"].astype("float64")
     for place, source, pick, best in known[["source_id", "pick", "best"]].itertuples():
@@ -110,11 +110,11 @@ def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
 
 
 def in_the_job(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """Scale the savings of findings to the times that the calls take in the job's traces.
+    """Scale savings that were measured on single calls to the times that the calls take in the job's traces.
 
-    A call that takes 60 µs in the job cannot save 70 µs, however long it takes alone. If the traces do not contain a
-    call, its saving stays as it is. The savings are also given as a fraction of all GPU time. The gain of one call
-    stays as it was measured.
+    A call that takes 60 µs in the job cannot save 70 µs, however long it takes alone. If no trace contains a call, its
+    saving stays as it is. The savings are also given as a fraction of all GPU time. The gain of one call stays as it
+    was measured.
     """
     traced, total = _each_us(tables).to_dict(), gpu_us(tables)
     return [_weighed(x, traced.get(x.problem.text if x.problem else ""), total) for x in findings]
@@ -130,11 +130,11 @@ def _weighed(finding: Finding, each_us: float | None, total_us: float | None) ->
 
 
 def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tuple[pd.Series, list[Finding]]:
-    """Add up the measured savings of findings, for operators in ``known`` and for all others.
+    """Add up the measured savings of findings (possible savings), for operators in ``known`` and for all others.
 
-    * The first result is the saving (µs) of each operator in ``known``. It also contains savings of texts that may
-      describe the same operator.
-    * The second result is a list with one finding for each other operator: the finding with the largest saving.
+    * The first result is the saving (µs) of each operator in ``known``. Operators whose text may mean the same are
+      included.
+    * The second result is a list with one finding for each other operator: the one with the largest saving.
 
     Estimated savings are ignored.
     """
@@ -157,8 +157,7 @@ def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tu
 def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
     """Return the operators (with sizes) for which a time is known.
 
-    A time is known if a trace contains the operator, or if the operator was measured, perhaps under another text that
-    may mean the same call.
+    It is known from a trace or a measurement. The measurement may have another text that may mean the same call.
     """
     rows = timed(tables.measurements)
     linked = linked_measurements(tables, pd.Series(problems), rows["problem"])

@@ -24,9 +24,10 @@ from logparse.target import Facts, machine
 
 @dataclass(frozen=True)
 class Judged:
-    """The result of a test whether one kernel is faster than another, from repeated comparisons in fresh processes.
+    """The result of a second comparison of two kernels (``pick`` and ``winner``) in fresh processes.
 
-    ``kept`` is True if its gain is accepted. Benjamini and Hochberg's procedure over all tests of the job decides that.
+    ``kept`` is True if the gain of ``winner`` is accepted. Benjamini and Hochberg's procedure over all tests of the job
+    decides that.
     """
 
     pick: str
@@ -59,10 +60,10 @@ class Judgement:
 
 
 def judgement(tables: Tables, floor: float) -> Judgement:
-    """Decide for all tests of a job together which gains are accepted.
+    """Decide which gains are accepted, of all gains that the job's tests measured a second time.
 
-    A gain must be above ``floor``. Tests in which the library's own choice won are included, because the correction for
-    many tests needs failed tests, too.
+    A gain must be above ``floor``, and is corrected for the number of tests. For this correction, tests without a gain
+    are included, too.
     """
     stored = stored_confirmations(tables)
     counts = counting(stored, tables)

@@ -147,10 +147,10 @@ def _plain(value: object) -> Any:
 
 
 def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: str = "") -> str:
-    """Return the text of ``report.md``, which is written for people.
+    """Write the recommendation as a report for people, the text of ``report.md``.
 
-    It has the verdict, the largest possible gain, a table of the findings, each finding with its evidence, and how to
-    make the changes.
+    It has the verdict, the largest possible gain, a table of the possible savings (findings), details of each, and how
+    to make the changes.
     """
     seen = verdict(recommendation)
     out = [

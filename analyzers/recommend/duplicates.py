@@ -31,9 +31,9 @@ def deduplicated(findings: Sequence[Finding], links: pd.DataFrame) -> list[Findi
 
 
 def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
-    """Return a sort key that puts the findings with the largest known savings first.
+    """Return a sort key for findings (possible savings): the largest known saving first.
 
-    Findings with an unknown saving follow, the largest loss of one call first. The rest is sorted by text.
+    Findings with an unknown saving follow, the largest loss of one call first. Equal ones are sorted by text.
     """
     saving = finding.saving_us
     return (saving is None, -(saving or 0.0), -(finding.per_call_us or 0.0), _text(finding), finding.message)
@@ -116,7 +116,7 @@ def _row(problem: Problem, target: Mapping[str, str]) -> tuple[str, str]:
 def _cheapest(
     solutions: Sequence[str], texts: Collection[str], calls: Mapping[str, float], races: Mapping[str, Race]
 ) -> str | None:
-    """Return the kernel with which all calls that share one row of a tuning file take the least time in total.
+    """Return the kernel with the least total time for all calls that share one row of a tuning file.
 
     Returns None if the library's own choices take no more time. Returns the first kernel if a time is missing.
     """
@@ -132,7 +132,7 @@ def _cheapest(
 
 
 def reachable(finding: Finding) -> Finding:
-    """Remove a finding's saving if the user cannot make the library use the better kernel for this call alone.
+    """Remove a finding's saving if the user has no way to make the library use the better kernel for this call alone.
 
     The message then tells how much the kernel would save. Other findings are returned as they are.
     """
@@ -174,10 +174,10 @@ def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, se
 
 
 def _explained(findings: Sequence[Finding]) -> list[Finding]:
-    """Remove findings that only report a slow kernel, if another finding about it also explains the reason.
+    """Remove findings that only report a slow kernel, if another finding about the same kernel also explains why.
 
-    Findings of the analyzer ``suboptimal_pick`` only report. If both findings propose the same kernel, the explaining
-    finding is kept and gets the override of the other one.
+    ``suboptimal_pick`` makes findings without an explanation. The explaining finding gets the override (the kernel to
+    use instead) of the removed one.
     """
     plain = {_better(x): x for x in findings if x.analyzer == suboptimal_pick.NAME}
     explained = {_better(x) for x in findings if x.analyzer != suboptimal_pick.NAME} - {None}
@@ -199,9 +199,9 @@ def _better(finding: Finding) -> tuple[str, str] | None:
 
 
 def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """Remove findings about calls that no log counts, if another finding is about the same calls and these are counted.
+    """Remove findings about calls that no log counts, if the same finding exists for counted calls.
 
-    The same analyzer must have made both findings, and the texts of their calls may differ.
+    Both must come from the same analyzer. The texts of their calls may differ, if they may mean the same call.
     """
     counted = {(x.analyzer, _text(x)) for x in findings if x.calls is not None}
     may_be = _linked(links, {_text(x) for x in findings if x.calls is None}, both=False)

@@ -37,10 +37,10 @@ class TargetFiles:
 
 
 def targets(recommendation: Recommendation, settings: Settings) -> Mapping[str, Facts]:
-    """Return the machines for which files are made: the name of a folder, and the facts of the machine.
+    """Return the machines for which files are made, by the name of the folder for the files.
 
-    If the user described a machine, it is the only one. Otherwise there is one for each machine on which overrides were
-    measured. Two machines never have the same folder, even if they differ only in a fact that their names do not show.
+    If the user described a machine, it is the only one. Otherwise each machine on which better kernels were measured
+    gets a folder of its own, even if two machines differ only in a fact that the folder's name does not show.
     """
     named = [settings.target] if settings.target else [dict(x.target) for x in recommendation.overrides]
     out: dict[str, Facts] = {}
@@ -62,10 +62,12 @@ def emissions(
     gpus: int = 1,
     searches: Sequence[SearchScript] = SEARCH_SCRIPTS,
 ) -> TargetFiles:
-    """Return the files for one machine, which will be in ``folder``.
+    """Return the files for one machine: override files, scripts that search, and ``apply.sh``.
 
-    They are the override files, their ``apply.sh``, and scripts that search. An override is not written if a value that
-    its library checks is unknown. A note then states what was not written.
+    An override file makes a library use other kernels, and ``apply.sh`` makes the library read the file.
+
+    * ``folder``: where the files will be.
+    * An override is left out if a value that its library checks is unknown. A note then states what is missing.
     """
     offered = [(x, x.override) for x in recommendation.findings if x.override is not None]
     # An override for another device or build is left out. An override whose facts equal the target's never is.

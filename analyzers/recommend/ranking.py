@@ -102,7 +102,7 @@ class Recommendation:
         return None if self.step is None or isinstance(self.step, str) else self.step.now
 
     def step_gain(self, action: str) -> Gain | None:
-        """Return the time of a step now and with the named change. None if it is unknown.
+        """Return how long a step takes now and with the named change. None if it is unknown.
 
         If the change was tried in the running job, the times were measured there. Otherwise they are simulated.
         """
@@ -214,10 +214,10 @@ def _tried(tables: Tables) -> tuple[Tried, ...]:
 
 
 def _steps(tables: Tables, settings: Settings) -> float | None:
-    """Return the number of steps to which the counted calls of the job belong, or None if it is unknown.
+    """Return over how many steps the job's calls are counted, or None if it is unknown.
 
     The user states the number, or the traces mark the steps. Without traces, it is the number of steps or requests that
-    the job counted.
+    the job itself counted.
     """
     if settings.steps or gpu_us(tables) is not None:
         return steps(tables, settings)[0]
@@ -226,10 +226,10 @@ def _steps(tables: Tables, settings: Settings) -> float | None:
 
 
 def _usual(settings: Settings) -> Settings:
-    """Return the settings with which the largest possible gain is computed.
+    """Return the settings for the largest possible gain: the user's settings, but not stricter than the defaults.
 
-    They are the user's settings, but never stricter than the defaults. So a user who hides small gains still sees the
-    same largest possible gain. ``min_gain`` is at most the default, and ``min_saving_us`` is the default.
+    So a user who hides small gains still sees the same largest possible gain. ``min_gain`` is at most the default, and
+    ``min_saving_us`` is the default.
     """
     usual = Settings()
     floor = min(settings.min_gain, usual.min_gain)
@@ -253,9 +253,9 @@ def _timed_actions(tables: Tables, settings: Settings) -> list[ActionResult]:
 
 
 def _of_the_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """Keep the findings about operators (with sizes) that this job called or measured.
+    """Keep the findings (possible savings) about operators that this job called or measured.
 
-    If a finding's time may come from another device than the job's calls, its number of calls and its saving are
+    If a finding's time may come from another device than the job's calls, its saving and its number of calls are
     removed.
     """
     own = {None, *tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]}

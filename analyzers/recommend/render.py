@@ -152,7 +152,7 @@ _NUMBERS = (
 
 
 def rows(recommendation: Recommendation) -> pd.DataFrame:
-    """Return a table with one row per finding about an operator (with sizes), in the order of their rank.
+    """Return a table of the findings (possible savings) about operators, the most important first.
 
     The columns are the same as in ``findings.json`` (docs/findings.md). ``saving_us`` is per run of the job (µs). It is
     missing if the calls or the gain are unknown.

@@ -29,9 +29,11 @@ _TITLE, _LABEL, _LEFT_OUT, _LEAST_HOW, _KINDS, _LITTLE = 44, 9, 2, 12, 3, 0.05
 
 @dataclass(frozen=True)
 class Written:
-    """Where the files of a recommendation are: the folder ``out``, and the stored data that the next commands read.
+    """The places of a recommendation's files and data.
 
-    ``runs`` are the names of the stored runs. The printed commands use another name for a new run.
+    * ``out``: the folder with the files. ``files``: the files.
+    * ``store``: the stored data that the next commands read.
+    * ``runs``: names of the stored runs. The printed commands use another name for a new run.
     """
 
     out: Path
@@ -88,8 +90,13 @@ def _wrapped(line: str, indent: int) -> list[str]:
 def ending(found: Recommendation, head: Sequence[str], written: Written, apply: Sequence[str]) -> list[str]:
     """Return the last lines that ``tune`` prints.
 
-    They are its verdict (``head``), how the time of a step is divided, what is left to do, the lines that apply the
-    result (``apply``), and the path of the report.
+    They appear in this order:
+
+    * ``head``: the verdict
+    * how the time of a step is divided
+    * what is left to do
+    * ``apply``: the commands that apply the result
+    * a command that shows the reasons, and the path of the report
     """
     seen = verdict(found)
     typed = [line for x in apply for line in _folded(f"apply    {x}")]
@@ -106,10 +113,10 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
 
 
 def split_lines(seen: Verdict) -> list[str]:
-    """Return lines for the user about how the time of a step is divided, for example among GEMMs and idle time.
+    """Return lines that show the user what a step spends its time on, for example GEMMs and idle time.
 
-    One line names the largest kinds of work and ends with the sum of all others. If this sum is larger than the
-    smallest named kind, more kinds are named, in additional lines.
+    One line names the largest kinds of work, and ends with the sum of the rest. If this sum is larger than the smallest
+    named kind, further lines name more kinds.
     """
     whole = f"a {seen.word}" if seen.unit == "step" else "all traces"
     out = f"  {whole}, {duration(seen.whole_us)}: "
@@ -195,10 +202,10 @@ def savings(todo: Sequence[Todo]) -> list[str]:
 
 
 def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> list[list[str]]:
-    """Return the lines of each thing to do, numbered: title, saving, certainty, and what changes.
+    """Return numbered lines about each recommended change: title, saving, certainty, and what changes.
 
-    Each thing has one line, and its text may be cut. It has as many lines as it needs if it changes results by more
-    than rounding, or if ``whole`` asks for all of the text.
+    Each change has one line, in which the text may be cut. Two cases get as many lines as they need: a change that
+    alters results by more than rounding, and all changes if ``whole`` is True.
     """
     width = _widths(todo)
     titles = [printable(x.title) for x in todo]
@@ -332,9 +339,9 @@ def _folded(line: str) -> Iterator[str]:
 
 
 def explained(found: Recommendation, which: str) -> list[str | Block]:
-    """Return everything about one thing to do. ``which`` is its number or name.
+    """Return all details about one recommended change. ``which`` is its number or name.
 
-    It may also be a thing that is too small to be listed. Raises UsageError if there is no such thing.
+    It may also be a change that is too small to be listed. Raises UsageError if there is no such change.
     """
     seen = verdict(found)
     todo = (*seen.todo, *seen.unseen)

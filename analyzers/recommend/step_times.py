@@ -1,8 +1,7 @@
-"""Simulate the job's step from its traces: its time and what limits it, now and with each change.
+"""Simulate the job's step from its traces, to predict its time and what limits it, now and with each change.
 
 A change such as TF32 saves kernel time. The step may gain all of that time, some of it (if communication hides the
-rest) or nothing (if the host launches too slowly). ``analyzers/job/step`` simulates the traced step with the kernel
-times that the change leads to.
+rest) or nothing (if the host launches too slowly). ``analyzers/job/step`` does the simulation.
 """
 
 from __future__ import annotations
@@ -31,9 +30,10 @@ class StepTimes:
 def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | StepUnknown:
     """Simulate the job's step, now and with each change.
 
-    If that is impossible, the reason is returned. For example, the traces contain no calls of the host. To bound the
-    possible gain, the step is also simulated with the best known time of each kernel. The best known time is the
-    shortest time that any worthwhile change gives.
+    * To bound the possible gain, the step is also simulated with the best known time of each kernel. This is the
+      shortest
+      time that any worthwhile change gives.
+    * If the simulation is impossible, the reason is returned. For example, the traces contain no calls of the host.
     """
     best: dict[str, Factor] = {}
     for factors in (factors_of(x) for x in actions if x.pays):

@@ -33,10 +33,11 @@ _REPLACES = (
 def advise(
     store: Store, settings: Settings, run: str | None = None, begins: Callable[[str], None] = lambda stage: None
 ) -> Recommendation:
-    """Analyse a run (by default the latest), return the recommendation, and store its findings.
+    """Analyse a run (by default the latest), and return and store what is recommended.
 
-    The findings are not stored if the folder cannot be written. ``begins`` is called with the name of each stage before
-    it begins. Raises StoreError for an unknown run.
+    * ``begins`` is called with the name of each stage before it begins.
+    * The findings (possible savings) are not stored if the folder cannot be written.
+    * Raises StoreError for an unknown run.
     """
     begins("reading the store")
     tables = tables_to_analyse(store, run)

@@ -171,10 +171,10 @@ def _left_out(time: GpuTime | None) -> tuple[str, ...]:
 
 
 def _rank(todo: Todo) -> tuple[bool, bool, float, float, str]:
-    """Return a sort key for things to do, the best first.
+    """Return a sort key that puts the best recommended change first.
 
-    Gains that were measured in the job come first, then the largest gains of the step, then of GPU time. Savings per
-    call come last, because the number of calls is unknown.
+    * Gains that were measured in the job come first, the largest gain of the step before others.
+    * Savings per call come last, because the number of calls is unknown.
     """
     in_job = todo.sureness == "measured in the job"
     return todo.unit == "call", not in_job, -todo.gained_us, -todo.saving_us, todo.name
@@ -184,10 +184,10 @@ _LIMITS = {"host": "the host", "kernels": "its kernels"}
 
 
 def _limit(found: Recommendation) -> str:
-    """Write the sentence about the limit of the step: for example its kernels, the host, or communication.
+    """Write the sentence about the limit of the step, which is for example its kernels, the host, or communication.
 
-    It also tells how long the step would take with the best known kernels, with a host that takes no time, and with
-    communication that takes no time.
+    The sentence also tells how long the step would take with the best known kernels, with a host that takes no time,
+    and with communication that takes no time.
     """
     now = found.now
     if now is None:
@@ -290,9 +290,9 @@ def _split(time: GpuTime | None) -> tuple[Share, ...]:
 
 
 def _actions(found: Recommendation) -> list[Todo]:
-    """Return the changes that are worth making as entries for the list of things to do. Override files are included.
+    """Return the changes that are worth making, with override files, as entries for the list of things to do.
 
-    Some changes cannot be made together, or one includes another. Then only the change that saves most is kept. Changes
+    If some changes cannot be made together, or if one includes another, only the one that saves most is kept. Changes
     that ``apply.py`` makes by default are always kept.
     """
     kept: list[ActionResult] = []
@@ -405,7 +405,7 @@ NOTHING, UNCONFIRMED = "may gain nothing", "not confirmed"
 def _doubt(findings: Sequence[Finding]) -> str:
     """Return a short warning about a saving that was measured outside the job, for example ``not confirmed``.
 
-    The text is empty if a test confirmed the saving, or if the saving was not measured in this way.
+    The text is empty if a second test confirmed the saving, or if it was not measured outside the job.
     """
     known = [x for x in findings if x.per_call_us is not None]
     if _sureness(findings) != "measured alone" or all(x.confirmed for x in known):
@@ -453,10 +453,10 @@ def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
 
 
 def _at_most(found: Recommendation, saving_us: float) -> Gain | None:
-    """Return the time of a step now, and the shortest time that it may take after a saving of kernel time.
+    """Return the time of a step now, and the shortest time that it can have after its kernels became faster.
 
-    The second time is (time now) − ``saving_us``, but no less than a step with kernels that take no time. Returns None
-    if no time of a step without the profiler is known, because the profiler makes steps longer.
+    The second time is (time now) − ``saving_us``, but no less than a step whose kernels take no time. The profiler
+    makes steps longer, so None is returned if no time without it is known.
     """
     now = found.now
     if now is None or (found.gpu_time is not None and found.gpu_time.profiled):
@@ -541,9 +541,9 @@ def _of_unknown_worth(remark: Finding, time: GpuTime) -> Todo:
 
 
 def _gain_without(waits: str | None, found: Recommendation) -> float:
-    """Return how much shorter the simulated step is if it need not wait for the host or for communication, µs.
+    """Return how much shorter the step would be without one kind of wait, according to the simulation, µs.
 
-    ``waits`` names the wait: ``host``, which includes waits for data, or ``communication``. Returns infinity (no limit)
+    ``waits`` is ``host`` (which includes waits for data) or ``communication``. Returns infinity, which means no limit,
     for other waits, or if the step is not simulated.
     """
     now = found.now
@@ -563,7 +563,7 @@ def _gain_without(waits: str | None, found: Recommendation) -> float:
 
 
 def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness, float], ...]:
-    """Return how much time can be saved in total, µs: one sum for measured savings, one for estimated ones, and so on.
+    """Return how much time can be saved in total, µs. Measured, estimated and other savings are added up separately.
 
     Only changes that can be made together are included, so that no time is saved twice.
     """
@@ -595,7 +595,7 @@ def change_text(todo: Todo) -> str:
 
 
 def gain(todo: Todo) -> str:
-    """Return the gain as a text: the time of a step before and after if it is known, else the GPU time.
+    """Write a gain as text: the time of a step before and after, or the GPU time if the step's time is unknown.
 
     * ``45.4 → 41.1 ms``: measured or simulated.
     * ``≈ 45.4 → 41.1 ms``: estimated.
@@ -611,9 +611,9 @@ def gain(todo: Todo) -> str:
 
 
 def kernels_text(todo: Todo) -> str:
-    """Return the time of the kernels before and after as a text like ``kernels 54.9 → 51.2 ms: ``.
+    """Write the time of the kernels before and after a change as text, like ``kernels 54.9 → 51.2 ms: ``.
 
-    It is shown together with the step's time. It is empty if the step's time or the kernels' saving is unknown.
+    It is shown together with the step's time. The text is empty if the step's time or the kernels' saving is unknown.
     """
     if todo.step is None or todo.gain is None or todo.sureness == "unknown":
         return ""

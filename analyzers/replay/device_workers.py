@@ -104,9 +104,9 @@ def visible_devices() -> tuple[str, ...]:
 
 
 class RayDevice:
-    """A GPU (or a CPU core) of a Ray cluster that starts worker processes.
+    """A GPU (or a CPU core) of a Ray cluster, on which worker processes are started.
 
-    An actor sees only its own GPU, so the GPU's name is always ``cuda:0``. When a worker has been opened,
+    A Ray actor sees only its own GPU, so the GPU's name is always ``cuda:0``. After a worker was opened,
     ``place.device`` also contains the node's address.
     """
 

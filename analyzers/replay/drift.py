@@ -39,11 +39,12 @@ class UnsettledError(Exception):
 
 
 class SteadyClock:
-    """Takes samples only while the clock of the GPU is steady.
+    """Takes measurements only while the clock of the GPU is steady.
 
-    ``reading`` runs a reference computation and returns its time, µs. ``now`` returns the present time, s. The
-    reference runs during the measurement, because a GPU at its power limit settles at a lower clock than an idle GPU,
-    and both clocks are steady.
+    * ``reading``: runs a reference computation and returns its time, µs. The reference also runs during the
+      measurements. A
+      GPU at its power limit has a lower clock than an idle GPU, and both clocks are steady.
+    * ``now``: returns the present time, s.
     """
 
     def __init__(self, reading: Callable[[], float], now: Callable[[], float] = time.monotonic) -> None:
@@ -79,10 +80,10 @@ class SteadyClock:
             self.settle()
 
     def held(self, sample: Callable[[], T], *, every_s: float = _EVERY_S) -> T:
-        """Call ``sample`` until the GPU's clock is the same before and after the call, and return the result.
+        """Repeat a measurement (``sample``) until the GPU's clock did not change during it, and return its result.
 
-        If the clock was checked within the last ``every_s`` seconds, the result is returned without a new check. Raises
-        UnsettledError if the clock is not the same within 5 s and three tries.
+        * If the clock was checked within the last ``every_s`` seconds, the result is returned without a new check.
+        * Raises UnsettledError if the clock changes for 5 s and in at least three tries.
         """
         started, tries = self._now(), 0
         while True:
@@ -157,10 +158,10 @@ def _nvidia(device: str) -> dict[str, str]:
 
 
 def _amd(device: str) -> dict[str, str]:
-    """Return the load of an AMD GPU from the amdgpu driver's sysfs files (kernel documentation, ``gpu_busy_percent``).
+    """Return how busy an AMD GPU is, in percent, as the amdgpu driver states it in sysfs.
 
-    The files are in the order of the cards. If ROCR's list names a device by its UUID, its load is unknown, because a
-    UUID does not tell the number of the card.
+    Source: kernel documentation, ``gpu_busy_percent``. ``device`` is the number of the card. If it is a UUID instead
+    (from ROCR's list of devices), the load is unknown, because a UUID does not tell the number of the card.
     """
     cards = sorted(Path("/sys/class/drm").glob("card*/device/gpu_busy_percent"))
     if not device.isdecimal() or int(device) >= len(cards):

@@ -1,6 +1,7 @@
-"""Order the GEMMs and convolutions of a job by how much a measurement is expected to save per second of measuring.
+"""Decide the order in which a job's GEMMs and convolutions are measured.
 
-In this order, the replay can be ended at any time. Pure.
+The first one has the largest expected saving per second of measuring. So the measuring can be ended at any time. The
+functions do no input or output.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ _SETUP_S = 0.3
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """A GEMM or convolution that the replay will measure, with its expected saving.
+    """A GEMM or convolution that is going to be measured, with its expected saving.
 
     * ``time_us``: the best guess of the time of one call, µs.
-    * ``regret``: the part of that time that may be saved (0 to 1).
+    * ``regret``: the fraction of that time that may be saved (0 to 1).
     * ``basis``: ``measured`` if the time was measured or is from a trace. ``assumed`` if it is computed from peak rates
       alone.
     """
@@ -135,9 +136,9 @@ def plan(
 
 
 def _asked(tables: Tables, calls: pd.Series) -> list[str]:
-    """Return the texts of the GEMMs and convolutions that the job calls, which may be worth measuring.
+    """Return the texts of the GEMMs and convolutions that the job calls. These are worth measuring.
 
-    If no calls are known, the ones with times in the job's own files are returned.
+    If no log has the calls, the ones with times in the job's own files are returned.
     """
     if not len(calls):
         own = tables.measurements[tables.measurements["run"] == tables.run]

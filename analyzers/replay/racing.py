@@ -46,10 +46,10 @@ class Rules:
 class Race(Generic[S]):
     """The result of timing several kernels against each other.
 
-    * ``best``: the kernel with the smallest median.
-    * ``samples_us``: the samples of each kernel, µs.
-    * ``dropped``: why each of the others was dropped.
-    * ``ended``: why the race ended.
+    * ``best``: the kernel with the smallest median time.
+    * ``samples_us``: the times of each kernel, µs.
+    * ``dropped``: the reason why each other kernel was dropped.
+    * ``ended``: the reason why the comparison ended.
     """
 
     best: S

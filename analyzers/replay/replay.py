@@ -1,7 +1,7 @@
 """The command ``logparse replay``: measure the GEMMs and convolutions of a job on this machine's or a cluster's GPUs.
 
-Each GEMM or convolution is stored as soon as its measurement has ended. So measurements are kept however the program
-ends, and the next call continues after them. A kernel is measured once per GEMM or convolution and environment.
+Each result is stored at once. So nothing is lost however the program ends, and the next call continues after it. A
+kernel is measured only once for each GEMM or convolution, machine and set of library versions.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ class ReplayStep:
 
 @dataclass(kw_only=True)
 class ReplayReport:
-    """The result of a whole replay.
+    """The result of a replay, which times a job's GEMMs and convolutions alone.
 
-    * ``confirmations``: the results for GEMMs and convolutions whose fastest kernel was measured again, by text.
-    * ``kept``: texts of the GEMMs and convolutions whose gain is still confirmed after correction for many tests.
+    * ``confirmations``: the results of second comparisons of the fastest kernel, by text of the GEMM or convolution.
+    * ``kept``: texts of GEMMs and convolutions whose gain is still confirmed after correction for many tests.
     * ``resume``: True if the next replay with the same options skips what was measured.
     """
 
@@ -147,12 +147,14 @@ def timed_of(store: Store, options: Options) -> list[RaceTask]:
 
 
 def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None] | None = None) -> ReplayReport:
-    """Measure the GEMMs and convolutions of a job, confirm the fastest kernels, and store the results.
+    """Time the kernels for the GEMMs and convolutions of a job, confirm the fastest ones, and store the results.
 
-    ``progress`` is called after each result.
-
-    Ctrl-C ends the replay, which keeps what was measured (``ReplayReport.interrupted``). Raises StoreError if nothing
-    was ingested, InputError if a backend or engine is unknown, MeasuringError if a backend cannot be opened.
+    * To confirm a kernel, it is compared with the library's choice a second time.
+    * ``progress`` is called after each result.
+    * Ctrl-C ends the replay. What was measured is kept (``ReplayReport.interrupted``).
+    * Raises StoreError if nothing was ingested, InputError if a backend or engine is unknown, MeasuringError if a
+      backend
+      cannot be opened.
     """
     for name in options.backends:
         backend_named(name)

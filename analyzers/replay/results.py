@@ -60,8 +60,8 @@ class Method:
 class Result:
     """The measured times of all kernels for one GEMM or convolution.
 
-    ``rows`` are in the order in which the library offered the kernels, its own choice first. ``hosts`` are times that
-    the host took to enqueue calls.
+    * ``rows``: one measurement per kernel, in the order in which the library offers them, its own choice first.
+    * ``hosts``: times that the host took to enqueue calls.
     """
 
     problem: Problem
@@ -89,9 +89,9 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """Times from a second comparison of the library's choice (``pick``) and the fastest kernel (``winner``).
+    """Times from a second comparison of two kernels: the library's choice (``pick``) and the fastest one (``winner``).
 
-    ``complete`` is True if no process is missing, or if the comparison was ended because the winner was not faster.
+    ``complete`` is True if all processes have measured, or if fewer were enough to show that the winner is not faster.
     """
 
     problem: Problem

@@ -1,7 +1,7 @@
 """Prepare, check and time the kernels for one GEMM or convolution on a GPU.
 
-A kernel is prepared at its first sample and checked at its second sample. Before each step in which a library may crash
-or hang, ``announce`` names the kernel. So the parent process knows which kernel ran when the process ended.
+A kernel is prepared when it is first timed, and its result is checked before it is timed again. A library may crash or
+hang in this process. So ``announce`` first tells the parent process which kernel is next.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class Sampler:
         self._fastest = math.inf
 
     def take(self, solution: Solution) -> float:
-        """Take one sample of a kernel and return its time, µs.
+        """Run a kernel repeatedly, and return the time of one execution, µs.
 
-        The first sample shows whether a kernel is much too slow. Before the second one, the kernel's result is checked.
+        The first call shows whether the kernel is much too slow. Before the second one, the kernel's result is checked.
         Three errors are possible:
 
-        * WithdrawnError if the kernel is given up
+        * WithdrawnError if the kernel is not usable
         * UnhealthyDeviceError if the GPU fails
         * OutOfMemoryError if not even the operands fit, so that no other kernel could run either
         """
@@ -95,10 +95,10 @@ class Sampler:
         return time_us
 
     def unchecked(self, solution: Solution) -> float:
-        """Take one sample of a kernel without checking its result, and return its time, µs.
+        """Run a kernel repeatedly without checking its result, and return the time of one execution, µs.
 
-        It is used for kernels that a proposed change of the job would use. The first execution decides how many
-        executions make one sample. Raises the same errors as ``take``.
+        This is for kernels that a proposed change of the job would use. The first execution decides how many executions
+        are timed together. Raises the same errors as ``take``.
         """
 
         def sample() -> float:

@@ -57,8 +57,9 @@ class Limits:
 class History:
     """Results of earlier replays, by environment (machine and library versions).
 
-    ``races`` are times of kernels against each other, and ``timed`` are times of proposed changes. ``confirmed`` are
-    pairs of kernels that need not be compared again.
+    * ``races``: times of kernels that were measured against each other.
+    * ``timed``: times that were measured for proposed changes.
+    * ``confirmed``: pairs of kernels that need not be compared again.
     """
 
     races: Mapping[str, Known] = field(default_factory=dict)
@@ -269,10 +270,9 @@ class Scheduler:
         self._sink(outcome, slot.device.place.device)
 
     def _advance(self, pair: _Pair, more: Confirmed, device: str) -> None:
-        """Add the samples that one more process took of two kernels.
+        """Add the times that one more process measured of two kernels, and decide whether another process must follow.
 
-        If more processes must measure the two kernels, they are queued again. That is not so if all processes have run,
-        or if the gain turned out to be too small.
+        No other process follows if all have run, or if the gain turned out to be too small.
         """
         done = pair.add(more)
         self._confirmation_s = more.seconds or self._confirmation_s

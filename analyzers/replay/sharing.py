@@ -1,7 +1,7 @@
-"""Share measurements between machines: export replays as a bundle of files, and read the bundles of others.
+"""Share measurements between machines: export them as a bundle of files, and use the bundles of others.
 
-A replay skips GEMMs and convolutions whose times are in other machines' records, but measures a tenth of them again as
-a check. No file of a bundle contains a path, the name of a host, process or user, or the order of calls
+A GEMM or convolution that another machine has timed is not measured again, except for a tenth of them as a check. A
+bundle contains no path, no name of a host, process or user, and not the order of calls
 (``logparse.libraries.own.bundle``). The content of the files is printed.
 """
 
@@ -43,10 +43,10 @@ HELD = 0.03
 
 
 def take(store: Store, place: str, run: str | None) -> None:
-    """Read other machines' records from a folder or URL. Records that were already read are skipped.
+    """Read records that other machines exported, from a folder or URL. Records that were already read are skipped.
 
-    The records become part of the run (by default the latest). They add measurements but no calls. Raises InputError if
-    there is no record, or if a record cannot be read.
+    The records add measurements but no calls to the run (by default the latest). Raises InputError if there is no
+    record, or if a record cannot be read.
     """
     inputs = find_inputs([place])
     files = {path: size for path, size in inputs.files.items() if name_of(path).startswith(bundle.RECORD)}
@@ -62,8 +62,10 @@ def take(store: Store, place: str, run: str | None) -> None:
 class Borrowed:
     """GEMMs and convolutions whose times are known only from other machines.
 
+    * ``settled``: the ones that are not measured here.
+    * ``again``: the ones that are measured here as a check.
+
     Each is a pair: the hash of an environment (machine and library versions), and the text of the GEMM or convolution.
-    The ones in ``settled`` are not measured here.
     """
 
     settled: Set[tuple[str, str]] = frozenset()
@@ -71,10 +73,10 @@ class Borrowed:
     """GEMMs and convolutions that are measured again as a check, with the best kernel according to the record."""
 
     def report(self, results: Iterable[Result]) -> list[str]:
-        """Return a line for the user about how much the records of other machines helped.
+        """Tell the user in one line how useful the records of other machines were.
 
-        It states how many GEMMs and convolutions were not measured because of the records, and how many of the recorded
-        fastest kernels were the fastest here too.
+        The line states how many GEMMs and convolutions need not be measured because of them, and how many of the
+        recorded fastest kernels are the fastest here, too.
         """
         settled, lost = 0, []
         for result in results:

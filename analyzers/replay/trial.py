@@ -87,9 +87,9 @@ class WorkerContext:
                 self._clock.settle()
 
     def run(self, task: Task) -> Result | Confirmed:
-        """Run a task: time the kernels for a GEMM or convolution, or compare two kernels again.
+        """Do one task of a worker process: time all kernels for a GEMM or convolution, or compare two of them again.
 
-        If several processes compare the same kernels, each uses other random data. Raises UnsettledError if the
+        If several processes compare the same two kernels, each uses other random data. Raises UnsettledError if the
         device's clock does not become steady before such a comparison.
         """
         started = time.perf_counter()
@@ -240,10 +240,9 @@ class Trial:
         return out, "; ".join(reasons) or "no backend offers a solution"
 
     def _entrants(self, offered: Sequence[Solution], known: Mapping[str, Measurement]) -> list[Solution]:
-        """Return the kernels that must be timed: the ones without a measurement, and two others for comparison.
+        """Return the kernels that still have to be timed, and two others with which they are compared.
 
-        The two are the library's choice and the best known kernel. If all kernels have been measured, nothing is
-        returned.
+        The two are the library's choice and the best known kernel. If all kernels have been timed, nothing is returned.
         """
         fresh = [x for x in offered if x.text not in known and x.text not in self._rows]
         if not fresh:

@@ -44,9 +44,9 @@ def plan(store: Store, options: Options) -> Answer:
 
 
 def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answer:
-    """Measure the GEMMs and convolutions of a job, and print each result as it comes.
+    """Time the kernels for the GEMMs and convolutions of a job, and print each result as it comes.
 
-    The exit code is 130 if the user ended the replay by Ctrl-C. Raises InputError in the cases of
+    The exit code is 130 if the user ended the command by Ctrl-C. Raises InputError in the cases of
     ``refuse_what_cannot_run``.
     """
 
@@ -61,10 +61,10 @@ def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answ
 
 
 def refuse_what_cannot_run(options: Options) -> None:
-    """Raise InputError if a package is missing, or if there is no GPU and the user did not ask for the CPU.
+    """Raise InputError if measuring would fail: a package is missing, or there is no GPU and the CPU was not asked for.
 
-    The CPU must be asked for, because its times show nothing about calls of a GPU. Nothing is checked in two cases: for
-    a backend that the user wrote, which may need neither, and on a Ray cluster.
+    The CPU must be asked for, because its times tell nothing about a GPU. Nothing is checked on a Ray cluster. A
+    backend that the user wrote is not checked either, because it may need neither package nor GPU.
     """
     if options.engine != "local":
         return

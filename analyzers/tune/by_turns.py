@@ -93,10 +93,10 @@ def _side_by_side(
     starts: Starts,
     proves: Proves,
 ) -> SideBySide:
-    """Run pairs of jobs at the same time, with and without the changes, until the result is clear. Return their times.
+    """Run the job twice at the same time, with and without the changes, in new pairs until the result is clear.
 
-    Raises AloneError if the job cannot run twice at once, or if no kind of step was timed often enough. Raises the
-    errors of ``pair``, too.
+    Returns the times. Raises AloneError if the job cannot run twice at once, or if no kind of step was timed often
+    enough. Raises the errors of ``pair``, too.
     """
     if starts.before_each:
         raise AloneError("the command of `--before-each` may remove files that another run at the same time needs")
@@ -131,7 +131,7 @@ def one_by_one(
     starts: Starts | None = None,
     proves: Proves = always,
 ) -> Times | None:
-    """Run the job with and without the changes, one run after the other, and return the times of its steps.
+    """Run the job alternately with and without the changes, never both at once, and return the times of its steps.
 
     Returns None if a run fails, times nothing, or was made without the changes.
     """
@@ -162,8 +162,9 @@ def alone(
 ) -> Units | None:
     """Run a job once without logs and profiler, and return the times of its steps.
 
-    The job writes the times into ``folder``. Returns None if the job fails, times nothing, or was made without its
-    changes. Raises KeyboardInterrupt, and InputError if the user's command before a start fails (``Starts``).
+    * The job writes the times into ``folder``.
+    * Returns None if the job fails, times nothing, or was made without its changes.
+    * Raises InputError if the user's command before a start fails (``Starts``), and KeyboardInterrupt.
     """
     command, environ = job_as_it_is
     marks = folder / FOLDER

@@ -328,8 +328,9 @@ def _processes(folder: Path) -> Iterator[int]:
 def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[str, int], str]]:
     """Yield lines for the user about the change that is being tried, with its effect so far.
 
-    Each line comes with a key: the name of the change and the number of timed pairs of blocks. The caller shows only
-    one line for each key. Otherwise a line would appear again after each control pair, in which nothing is changed.
+    Each line has a key: the name of the change, and how many pairs of blocks (with and without it) were timed. The
+    caller shows one line for each key. Otherwise a line would appear again after each control pair, in which nothing is
+    changed.
     """
     for first in records[:1]:
         for seen in first.seen:
@@ -343,10 +344,10 @@ def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[s
 
 
 def _leave(child: subprocess.Popen[bytes], together: job.Together, folder: Path) -> bool:
-    """End a job whose trial is over. Return True if it had to be ended by a signal.
+    """End a job in which changes were tried. Returns True if it ended only after a signal.
 
     The job gets some time to end by itself. Then it gets SIGTERM, and later SIGKILL. The processes that tried the
-    changes get the signals, too, because a shell that started these processes does not forward a signal.
+    changes get the signals, too, because a shell that started them does not forward a signal.
     """
     for seconds, number in ((_GRACE_S, signal.SIGTERM), (_LEAVE_S, signal.SIGKILL)):
         by = time.monotonic() + seconds

@@ -75,10 +75,13 @@ def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
 
 
 def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, proves: Proves = always) -> Pair:
-    """Run the job with and without the changes at the same time, in turns, and return the times of the turns.
+    """Run the job with and without the changes at the same time, and return the times of their steps.
 
-    Raises AloneError if the job cannot run twice at once, NotAppliedError if nothing shows that ``after`` made its
-    changes, and KeyboardInterrupt at a signal.
+    The two jobs alternate: one waits while the other does a few steps. Three errors are possible:
+
+    * AloneError if the job cannot run twice at once
+    * NotAppliedError if nothing shows that ``after`` made its changes
+    * KeyboardInterrupt at a signal
     """
     if fixed_port(*before):
         raise AloneError("the job seems to use a fixed network port")

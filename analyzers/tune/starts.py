@@ -1,8 +1,7 @@
-"""Give each start of a job that is run several times the same standard input and the same initial state.
+"""Start a job several times under equal conditions: the same standard input and the same initial state.
 
-If a job continues from files that it wrote, it does less work in its second run, or none. ``Starts`` notices that,
-because such a run does fewer steps than the first run. The user can give a command that removes these files before each
-start (``--before-each``).
+A job may continue from files that it wrote, so that its second run does less work or none. ``Starts`` notices that by
+the smaller number of steps. The user can give a command that removes such files before each start (``--before-each``).
 """
 
 from __future__ import annotations

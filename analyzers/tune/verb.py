@@ -65,7 +65,7 @@ class Tuning:
     """Options of ``logparse tune``.
 
     * ``trace``: what to trace.
-    * ``budget_s``: seconds that the replay may take (it runs the job's GPU calls alone to time them).
+    * ``budget_s``: seconds for timing the job's GPU calls alone.
     * ``out``: folder for the generated files.
     * ``pairs``: largest number of pairs of runs with and without the changes.
     * ``before_each``: a shell command before every start of the job.
@@ -81,10 +81,12 @@ class Tuning:
 def tune(
     command: Sequence[str], store: Store, tuning: Tuning, say: Say, environ: Mapping[str, str] = os.environ
 ) -> int:
-    """Find changes that make a job faster, make them, measure the gain, and return the exit code.
+    """Make a job faster: find changes, make them, measure the gain. Returns the exit code.
 
-    The exit code is the job's own exit code, 130 if Ctrl-C ended a stage, or ``NOT_APPLIED`` if nothing shows that the
-    job made the changes. Raises InputError and MeasuringError.
+    * It is 130 if Ctrl-C ended a stage, ``NOT_APPLIED`` if nothing shows that the job made the changes, and otherwise
+      the
+      job's own exit code.
+    * Raises InputError and MeasuringError.
     """
     run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     with suppress(OSError):  # If the folder cannot be made, the first write into it reports the error.
@@ -112,7 +114,7 @@ def tune(
 
 @dataclass(frozen=True)
 class _Again:
-    """The second run of the job, in which the changes are made.
+    """How to run the job again with the changes, and what shows that the changes were made.
 
     * ``command``, ``environ``: how the job is started.
     * ``seconds``: time of one run, including the time to read its logs.
@@ -141,9 +143,9 @@ class _EndedError(Exception):
 
 @dataclass(frozen=True)
 class _Job:
-    """A job that is being tuned, with one method for each stage. A stage may end the tuning (``_EndedError``).
+    """A job that ``logparse tune`` makes faster, with one method for each stage. A stage may end it (``_EndedError``).
 
-    * ``run``: the label of the run without changes.
+    * ``run``: the name of the run without changes.
     * ``first``: how that run is captured.
     """
 
@@ -173,8 +175,8 @@ class _Job:
     def captured(self) -> _Job:
         """Run the job unchanged with logs and a profiler, and store what it wrote.
 
-        If the job is too short for steady step times, it is run a second time. Then an object for the second run is
-        returned, otherwise this object.
+        If the job is too short for steady step times, it is run a second time. Returns this object, or a new one if
+        there was a second run.
         """
         self.say("1/5 capture: run the job unchanged, with its libraries' logs and a profiler over a few steps")
         begun = time.monotonic()
@@ -402,9 +404,9 @@ class _Job:
 
 
 def candidates(found: Recommendation) -> list[str]:
-    """Return the names of the changes that should be tried in the running job, the largest saving of GPU time first.
+    """Return the changes that are worth trying in the running job, the largest saving of GPU time first.
 
-    Changes with small savings are included, because a step that waits for its host may gain more than its kernels save.
+    Small savings are included, because a step that waits for its host may gain more than its kernels save.
     """
     able = [x for x in found.actions if x.action.name in NAMES and not x.loses and has_lines(x)]
     return [x.action.name for x in sorted(able, key=lambda x: -x.saving_us)][:_MOST_TRIED]
@@ -417,10 +419,9 @@ def promising(found: Recommendation, names: Sequence[str]) -> list[str]:
 
 
 def in_job_lines(found: Recommendation) -> list[str]:
-    """Return lines for the user about the changes that were tried in the running job.
+    """Return two lines for the user: which change is best in the running job, and which are not faster.
 
-    The first line names the best change, the second the changes that are not faster. If none was faster, there are no
-    lines.
+    If none was faster, there are no lines.
     """
     best = next((x for x in found.tried if x.outcome == "measured"), None)
     if best is None:

@@ -235,8 +235,7 @@ class Step:
     def _by_kind(
         self, at: Sequence[Sequence[float]], took: Callable[[Sequence[float], Bounds, bool], float]
     ) -> dict[str, list[float]]:
-        """Compute one number for each traced step, for example its time (µs). The result is grouped by the kind of
-        step.
+        """Compute one number for each traced step, for example its time (µs), and return the numbers by kind of step.
 
         ``took`` computes the number. In the first step of a trace, the host is not yet as far ahead of the device as
         usual. So this step is used only if there is no other of its kind.
