@@ -1,4 +1,4 @@
-"""Changes that a person makes once and that affect the whole job, for example TF32. ``action.py`` defines them."""
+"""Changes that a user makes once for the whole job, for example to compute in TF32. ``action.py`` defines them."""
 
 from __future__ import annotations
 

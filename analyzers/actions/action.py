@@ -212,7 +212,7 @@ class ActionResult(Gain):
 
     @property
     def host_us(self) -> float:
-        """Additional time that the host takes to launch the changed calls, µs. Negative means that it takes less."""
+        """How much longer the host takes with the change to launch the changed calls, µs. Negative means less time."""
         return math.fsum(x.host_us for x in self.parts)
 
     @property
@@ -226,9 +226,9 @@ class ActionResult(Gain):
 
     @property
     def measured_share(self) -> float:
-        """The fraction (0 to 1) of the calls' time for which a measurement with the change exists.
+        """The fraction (0 to 1) of the affected calls' time for which the effect of the change was measured.
 
-        Only calls that the change alters are included.
+        Affected calls are the ones that the change alters. Their time is the present one.
         """
         return math.fsum(x.now_us for x in self.parts) / self.changed_us if self.changed_us else 0.0
 
@@ -285,7 +285,7 @@ def group_of(problem: Problem) -> str:
 def row(x: ActionResult) -> dict[str, object]:
     """Return the effect of a change as one row of a table. GPU times are in µs per run.
 
-    ``steps`` is empty (None) if nothing in the run's files marks the steps.
+    ``steps`` (the number of steps) is empty (None) if nothing in the run's files marks the steps.
     """
     return {
         "action": x.action.name,

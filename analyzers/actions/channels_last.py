@@ -39,7 +39,7 @@ def _changed(work: Work, job: Job, benchmark: bool) -> Change | None:
 
 
 def _only_turns(problem: OperatorProblem) -> bool:
-    """Tell whether the operator only copies an image into another memory layout."""
+    """Tell whether the operator does nothing but copy an image into another memory layout."""
     tensors = problem.tensors
     if problem.name != "aten::copy_" or len(tensors) != 2:
         return False

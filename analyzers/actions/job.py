@@ -88,7 +88,7 @@ class Job:
 
     @cached_property
     def image_type(self) -> str | None:
-        """PyTorch's name of the element type that most convolutions of the job have, for example ``bfloat16``."""
+        """The data type of most convolutions' inputs in the job, by PyTorch's name, for example ``bfloat16``."""
         types = pd.Series([p.in_type for p in self.convolutions if p.in_type], dtype="object")
         return _TORCH.get(str(types.mode().iloc[0])) if len(types) else None
 

@@ -52,7 +52,10 @@ def odd_output(job: Job) -> int | None:
 
 
 def _classes(job: Job) -> frozenset[int]:
-    """Return the numbers of outputs of layers whose outputs go into a log-softmax, as in the loss of a classifier."""
+    """Find the layers whose outputs go into a log-softmax, as in the loss of a classifier. Returns their sizes.
+
+    The size of a layer is its number of outputs.
+    """
     outputs = {p.m for p in job.gemms if _is_layer(p)}
     operators = [x.problem for x in job.work if isinstance(x.problem, OperatorProblem)]
     tensors = [x for p in operators if p.name == "aten::_log_softmax" for x in p.tensors[:1]]

@@ -98,7 +98,7 @@ def results(
 
 
 def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
-    """Return the job as if some changes had been made: each changed call has its new kernel."""
+    """Return a copy of the job in which each call uses the kernel that it has after some changes (``kept``)."""
     work = list(job.work)
     for action in (x.action for x in kept):
         for i, one in enumerate(work):
@@ -126,7 +126,7 @@ def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
 
 
 def result(action: Action, job: Job, samples: Samples, host: Samples | None = None) -> ActionResult | None:
-    """Return the measured effect of one change on a job.
+    """Return what one change would save in a job, computed from measured times.
 
     Returns None if the change cannot be made, alters nothing, or has no timed call.
     """

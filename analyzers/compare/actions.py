@@ -115,9 +115,9 @@ class ActionProof:
 
     @property
     def named(self) -> str:
-        """The names of the changes that were made, for example ``tf32 and channels_last``.
+        """The names of the changes as one text, for example ``tf32 and channels_last``.
 
-        The text is ``override files`` if only override files were used.
+        The text is ``override files`` if only override files (with kernels for a library to use) were added.
         """
         return " and ".join(self.actions) or "override files"
 
@@ -237,9 +237,9 @@ class ActionProof:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict that the user is shown, for example ``verified``.
+        """The result of the comparison in a few words, for example ``verified``.
 
-        If nothing shows that the changes were made, a gain becomes ``time unknown``, because the job may have been
+        A gain becomes ``time unknown`` if nothing shows that the changes were made, because the job may have been
         compared with itself.
         """
         found = self._shown
@@ -428,14 +428,14 @@ class _Both:
 
     @property
     def alike(self) -> Tables:
-        """The tables of the first run, with only those kinds of steps that the second run also did."""
+        """The tables of the first run, reduced to the kinds of steps that the second run also did."""
         facts = self.runs[0].facts
         others = facts["name"].str.startswith(KIND) & ~facts["name"].str[len(KIND) :].isin(list(self.counts))
         return replace(self.runs[0], facts=facts[~others]) if self.share < 1 and others.any() else self.runs[0]
 
     @property
     def us(self) -> tuple[float, float]:
-        """GPU time of the kernels that compute, in the first and in the second run, µs. 0 without a trace."""
+        """GPU time of the first and of the second run, without communication, µs. 0 for a run without a trace."""
         return traced_us(self.before) or 0.0, traced_us(self.after) or 0.0
 
     @property
@@ -446,7 +446,7 @@ class _Both:
 
     @property
     def launched(self) -> tuple[float, float]:
-        """How many computing kernels the host launched per step or request, in the first and in the second run."""
+        """How many kernels that compute the host launched per step, in the first and in the second run."""
         before, after = (float(kernels_of_run(x)["calls"].sum()) / per for x, per in self._sides)
         return before, after
 
@@ -525,7 +525,7 @@ class _Both:
         return _values(self.runs[1], name)
 
     def notes(self, wall: UnitTime | None) -> Iterator[str]:
-        """Yield other facts that the user must know, for example that too few steps were timed."""
+        """Yield further sentences that the user must know, for example that too few steps were timed."""
         for run, found in zip(self.runs, self.units, strict=True):
             if wall is None and (found is None or not timed(found)):
                 yield f"{run.run}: too few steps were timed without the profiler"
@@ -556,7 +556,7 @@ def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
 
 
 def _ranks(tables: Tables) -> Mapping[str, set[str]]:
-    """Return the ranks whose steps or requests were counted (``units``), and the ranks that were traced (``trace``)."""
+    """Return which ranks of the job counted their steps (key ``units``), and which were traced (key ``trace``)."""
     of = _values(tables, "rank")
     return {
         what: {of[x] for x in _values(tables, name) if x in of} for what, name in (("units", UNIT), ("trace", KINDS))
@@ -619,7 +619,7 @@ def headline(found: ActionProof) -> str:
 
 
 def lines(found: ActionProof) -> list[str]:
-    """Return at most 12 lines for the user: verdict, promised gain, measured gain, and what became slower."""
+    """Return at most 12 lines for the user: the verdict, the promised and the measured gain, and what became slower."""
     out = []
     gain = found.measured
     if gain.now_us and gain.then_us and found.share:

@@ -109,7 +109,10 @@ class Diff:
 
     @property
     def ok(self) -> bool:
-        """True if no operator became slower by more than ``fail_on``. False if nothing could be compared."""
+        """True if no operator became slower by more than ``fail_on`` (a fraction).
+
+        False if nothing could be compared.
+        """
         return self.compared > 0 and not self.count("slower")
 
     @property
@@ -159,9 +162,9 @@ class Diff:
         return {state: _Sum(*sums) for state, *sums in self.con.execute(_SUMS).fetchall()}
 
     def table(self, where: str = "true", n: int | None = None) -> pa.Table:
-        """Return the rows of the comparison for which an SQL condition (``where``) holds: all, or the first ``n``.
+        """Return rows of the comparison with the columns ``COLUMNS``.
 
-        The columns are ``COLUMNS``.
+        ``where`` is an SQL condition that selects rows. ``n`` is the largest number of rows, and None means all.
         """
         return self.con.sql(_ORDERED.format(where=where), params={"n": n}).to_arrow_table()
 
@@ -270,7 +273,10 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
 
 
 class _Single(NamedTuple):
-    """An operator (with sizes) that only one of the two runs has. ``basis`` is the kind of file that timed it."""
+    """An operator (with sizes) that only one of the two runs has.
+
+    ``basis`` is the kind of file with the operator's time, for example a trace.
+    """
 
     text: str
     problem: Problem

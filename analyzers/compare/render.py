@@ -31,7 +31,7 @@ _KINDS = {"gemm": "GEMM", "conv": "convolution"}
 def diff_lines(found: Diff, worth: Worth | None = None) -> list[str]:
     """Return the lines of text that the user sees when two runs are compared.
 
-    The first lines state which kinds of files one run lacks and how the numbers of calls differ.
+    The first lines state which kinds of files one run lacks, and how the numbers of calls differ.
     """
     counts = ", ".join(f"{found.count(state):,} {_WORDS.get(state, state)}" for state in _TOLD if found.count(state))
     floor = f", {found.floor_us:g} µs" if found.floor_us else ""
@@ -100,7 +100,7 @@ def _held(calls: int, times: int) -> str:
 
 
 def _calls(found: Diff) -> list[str]:
-    """Return a line about the numbers of calls and processes, if they differ between the runs."""
+    """Return a line about the numbers of calls and processes in the two runs, if they differ."""
     unlike = [(_KINDS.get(kind, kind), a or 0, b or 0) for kind, a, b in found.calls if a != b]
     said = ", ".join(f"{kind}s {a:,} → {b:,}" for kind, a, b in unlike)
     one, two = found.processes
@@ -109,9 +109,9 @@ def _calls(found: Diff) -> list[str]:
 
 
 def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
-    """Return a line about operators that only one run has, like ``only in B: 3 problems, 1.2 ms per run``.
+    """Return a line about operators that occur in only one run, like ``only in B: 3 problems, 1.2 ms per run``.
 
-    If times or numbers of calls are unknown, the line mentions this.
+    The line says so if times or numbers of calls are unknown.
     """
     count, (known, us) = found.count(state), found.alone(state)
     out = f"only in {found.b if state == 'new' else found.a}: {counted(count, 'problem')}"
@@ -218,7 +218,7 @@ def _brief(rows: pa.Table, worth: Worth | None) -> Rows:
 
 
 def _alone_rows(found: Diff, state: Literal["new", "vanished"], n: int | None) -> list[str | Rows]:
-    """Return a title and a table for the user, with the first ``n`` operators that only one of the runs has."""
+    """Return a title and a table of the first ``n`` operators that occur in only one of the two runs."""
     side = "b" if state == "new" else "a"
     rows = found.table(f"state = '{state}'", n or _ALONE_ROWS).to_pylist()
     shown = [
@@ -243,9 +243,9 @@ def compare(
     floor_us: float = 0.0,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> tuple[Diff, list[PlannedRow], Worth]:
-    """Compare the two runs that the user named, and plan what to do with old override files.
+    """Compare the two runs that the user named, and plan which rows of old override files to keep.
 
-    ``begins`` is called with a name before each of the ``STAGES`` stages begins.
+    ``begins`` is called with a name before each of the ``STAGES`` stages begins, to show progress.
     """
     begins(f"reading {a}")
     one, held_a = read_at(a, store, lambda held, run: (times_of_run(held, run), held))

@@ -181,24 +181,24 @@ def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
 
 
 def timings(tables: Tables) -> pd.DataFrame:
-    """Return a table with one time for each operator (with sizes) and kind of source, such as a trace.
+    """Return the times of a run's operators (with sizes): one time for each kind of file, such as a trace.
 
-    Its columns are ``COLUMNS``.
+    The table has the columns ``COLUMNS``.
     """
     frame: pd.DataFrame = times_of(tables).rows.select(list(COLUMNS)).to_pandas()
     return frame[frame["basis"].notna()].reset_index(drop=True)
 
 
 def main_pick(tables: Tables) -> dict[str, str]:
-    """Map each operator (with sizes) to the kernel that the run's logs name most often for it."""
+    """Return for each operator (with sizes) the kernel that the run's logs name most often."""
     rows = times_of(tables).rows.select(["problem", "pick"]).drop_null()
     return dict(zip(rows["problem"].to_pylist(), rows["pick"].to_pylist(), strict=True))
 
 
 def kernels_of(tables: Tables) -> dict[str, str]:
-    """Map each operator (with sizes) to the names of the kernels that its calls launched in the traces.
+    """Return which kernels the calls of each operator (with sizes) launched in the traces.
 
-    The names are joined into one text.
+    The names of an operator's kernels are joined into one text.
     """
     rows = timings(tables).query("basis == @TRACE")
     return dict(zip(rows["problem"], rows["solution"], strict=True))

@@ -86,7 +86,7 @@ class UnitTime(Gain):
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Step times from pairs of runs, before and after a change, that took turns on the machine."""
+    """Step times of a job without and with a change. The two runs of each pair took turns on the machine."""
 
     pairs: tuple[Pair, ...]
 
@@ -223,7 +223,7 @@ def _mean(values: Sequence[float]) -> _Mean:
 
 
 def _degrees(parts: Sequence[Variance]) -> float:
-    """Return the degrees of freedom of a sum of several variances, by Welch's formula."""
+    """Return the degrees of freedom of the sum of several variances, by the formula of Welch and Satterthwaite."""
     least = min(x.degrees for x in parts)
     known = math.fsum(x.value**2 / x.degrees for x in parts)
     return max(least, math.fsum(x.value for x in parts) ** 2 / known) if known else least

@@ -106,12 +106,15 @@ class Verification:
 
     @property
     def gained_us(self) -> float:
-        """The time that the second run gained by the override rows, µs. Operators with an unknown gain are left out."""
+        """The time that the second run saved because of the rows of the override files, µs.
+
+        Operators with an unknown gain are left out.
+        """
         return sum(x.gained_us for x in self.outcomes if x.gained_us is not None)
 
     @property
     def promised_us(self) -> float | None:
-        """The saving that was promised for the operators with a known gain, µs. None if nothing was promised."""
+        """The promised saving, µs, for those operators whose gain was measured. None if nothing was promised."""
         known = [x.promised_us for x in self.outcomes if x.promised_us is not None and x.gained_us is not None]
         return sum(known) if known else None
 
@@ -211,7 +214,8 @@ def in_run(before: Tables, after: Tables) -> Gain | None:
 class Ran:
     """The kernels that one run used for each operator (with sizes), and how often it called the operator.
 
-    If no log counts the calls, None takes the place of their number.
+    * ``picks``: the library's names of the kernels. ``kernels``: the names of GPU kernels in traces.
+    * ``calls``: the number of calls. None if no log counts them.
     """
 
     picks: Mapping[str, str]
@@ -327,7 +331,7 @@ def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
 
 
 def signs(after: Tables) -> Iterator[str]:
-    """Yield what the run's logs report about overrides that the library ignored."""
+    """Yield messages of the run's logs which show that a library ignored overrides (kernels that it should use)."""
     for text, meaning in SIGNS:
         hits = after.messages[after.messages["text"].str.contains(text, regex=False)]
         if len(hits):
@@ -374,7 +378,7 @@ def _failures(
 def promises(findings: pd.DataFrame) -> dict[str, float]:
     """Return the saving per call that ``recommend`` promised for each operator (with sizes), µs.
 
-    If there are several promises, it is the largest. ``findings`` is the SQL view with that name.
+    ``findings`` is the SQL view with that name. If an operator has several promises, the largest is returned.
     """
     rows = findings[findings["per_call_us"].notna() & findings["problem"].notna()]
     each = rows["per_call_us"].astype("float64").groupby(rows["problem"]).max()
@@ -385,7 +389,7 @@ def promises(findings: pd.DataFrame) -> dict[str, float]:
 
 
 def answer(found: Verification, verbose: bool = False) -> Answer:
-    """Return the output of ``verify`` for override files: did the library use the rows, and what did they gain?
+    """Return the output of ``verify``: whether the library used the rows of override files, and what they gained.
 
     ``verbose`` shows all lines.
     """
@@ -424,7 +428,7 @@ def headline(found: Verification) -> str:
 
 
 def lines(found: Verification, most: int = LINES) -> list[str]:
-    """Return at most ``most`` lines: the verdict, the reasons if it failed, and the result for each operator."""
+    """Return at most ``most`` lines: the verdict, the reasons of a failure, and the result for each operator."""
     out = [f"verify: {headline(found)}"]
     if (gain := found.in_run) is not None:
         times = f"{duration(gain.now_us)} → {duration(gain.then_us)}"

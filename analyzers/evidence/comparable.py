@@ -123,7 +123,7 @@ class Family:
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Estimated times (µs) of n GEMMs or convolutions, if each used the fastest kernel. NaN means unknown.
+    """Estimated times (µs) of n GEMMs or convolutions with the fastest kernel. NaN means unknown.
 
     The class ``expected.Estimates`` describes the columns.
     """
@@ -145,7 +145,7 @@ class Expected:
     def neighbours(self, i: int) -> list[Neighbour]:
         """Return the measured GEMMs or convolutions from which the time of number ``i`` was estimated.
 
-        The most similar is first.
+        The most similar one is first.
         """
         if self.family[i] < 0:
             return []
@@ -250,7 +250,7 @@ class BestTimes:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Measured times of GEMMs or convolutions that differ only in their sizes, in the order of their texts."""
+    """The columns of a table of measured GEMMs or convolutions that differ only in their sizes, sorted by text."""
 
     at: Floats
     base_us: Floats
@@ -368,7 +368,7 @@ def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.Data
 
 
 def placed(rows: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Add the GPU on which each time was measured, and return a table with ``COLUMNS``.
+    """Add to each time the GPU on which it was measured, and return a table with ``COLUMNS``.
 
     ``rows`` has the columns ``source_id, problem, time_us``. Rows of files whose GPU is unknown are left out.
     """
@@ -386,7 +386,7 @@ def best_times(tables: Tables, device: str) -> BestTimes:
 
 @cached_per_run
 def own_rows(tables: Tables) -> pd.DataFrame:
-    """Return the best time of each GEMM and convolution on each GPU in the user's files.
+    """Return the best time of each GEMM and convolution on each GPU, from the user's own files only.
 
     The result is a table with ``COLUMNS``.
     """

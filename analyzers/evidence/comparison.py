@@ -63,7 +63,7 @@ class Comparison:
 
     @property
     def gain(self) -> Gain | None:
-        """The times of a call with the chosen kernel and with the fastest known one. None if one is unknown."""
+        """The time of a call with the library's choice, and with the fastest known kernel. None if one is unknown."""
         return None if self.pick_us is None or self.basis == INCOMPARABLE else Gain(self.pick_us, self.best_us)
 
     @property
@@ -110,7 +110,7 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
 
 
 def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
-    """Return the reason why the times of the two kernels do not show a gain, or None if they show one."""
+    """Return why the times of the library's choice and of the fastest kernel show no gain. None if they show one."""
     if known.basis == INCOMPARABLE:
         return Refusal(
             "the log and the measured file are not known to be from the same library build and GPU arch, so one "
@@ -200,9 +200,9 @@ _OUT_OF_REACH: Mapping[str, str] = {
 
 
 def out_of_reach(solution: Solution) -> str | None:
-    """Return why not even a change of the program can make this GEMM or convolution use the kernel.
+    """Explain why this kernel cannot be chosen for one GEMM or convolution, not even by changing the program.
 
-    Return None if a change of the program can do it.
+    Returns None if a change of the program can choose it.
     """
     return next((why for pattern, why in _OUT_OF_REACH.items() if re.fullmatch(pattern, solution.text)), None)
 
@@ -238,7 +238,7 @@ def change(solution: Solution) -> str:
 
 
 def advice(solution: Solution) -> str | None:
-    """Return advice for a kernel that only a change of the program can choose.
+    """Return how to choose a kernel that needs a change of the program.
 
     Returns None if an override file can choose the kernel, or if there is no advice.
     """

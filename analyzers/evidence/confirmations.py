@@ -61,7 +61,7 @@ class Pairs:
         return tuple(x for x in out if x.pick_us)
 
     def joined(self, other: Pairs) -> Pairs:
-        """Return these pairs of times, followed by the pairs that other processes measured."""
+        """Append the pairs of times that other processes measured, and return the result."""
         mine = self.blocks or ((len(self.pick_us),) if self.pick_us else ())
         blocks = (*mine, *(other.blocks or (len(other.pick_us),)))
         return Pairs(self.pick_us + other.pick_us, self.winner_us + other.winner_us, blocks)
@@ -128,7 +128,10 @@ def judge_all(
 
 
 def _estimate(pairs: Pairs) -> tuple[float, intervals.Variance]:
-    """Return log(speedup) of a pair of kernels, and the variance of this value from one process to another."""
+    """Return the logarithm of the speedup between two kernels.
+
+    The second result is its variance from one process to another.
+    """
     ratios = [intervals.log_ratios(x.pick_us, x.winner_us) for x in pairs.by_process]
     values = [statistics.median(map(float, x)) for x in ratios]
     if len(values) > 1:
@@ -190,9 +193,10 @@ class Stored:
 
 
 def stored_confirmations(tables: Tables) -> dict[str, Stored]:
-    """Read the stored comparisons of two kernels, for each GEMM or convolution that the job calls or its files measure.
+    """Read the stored second comparisons of two kernels.
 
-    Returns a dictionary whose keys are the ids of the files.
+    They are read for each GEMM or convolution that the job calls or its files measure. The keys are the ids of the
+    files.
     """
     facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
     values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
@@ -242,9 +246,9 @@ def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
 
 
 def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
-    """Compute the statistical results of the confirmations in the named files. The keys are the files.
+    """Compute the result of the second comparisons of two kernels that are stored in the given files (``sources``).
 
-    ``floor`` is the smallest gain that is confirmed, for example 0.03 for 3 %.
+    ``floor`` is the smallest gain that is accepted, for example 0.03 for 3 %. The keys of the result are the files.
     """
     pairs = {source: stored[source].pairs for source in set(sources)}
     return judge_all(pairs, floor=floor, device={source: stored[source].environment for source in pairs})[0]

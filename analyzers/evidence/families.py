@@ -86,16 +86,16 @@ class Sized:
     bytes: Floats
 
     def base_us(self, device: str) -> Floats:
-        """Return a simple model of each GEMM's or convolution's time on a GPU (``gfx942 304``), µs.
+        """Return a rough time of each GEMM or convolution on a GPU, µs. ``device`` is for example ``gfx942 304``.
 
-        The model is ``expected.base_time_us``: computation, moving the operands once, and one kernel launch.
+        It is the time of computing, of moving the operands once, and of one kernel launch (``expected.base_time_us``).
         """
         sheet = _sheet(device)
         peak = np.array([_peak(sheet, x.dtype) for x in self.kinds], dtype=np.float64)[self.kind]
         return base_time_us(self.flops, self.bytes, peak, sheet.hbm_gbs if sheet else _ASSUMED_GBS)
 
     def by_family(self) -> Iterator[tuple[str, Ints]]:
-        """Yield groups of GEMMs or convolutions that differ only in sizes: a name, and the indices of the members."""
+        """Group the GEMMs or convolutions that differ only in sizes. Yields a name and the indices for each group."""
         names = sorted({x.family for x in self.kinds if x.family is not None})
         code = np.array([names.index(x.family) if x.family is not None else -1 for x in self.kinds], dtype=np.intp)
         of_each = code[self.kind]
@@ -217,7 +217,7 @@ def _columns(rows: Sequence[Sequence[float]], count: int) -> Floats:
 
 
 def _doublings(*sizes: Floats) -> Floats:
-    """Return the sizes as columns of logarithms to base 2. An unknown size is NaN."""
+    """Return a matrix with the logarithm to base 2 of each size, one column per argument. An unknown size is NaN."""
     out: Floats = np.log2(np.maximum(np.stack(sizes, axis=1), 1.0))
     return out
 

@@ -104,7 +104,7 @@ def agreed_facts(facts: pd.DataFrame) -> dict[str, str]:
 def called_problems(tables: Tables) -> frozenset[str]:
     """Return the texts of all GEMMs and convolutions that the job calls.
 
-    Other texts that may mean the same calls are included.
+    Other texts that may describe the same calls are included.
     """
     called = set(tables.workload["problem"])
     linked = tables.links.loc[tables.links["problem"].isin(called), "other"]
@@ -123,17 +123,15 @@ def timed(measurements: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
-    """Keep the rows of the given GEMMs or convolutions.
-
-    An empty table is returned at once, because pandas would convert the thousands of texts in ``problems`` for nothing.
-    """
+    """Keep the rows of a table that are about the given GEMMs or convolutions."""
+    # For an empty table, pandas would convert the thousands of texts in ``problems`` for nothing.
     return rows[rows["problem"].isin(problems)] if len(rows) else rows
 
 
 def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Tell for each measurement whether its kernel is the one that the library chooses by itself.
 
-    The kernel is either named ``Default``, or the replay recorded it as the library's choice.
+    It is if its name is ``Default``, or if the file states that the library chose this kernel.
     """
     named = facts[facts["name"] == PICK]
     own = dict(zip(named["source_id"], named["value"], strict=True))

@@ -130,9 +130,9 @@ class _Known:
         return self._builds[place]
 
     def _second(self, override: Override, evidence: Evidence) -> Override | None:
-        """Return an override to the next fastest kernel in the same find-db record.
+        """Return a copy of the override with the next fastest kernel of the same search.
 
-        Returns None if there is no other kernel.
+        Returns None if the search tried no other kernel.
         """
         rows = self._measurements
         same = (rows["problem"] == evidence.measured) & (rows["library"] == "miopen")
@@ -150,9 +150,10 @@ class _Known:
         return replace(override, parameters=self._parameters(override), workspace_bytes=space)
 
     def _parameters(self, override: Override) -> str | None:
-        """Return the tuning parameters of the override's kernel, from a perf-db of the same GPU.
+        """Return MIOpen's tuning parameters for the kernel of an override, as measured on the same GPU.
 
-        Returns None if the kernel has no tuning parameters or if no perf-db contains them.
+        They come from a perf-db, MIOpen's database of tuned parameters. Returns None if the kernel has no parameters,
+        or if no perf-db has them.
         """
         from logparse.libraries.miopen import perf_db  # Imported here because most runs have no override of MIOpen.
         from logparse.libraries.miopen.solvers import TUNABLE

@@ -70,7 +70,7 @@ def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
 
 @cached_per_run
 def passes(tables: Tables) -> pd.DataFrame:
-    """Return the best times of the three passes of each convolution layer (see ``read_passes``).
+    """Return the best times of forward and both backward passes of each convolution layer (see ``read_passes``).
 
     They are computed now, unless they were already computed when the data were loaded.
     """
@@ -78,6 +78,9 @@ def passes(tables: Tables) -> pd.DataFrame:
 
 
 def passes_of(measurements: pd.DataFrame) -> pd.DataFrame:
-    """Return the best times of the three passes of each convolution layer (``read_passes``) from a DataFrame."""
+    """Return the best times of forward and both backward passes of each convolution layer, from a DataFrame.
+
+    The columns are the same as of ``read_passes``.
+    """
     with reading({"measurements": measurements}, {"measurements": _COLUMNS}) as con:
         return read_passes(con)

@@ -161,7 +161,7 @@ _RECORD = ["source_id", "origin", "measured"]
 
 
 def _processes(tables: Tables) -> dict[str, int]:
-    """Return how many processes measured in each confirmation. The keys are the ids of the confirmations' files."""
+    """Return how many processes took part in each second comparison of two kernels, by the id of its file."""
     rows = tables.facts[tables.facts["name"] == "confirmation"]
     columns = (rows["source_id"], rows["value"])
     return {str(x): len(blocks_of(json.loads(value))) or 1 for x, value in zip(*columns, strict=True)}

@@ -77,7 +77,7 @@ def of_the_job(tables: Tables) -> Tables:
 
 
 def _by_source(facts: pd.DataFrame) -> Mapping[str, Facts]:
-    """Return for each file (its id) the facts that it states."""
+    """Return the facts that each file states, by the file's id. A fact may have several values."""
     out: dict[str, dict[str, list[str]]] = {}
     for source, name, value in facts[["source_id", "name", "value"]].dropna().itertuples(index=False):
         out.setdefault(str(source), {}).setdefault(str(name), []).append(str(value))
@@ -172,7 +172,7 @@ def _without(tables: Tables, dropped: Mapping[str, str]) -> Tables:
 
 
 def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
-    """Reduce the numbers of calls in ``workload`` by the calls in traces that are left out (``gone``)."""
+    """Subtract the calls in traces that are left out (``gone``) from the numbers of calls in ``workload``."""
     if not len(gone):
         return workload
     keys = ["pid", "problem"]
@@ -190,9 +190,9 @@ def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
 
 
 def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], kernels: pd.DataFrame) -> str:
-    """Explain why the times of the traces cannot be added: they are from several kinds of GPUs or several programs.
+    """Explain why the times of the traces cannot be added. Returns an empty text if they can.
 
-    Returns an empty text if they are all of one job.
+    They cannot if they are from several kinds of GPUs or several programs.
     """
     devices = _grouped(sources, lambda one, other: _same_device(of.get(one, {}), of.get(other, {})))
     if len(devices) > 1:
@@ -253,9 +253,10 @@ def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Se
 
 
 def _of_one_job(one: Facts, other: Facts) -> bool:
-    """Tell whether two traces are known to be of one job.
+    """Tell whether two traces certainly belong to one job.
 
-    They are if they are of one process or of different ranks, or if our ``capture`` counted the steps of both.
+    One of three things must be true: both are of the same process, they are of different ranks, or logparse's
+    ``capture`` counted the steps of both.
     """
     ranks = one.get(RANK), other.get(RANK)
     processes = one.get(PID), other.get(PID)

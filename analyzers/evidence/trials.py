@@ -115,7 +115,7 @@ class Tried:
 
     @property
     def gain(self) -> Gain | None:
-        """Times of a step without and with the change. The time with the change is ``ratio`` · ``now_us``."""
+        """The time of a step without the change, and with it (``ratio`` · ``now_us``). None if it was not measured."""
         ratio, now = self.ratio, self.now_us
         return None if ratio is None or now is None else Gain(now, *(now * x for x in ratio))
 
@@ -141,7 +141,7 @@ class Tried:
 
     @property
     def is_known(self) -> bool:
-        """True if the trial gave an answer: the change is faster in two processes, or it is not faster."""
+        """True if trying the change gave a clear answer: faster (in two processes), or not faster."""
         return self.outcome in ("measured", "not faster")
 
     @property
@@ -178,9 +178,9 @@ class Tried:
 
 
 def tried(tables: Tables) -> tuple[Tried, ...]:
-    """Return the result of each change that was tried while the job ran, the best first.
+    """Return how each change did that was tried while the job ran, the best first.
 
-    Returns an empty tuple if no change was tried.
+    The result is empty if no change was tried.
     """
     facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["name"].str.startswith(TRIAL)]
     seen = [seen_of(json.loads(value)) for value in facts["value"]]

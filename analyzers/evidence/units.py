@@ -35,9 +35,9 @@ _WORDS = {"optimizer": "step", "module": "call", "named": "call", "graph": "repl
 
 
 def word_of_sort(sort: str) -> str:
-    """Return the user's word for a step, for example ``step`` for an ``optimizer`` and ``call`` for a ``module``.
+    """Return the word that users say for a step of the job, for example ``request``.
 
-    ``sort`` is the way in which the steps of the job were recognised.
+    ``sort`` is the way in which steps were recognised: an ``optimizer`` gives ``step``, a ``module`` gives ``call``.
     """
     return _WORDS.get(sort, sort)
 
@@ -129,7 +129,7 @@ class Units:
 
 @cached_per_run
 def units(tables: Tables) -> Units | None:
-    """Return how often the job did each kind of step, summed over its processes. None if nothing counted its steps."""
+    """Return how many steps of each kind the job did, summed over its processes. None if nothing counted steps."""
     return units_of_facts(tables.facts[tables.facts["run"] == tables.run])
 
 
@@ -325,10 +325,7 @@ def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
 
 
 def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tables:
-    """Multiply the numbers of calls of kernels, GEMMs and convolutions by ``factor``.
-
-    ``factor`` has one value per row of kernels.
-    """
+    """Multiply the numbers of calls in all tables by ``factor``, which has one value per kernel."""
     calls, workload = _counted(tables, kernels, factor)
     changed = tables.kernels.assign(calls=kernels["calls"] * factor)
     return replace(tables, kernels=changed, calls=calls, workload=workload)

@@ -37,9 +37,9 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def solution_name(text: str) -> str:
-    """Return a short name for a kernel, without its library.
+    """Shorten the name of a kernel for display: the library is left out.
 
-    If the text is the name of a GPU kernel (``kernel:…``), that name is shortened, too.
+    The long name of a GPU kernel (``kernel:…``) is shortened, too.
     """
     return kernel_name(text.partition(":")[2] or text)
 
@@ -52,9 +52,9 @@ def amount(calls: float) -> str:
 
 
 def of_one(unit: object) -> str:
-    """Return ``a step`` if numbers are per step, and an empty text if they are for the whole run.
+    """Return ``a step`` if ``unit`` is ``step``, and so on for other words. Returns an empty text for ``run``.
 
-    ``unit`` is the word for a step, or ``run``.
+    ``unit`` is the word for what the numbers are divided by.
     """
     return f"a {unit}" if isinstance(unit, str) and unit != "run" else ""
 

@@ -80,9 +80,9 @@ and ``times_us`` are the single times (µs).
 
 
 def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame | None = None) -> None:
-    """Write a database table that states how long GEMMs or convolutions similar to each one take.
+    """Write a table with the times of similar GEMMs or convolutions into a database.
 
-    ``table`` is its name, and ``rows`` has the columns ``NEARBY``. Without rows the table is empty.
+    ``table`` is its name. ``rows`` has the columns ``NEARBY``, and None makes an empty table.
     """
     schema = pa.schema(NEARBY)
     made = schema.empty_table() if rows is None else pa.Table.from_pandas(rows, schema=schema, preserve_index=False)
@@ -231,7 +231,10 @@ def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> No
 
 
 def _foreign(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> pa.Table:
-    """Return the files (``source_id``) of other runs that are known to be from another device than this run."""
+    """Return the files of other runs that are certainly from another device than this run.
+
+    The result is a table with the column ``source_id``.
+    """
     mine = {str(x) for (x,) in con.execute("select distinct source_id from facts where run = ?", [run]).fetchall()}
     here = [facts[x] for x in mine if arch(facts[x])]
     others = (x for x in facts if x not in mine and all(same_device(facts[x], own) is False for own in here))

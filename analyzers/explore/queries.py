@@ -136,7 +136,7 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
 
 @contextmanager
 def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a database whose table ``points`` is this DataFrame. The DataFrame is only read."""
+    """Open a DuckDB database whose table ``points`` is a copy of this DataFrame."""
     with duckdb.connect() as con:
         con.register("given_", readable(points))
         con.execute("create table points as select * from given_")
@@ -144,7 +144,7 @@ def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """Return sums over the selected GEMMs and convolutions: their number, calls, time and saving (``AMOUNTS``)."""
+    """Add up the selected GEMMs and convolutions: their number, calls, time and possible saving (``AMOUNTS``)."""
     where, parameters = chosen.where()
     columns = ", ".join(f"{sql} as {name}" for name, sql in AMOUNTS.items())
     return con.execute(f"select {columns} from points where {where}", parameters).df().iloc[0]
@@ -210,7 +210,8 @@ def sample(
 def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000) -> pd.DataFrame:
     """Return the GEMMs and convolutions with the largest measured savings, the largest first.
 
-    The columns are ``id, label, saving_us, calls, unit, total_saving_us, count``. The last two are over all savings.
+    The columns are ``id, label, saving_us, calls, unit, total_saving_us, count``. The last two are the sum and the
+    number of all savings, even if not all are returned.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -306,7 +307,7 @@ def kernels(con: duckdb.DuckDBPyConnection, most: int, problem: str = "") -> lis
 
 
 def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
-    """Return the sum of all kernels' times (µs), and whether it is for one step (True) or for all traces (False)."""
+    """Return the sum of all kernels' times, µs, and True if the sum is per step. False: it is of all traces."""
     ((us, per_step),) = con.execute(
         "select (select coalesce(sum(us), 0) from kernels), (select bool_or(per_step) from step)"
     ).fetchall()
@@ -314,7 +315,7 @@ def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
 
 
 def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    """Return what the GPU did in one step, when it was idle, and the title of the step (``load/one_step.py``)."""
+    """Return the timeline of one step: the GPU's work, its idle times, and a title (see ``load/one_step.py``)."""
     named = "select problem, min(id) as id from points group by problem"
     found = con.execute(
         f"select w.*, coalesce(id, '') as id from works w left join ({named}) n using (problem) order by start"
@@ -326,9 +327,9 @@ def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, s
 
 @dataclass(frozen=True)
 class Nearby:
-    """How long GEMMs or convolutions similar to a given one take. The times are converted to its size.
+    """Times of GEMMs or convolutions that are similar to a given one, converted to its size.
 
-    ``told`` is a sentence, ``times_us`` are the single times (µs).
+    ``told`` is a sentence about them. ``times_us`` has the single times, µs.
     """
 
     told: str
@@ -345,7 +346,7 @@ def nearby(con: duckdb.DuckDBPyConnection, row: pd.Series) -> Nearby | None:
 
 
 def todos(con: duckdb.DuckDBPyConnection, chosen: Selection) -> frozenset[str]:
-    """Return the names of all things to do that concern the selected GEMMs and convolutions."""
+    """Return the names of all recommended changes that concern the selected GEMMs and convolutions."""
     where, parameters = chosen.where()
     found = con.execute(f"select distinct unnest(todos) from points where {where}", parameters).fetchall()
     return frozenset(str(name) for (name,) in found)

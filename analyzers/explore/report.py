@@ -73,7 +73,7 @@ class Report:
 
 @dataclass
 class _Run:
-    """The data about the report's run that all parts of the web page need.
+    """The data about the run in the report. All parts of the page need them.
 
     ``parts.Known`` explains the attributes.
     """
@@ -150,7 +150,7 @@ def _fitting(store: Store, analysis: Analysis, compare: str | None, folder: Path
 
 
 def _views(con: duckdb.DuckDBPyConnection, known: _Run, style: ChartStyle) -> dict[str, dict[str, object]]:
-    """Return what each tab of the report shows. Without another run there is no tab for the comparison."""
+    """Return the content of each tab of the report. The tab for the comparison exists only if there is another run."""
     made: dict[str, dict[str, object]] = {}
     shown = [x for x in VIEWS if x != "compare" or known.other]
     for view in shown:
@@ -167,9 +167,10 @@ def _views(con: duckdb.DuckDBPyConnection, known: _Run, style: ChartStyle) -> di
 def _report(
     con: duckdb.DuckDBPyConnection, url: str, known: _Run, views: Mapping[str, Mapping[str, object]], top: int
 ) -> Report:
-    """Return the report with the ``top`` most important GEMMs and convolutions.
+    """Make the report with the ``top`` most important GEMMs and convolutions.
 
-    They have the largest savings, then the longest times. If another run is compared, they have the largest changes.
+    The ones with the largest savings come first, then the ones with the longest times. If the run is compared with
+    another one, the largest changes come first.
     """
     default, order = (queries.MOVED, "the largest change") if known.other else (queries.ORDER, "the most worthwhile")
     rows, total = queries.table(con, Selection(), end=top, default=default)
@@ -208,7 +209,10 @@ def _by_column(rows: pd.DataFrame) -> dict[str, list[object]]:
 
 
 def _cards(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:
-    """Return the details of each GEMM and convolution in the table ``ids_``, which the page shows after a click."""
+    """Return the details that the report shows after a click on a GEMM or convolution.
+
+    They are made for each one in the table ``ids_``.
+    """
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     con.register("wanted_", pa.table({"problem": pa.array(sorted(set(chosen["measured"])), pa.string())}))
     columns = ", ".join(tries.COLUMNS)

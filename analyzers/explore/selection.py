@@ -113,7 +113,10 @@ class Selection:
     """The order and filters that the user chose in the table itself, as JSON. Charts ignore them."""
 
     def toggled(self, facet: str, value: str) -> Selection:
-        """Switch a value of a filter column on, or off if it was on. Returns the new selection."""
+        """Return a copy of the user's selection with one filter value switched on, or off if it was on.
+
+        ``facet`` is the name of the filtered column.
+        """
         if facet not in FACETS:
             return self
         old = self.values.get(facet, ())
@@ -129,7 +132,7 @@ class Selection:
         return replace(self, between={k: v for k, v in merged.items() if v is not None})
 
     def cleared(self) -> Selection:
-        """Return a selection with the same tab and runs, but without filters."""
+        """Return a copy of the user's selection without filters. The tab and the runs stay the same."""
         return Selection(view=self.view, run=self.run, compare=self.compare)
 
     @property
@@ -137,7 +140,7 @@ class Selection:
         return bool(self.values or self.between or self.search or self.todo)
 
     def url(self) -> str:
-        """Return the selection as the query string of a URL. It begins with ``?``."""
+        """Return the user's selection as the query string of a URL, like ``?view=regret``."""
         pairs: list[tuple[str, str]] = [("view", self.view)]
         pairs += [(name, value) for name, value in (("run", self.run), ("compare", self.compare)) if value]
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]

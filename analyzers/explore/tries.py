@@ -1,6 +1,7 @@
-"""Measurements of one GEMM or convolution as plain Python objects.
+"""The measurements of one GEMM or convolution as plain Python objects.
 
-A report has hundreds of them with a few rows each. One DataFrame for each would take ten times as long.
+A report has hundreds of such lists with a few measurements each. With a DataFrame for each, it would take ten times as
+long.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ class Try:
 
     @property
     def timed(self) -> bool:
-        """True if the measurement has a valid time. Find-dbs also have zero and negative times, which are not valid."""
+        """True if the measurement has a valid time.
+
+        Files of MIOpen's search results (find-dbs) also have zero and negative times, which are not valid.
+        """
         return self.time_us is not None and self.time_us > 0
 
 

@@ -46,9 +46,9 @@ class ChartStyle:
 
 
 def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure | None:
-    """Draw the chart of the tab that the user chose, from the tables of ``con``.
+    """Draw the chart of the tab that the user chose on the web page. Returns None for a tab without a chart.
 
-    Returns None for a tab without a chart.
+    ``con`` is the database with the tables for the charts.
     """
     theme = style.theme
     match chosen.view:

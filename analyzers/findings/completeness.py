@@ -72,7 +72,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def missing(store: Store) -> list[str]:
-    """Return the gaps and errors in the logs of the last job that was read, one line of text each."""
+    """Return the gaps and errors in the logs of the latest stored run, one line of text each."""
     runs = store.runs()
     if not runs:
         return []
@@ -152,9 +152,9 @@ def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
 
 
 def _errors(rows: Rows) -> Iterator[str]:
-    """Yield the errors that the libraries reported, then their warnings, as lines of text.
+    """Yield lines about the errors that the libraries reported, then about their warnings.
 
-    Messages with the same known meaning are reported together. Others are grouped by the function that wrote them.
+    Messages with the same known meaning share one line. Others are grouped by the function that wrote them.
     """
     groups: dict[tuple[bool, str, str], list[tuple[str, int, int]]] = {}
     for category, function, text, count, texts in rows:
@@ -214,9 +214,9 @@ def _silent(rows: Rows) -> Iterator[str]:
 
 
 def _ranks(rows: Rows) -> Iterator[str]:
-    """Yield a remark about processes with far fewer calls than the others.
+    """Yield a warning about processes with far fewer calls than the others.
 
-    Only processes whose calls were counted from the same kind of log are compared.
+    Processes are compared only if the same kind of log counts their calls.
     """
     by_category: dict[str, dict[int, int]] = {}
     for category, pid, count in rows:

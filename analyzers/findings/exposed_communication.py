@@ -61,9 +61,9 @@ _FEW = 0.02
 
 @dataclass(frozen=True)
 class _Collective:
-    """All calls of one collective (for example an all-reduce) with the same message.
+    """All communication calls of the same operation (for example an all-reduce) with the same message size.
 
-    None means that the trace does not record the value.
+    A value of None means that the trace does not record it.
     """
 
     name: str

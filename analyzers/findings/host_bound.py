@@ -74,9 +74,9 @@ _FEW = 0.05
 
 
 def of_data(remark: Finding) -> Finding:
-    """Rewrite a finding about an idle GPU: it waits for data from the loader, not for kernel launches.
+    """Change the report about an idle GPU, because the GPU waits for the data loader and not for kernel launches.
 
-    A simulation of the step shows for which of the two the GPU waits.
+    A simulation of the step has shown that.
     """
     message = remark.message.replace(_WAITS, "waits for data")
     remedy = Advise("feed the GPU with data sooner", "the data loader: more workers, less work per sample")
@@ -96,9 +96,9 @@ def changes(time: GpuTime) -> str:
 
 
 def _at_most_us(time: GpuTime) -> float | None:
-    """Return how much idle time could be saved at most, µs, or None if it is too little to report.
+    """Return how much of the GPU's idle time could be saved at most, µs. None if it is too little to report.
 
-    One exceptionally long gap is subtracted, because it may not happen again.
+    If one idle gap is exceptionally long, it is subtracted, because it may not happen again.
     """
     single = time.gaps.single if time.gaps else None
     if single is None or time.idle_us is None:
@@ -108,9 +108,9 @@ def _at_most_us(time: GpuTime) -> float | None:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding if the GPU often waits for the host.
+    """Report it if the GPU often waits for the host.
 
-    Without a trace that shows how long the steps take, there is no finding.
+    Nothing is reported without a trace that shows how long the steps take.
     """
     time = gpu_time(tables)
     share = time.busy_share if time else None

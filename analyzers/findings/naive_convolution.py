@@ -92,9 +92,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _naive(tables: Tables) -> pd.DataFrame:
-    """Return the convolutions that run the naive solver, one row each: ``source_id, problem, now_us, calls``.
+    """Return the convolutions that run MIOpen's slow naive solver, one row each.
 
-    ``now_us`` is the time of a call, µs. ``calls`` is the number of calls in a trace.
+    * The columns are ``source_id, problem, now_us, calls``.
+    * ``now_us``: the time of a call, µs.
+    * ``calls``: the number of calls in a trace.
     """
     rows = pd.concat([_traced(tables), _logged(tables), _recorded(tables)], ignore_index=True)
     return rows.drop_duplicates("problem").sort_values("problem", ignore_index=True)
@@ -170,9 +172,9 @@ class _Other:
 
 
 def _others(tables: Tables) -> list[_Other]:
-    """Return the times of kernels other than MIOpen's naive one, from the job's files.
+    """Return the times of all kernels in the job's files except MIOpen's naive one.
 
-    The find-dbs that come with MIOpen are left out, because they have too many convolutions.
+    The find-dbs (search results) that come with MIOpen are left out, because they have too many convolutions.
     """
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     system = tables.facts[(tables.facts["name"] == "find_db") & (tables.facts["value"] == "system")]
@@ -201,7 +203,7 @@ _OF_IMAGE = ("n", "d", "h", "w", "out_d", "out_h", "out_w")
 def _kind(problem: ConvProblem) -> tuple[object, ...]:
     """Return all properties of a convolution except its batch and image sizes.
 
-    If two convolutions have the same result here, their times can be compared.
+    If two convolutions agree in them, their times can be compared.
     """
     return tuple(
         x for name, x in vars(problem).items() if name in problem.__dataclass_fields__ and name not in _OF_IMAGE
@@ -251,9 +253,9 @@ def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
 
 
 def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
-    """Return for each convolution the solvers (kernels) that MIOpen could not use for lack of workspace.
+    """Return for each convolution the kernels that MIOpen could not use because the workspace was too small.
 
-    Each solver is a pair: its name, and the workspace that it needs, bytes.
+    Each entry has the kernel's name (solver), and the workspace that it needs, bytes.
     """
     rows = tables.measurements
     lost = rows["error"].astype("string").str.startswith("too little workspace").fillna(False)

@@ -166,9 +166,9 @@ def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapp
 
 
 def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """Return one finding with totals for each file with a slow weight gradient, and for each find-db of MIOpen.
+    """Report totals for each file that has a slow weight gradient, and for each find-db of MIOpen.
 
-    Other files get no totals.
+    A find-db is a file with the results of MIOpen's search.
     """
     names = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
     called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))

@@ -51,7 +51,7 @@ NAMES = (
 
 
 def override_sources(tables: Tables) -> pd.DataFrame:
-    """Return the job's files that a library reads as overrides, as columns ``source_id, path, format``.
+    """Return those files of the job that make a library use other kernels, as columns ``source_id, path, format``.
 
     The databases that come with MIOpen are left out.
     """
@@ -62,7 +62,7 @@ def override_sources(tables: Tables) -> pd.DataFrame:
 
 
 def stated_by_logs(tables: Tables) -> dict[str, set[str]]:
-    """Return what the job's own logs state about the machine: each fact (for example ``arch``) with its values.
+    """Return what the job's own logs state about the machine: the values of each fact, such as ``arch``.
 
     Databases and replays are not logs of the job.
     """

@@ -27,7 +27,10 @@ _LEAST = 0.05
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding if softmax kernels outside attention take at least the fraction ``_LEAST`` of kernel time."""
+    """Report it if a large part of the time is spent in softmax kernels that do not belong to a fused attention.
+
+    A large part is at least the fraction ``_LEAST`` of the time of all kernels.
+    """
     time = gpu_time(tables)
     part = next((x for x in time.parts if x.name == SOFTMAX), None) if time else None
     if time is None or part is None or part.us < _LEAST * time.kernels_us:

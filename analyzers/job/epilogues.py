@@ -53,7 +53,7 @@ class Epilogue:
 
     @property
     def exact(self) -> bool:
-        """True if GELU is computed exactly, by erf. No library does that in a matrix product."""
+        """True if the GELU is computed exactly, by erf. No library can do that in the kernel of a matrix product."""
         return self.form == "erf"
 
     @property
@@ -68,7 +68,7 @@ class Epilogue:
 
     @property
     def adds_bias(self) -> bool:
-        """True if a separate kernel adds the bias."""
+        """True if a separate kernel after the matrix product adds the bias."""
         return "bias" in self.steps
 
     @property
@@ -115,7 +115,10 @@ def epilogues(tables: Tables) -> list[Epilogue]:
 
 @dataclass(frozen=True)
 class Gradient:
-    """The gradient of a GELU that the program writes out as a formula: number of calls, and total kernel time (µs)."""
+    """The backward pass of a GELU that the program writes out as a formula.
+
+    ``problem`` is the matrix product before the GELU. ``us`` is the total time of the kernels, µs.
+    """
 
     problem: GemmProblem
     calls: int

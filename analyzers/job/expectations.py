@@ -82,7 +82,7 @@ def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]
 
 
 def expected_problems(tables: Tables, settings: Settings) -> frozenset[str]:
-    """Return the texts of the GEMMs and convolutions for which it is known how long they should take."""
+    """Return the texts of all GEMMs and convolutions for which it can be estimated how long they should take."""
     found = expectations(tables, settings).values()
     return frozenset(str(text) for rows, known in found for text in rows.loc[np.isfinite(known.expected_us), "problem"])
 

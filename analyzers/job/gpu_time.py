@@ -110,7 +110,7 @@ class Gap:
 
     @property
     def place(self) -> str:
-        """A text for the user about what the host did while the GPU was idle. It becomes a part of a sentence.
+        """The host's activity while the GPU was idle, as the end of a sentence.
 
         For example: `` under aten::copy_ (hipMemcpyWithStream) in step[DECODE bs=32]``.
         """
@@ -141,7 +141,7 @@ class Gaps:
 
     @property
     def main(self) -> str:
-        """The reason that causes the most idle time."""
+        """The reason for most of the GPU's idle time. Empty if there is no idle time."""
         return max(self.us, key=lambda x: (self.us[x], x), default="")
 
 
@@ -304,9 +304,9 @@ def kernels_of_run(tables: Tables) -> pd.DataFrame:
 
 
 def collectives_of_run(tables: Tables) -> pd.DataFrame:
-    """Return the communication kernels in the job's traces.
+    """Return the kernels in the job's traces that communicate.
 
-    Two kinds of kernels are left out: kernels launched before the trace began, and kernels of a search for the fastest
+    Two kinds are left out: kernels that were launched before the trace began, and kernels of a search for the fastest
     one.
     """
     return _launched(tables, collectives=True)

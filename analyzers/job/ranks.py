@@ -88,7 +88,7 @@ def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, 
 
 @cached_per_run
 def ranks(tables: Tables) -> Ranks | None:
-    """Return how each rank of the job spends its time. Return None if fewer than two ranks left comparable traces."""
+    """Return how each rank of the job spends its time. None if fewer than two ranks have comparable traces."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     own = tables.collectives[tables.collectives["run"] == tables.run]
     of = facts[facts["name"] == "rank"].drop_duplicates("source_id").set_index("source_id")["value"]

@@ -331,7 +331,7 @@ def _keep_last(pipe: FileIO, path: Path) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the processes that a check has left behind. They may use the GPU or a port that the next check needs."""
+    """Kill the processes that a check has left behind. They may use the GPU or a port that the next check needs."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)
@@ -339,7 +339,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, say: Callable[[str], None]) -> Answer:
-    """Find the rows that make the check fail, and write a copy of the file without them to ``out``.
+    """Find the rows of an override file that make the user's check fail, and write a copy without them to ``out``.
 
     The exit code in the answer is 130 if the user pressed Ctrl-C.
     """

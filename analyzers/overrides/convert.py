@@ -44,7 +44,10 @@ TARGETS = {x.conversion.word: (x.conversion, x, x.writer) for x in OVERRIDE_FORM
 
 @dataclass(frozen=True)
 class _Rows:
-    """The content of an override file: its rows, facts about its machine, and names of kernels."""
+    """The content of an override file that is to be converted: its rows, and facts about its machine.
+
+    An override file lists kernels that a library should use instead of its own choice.
+    """
 
     format: OverrideFormat
     measured: tuple[tuple[Measurement, str], ...]
@@ -113,7 +116,7 @@ def convert(
 
 
 def lines(made: Made) -> list[str]:
-    """Return lines for the user: how many rows were converted, and why others were not."""
+    """Return lines for the user: how many rows were converted to the new format, and why others were not."""
     out = [f"{counted(made.count, 'row')}; {sum(made.refused.values()):,} left out"]
     return [*out, *left_out_lines(made.refused, "  {count:,}: {reason}"), *(f"note: {note}" for note in made.notes)]
 

@@ -78,7 +78,11 @@ class Idle:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The answers of one override file (a list of kernels to use) to all calls of a job."""
+    """The result of looking up all calls of a job in one override file.
+
+    * An override file is a list of kernels to use instead of the library's choice.
+    * ``uses``: the result for each operator. ``idle``: the rows that no call uses.
+    """
 
     file: str
     format: OverrideFormat
@@ -138,7 +142,7 @@ def coverage(file: OverrideFile, tables: Tables) -> Coverage:
 def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
     """Add a note to each valid row of an override file that no call of the job uses.
 
-    ``lint --against`` shows the notes.
+    The notes appear in the output of ``lint --against``.
     """
     idle = [x for x in coverage(file, tables).idle if not x.never and len(x.lines)]
     remedy = f"no call of run {tables.run} uses this row"
@@ -296,7 +300,7 @@ def _other_kinds(found: Sequence[Coverage], tables: Tables) -> Iterator[str]:
 
 
 def rows(found: Coverage) -> Rows:
-    """Return the result as a table, one row per operator (with sizes) of the job, the most costly first."""
+    """Return the result as a table with one row per operator (with sizes) of the job, the most time first."""
     uses = sorted(found.uses, key=lambda x: (-_or_less(x.time_us), -_or_less(x.calls), x.problem))
     return [{**asdict(x), "problem": x.label, "text": x.problem, "file": found.file} for x in uses]
 
@@ -306,7 +310,10 @@ def _or_less(value: float | None) -> float:
 
 
 def lines(found: Coverage) -> list[str]:
-    """Return the summary of one file, such as ``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, …``."""
+    """Return a summary of how well one override file fits the job.
+
+    For example: ``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, …``.
+    """
     if not found.format.kinds:
         return [*_look_up_lines(found), *_idle_lines(found)]
     what = "convolution" if found.format.convolutions else "GEMM"

@@ -95,7 +95,7 @@ def _problem(text: object) -> Problem:
 
 
 def lines(made: Made) -> list[str]:
-    """Return lines for the user: how many GEMMs and convolutions were exported, and why the others were not."""
+    """Return lines for the user: how many GEMMs and convolutions were written for the tool, and why others were not."""
     if not made.count and not made.refused:
         return [
             "nothing to export: this format cannot hold any of the chosen matrix products and convolutions",

@@ -150,9 +150,9 @@ class Short(NamedTuple):
 
 
 def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield (operator with sizes, kernel) for each time that one of the ``named`` kernels ran.
+    """Yield which of the ``named`` kernels ran, and for which operators (with sizes).
 
-    The pairs come from measurements and logged calls.
+    The pairs (operator, kernel) come from measurements and logged calls.
     """
     timed = tables.measurements[tables.measurements["status"] == "ok"]
     for frame in (timed, tables.calls):
@@ -161,7 +161,7 @@ def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _needed(tables: Tables, named: set[str]) -> Iterator[tuple[str, str, int]]:
-    """Yield (operator with sizes, kernel, workspace in bytes) for each measurement of one of the ``named`` kernels."""
+    """Yield how much workspace the ``named`` kernels were measured to need, as (operator with sizes, kernel, bytes)."""
     rows = tables.measurements[tables.measurements["solution"].isin(named)]
     rows = rows.loc[rows["workspace_bytes"].notna(), ["problem", "solution", "workspace_bytes"]].drop_duplicates()
     columns = (rows["problem"].astype("str"), rows["solution"].astype("str"), rows["workspace_bytes"].astype("int64"))

@@ -162,7 +162,7 @@ def format_of(name: str, data: bytes, format: str | None = None) -> OverrideForm
 
 
 def _what_else(head: Head) -> str:
-    """Describe a file that is no override file, or that lint cannot check, for example "the file is empty"."""
+    """Explain why ``lint`` cannot check a file, for example "the file is empty"."""
     if not head.data.strip():
         return "the file is empty"
     if moe_config.recognise(head):
@@ -296,7 +296,7 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
 
 
 def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], int]) -> Iterator[Note]:
-    """Yield a note if a row states less workspace than its kernel needs.
+    """Yield an error if a row of an override file states less workspace than its kernel needs.
 
     ``needed`` has the largest workspace (bytes) that was measured, by (operator with sizes, kernel).
     """
@@ -340,7 +340,7 @@ def _names(texts: Sequence[str]) -> str:
 
 
 def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool = False) -> Answer:
-    """Return the output of ``lint``: its verdict on each file, or on each row of the files if ``rows`` is True."""
+    """Return the output of the command ``lint`` about each file, or about each row of the files if ``rows`` is True."""
     code = CHECK_FAILED if not all(file.ok for file in judged) else int(bool(unread))
     errors = unread_lines(unread)
     if rows:
@@ -371,7 +371,10 @@ def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
 
 
 def lines(file: OverrideFile) -> list[str]:
-    """Return the verdict on one file, then one line per broken rule with the first line numbers that break it."""
+    """Return the result of checking one override file: a verdict, then one line for each broken rule.
+
+    A line names the first lines of the file that break the rule.
+    """
     accepted = {
         True: "accepted",
         False: "not accepted",
@@ -410,7 +413,7 @@ def unread_lines(unread: Sequence[Unread]) -> list[str]:
 
 
 def note_rows(judged: Sequence[OverrideFile], unread: Sequence[Unread] = ()) -> Rows:
-    """Return a table with one row per note of ``lint``, and one per file that could not be checked."""
+    """Return all remarks of ``lint`` as a table. A file that could not be checked has a row, too."""
     names = ("line", "severity", "rule", "message", "remedy")
     rows = [{"file": x.title, **{name: getattr(note, name) for name in names}} for x in judged for note in x.notes]
     return rows + [{"file": x.path, "severity": "error", "rule": "unread", "message": x.why} for x in unread]

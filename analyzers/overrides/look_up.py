@@ -1,4 +1,4 @@
-"""Find the row of an override file that a library would use for a call, by the library's own rules."""
+"""Find the row of an override file that a library would use for a call. The search follows the library's own rules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LookUp:
 
     @property
     def solution(self) -> Solution | None:
-        """The kernel that the file chooses for the call, or None if the library makes its own choice."""
+        """The kernel that the override file selects for the call. None if it selects none."""
         return None if self.row is None else self.row.solution
 
 

@@ -52,9 +52,9 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Conflict:
-    """A key (the text by which a library looks up a call) for which the merged files name different kernels.
+    """A disagreement of merged override files: they name different kernels for the same ``key``.
 
-    ``taken`` is the row that was written.
+    The key is the text by which the library looks up a call. ``taken`` is the row that was written.
     """
 
     key: str

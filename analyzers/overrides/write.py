@@ -91,9 +91,9 @@ def readable(
 
 
 def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[Emission, ...]:
-    """Write all these overrides (choices of kernels for calls) in a library's format, and return the files.
+    """Write all these overrides (kernels to use for certain calls) in a library's format, and return the files.
 
-    Raises EmissionError if the library would not use one of the rows.
+    Raises EmissionError if the library would not use one of them.
     """
     files = tuple(writer.write(overrides, target)) if overrides else ()
     for _, reading in _readings(writer, files, target):
@@ -125,7 +125,7 @@ def _why_not(writer: Writer, override: Override, target: Facts) -> str:
 def _readings(
     writer: Writer, files: Sequence[Emission], target: Facts
 ) -> Iterator[tuple[OverrideFormat, Reading[object]]]:
-    """Yield each written file in the form in which the library reads it.
+    """Read the written files back in the same way as the library reads them.
 
     A list of work for a tuner is skipped, because no library reads it.
     """

@@ -57,7 +57,7 @@ def alternatives(one: ActionResult, other: ActionResult) -> bool:
 
 
 def _together(one: ActionResult, other: ActionResult) -> bool:
-    """Tell whether two changes to a job can both be made, and whether their gains can be added."""
+    """Tell whether the gains of two changes can be added: both can be made, and they affect different calls."""
     return not alternatives(one, other) and {x.of for x in one.parts}.isdisjoint(x.of for x in other.parts)
 
 
@@ -81,7 +81,7 @@ def _combined(in_job: Collection[str]) -> frozenset[str]:
 
 
 def has_lines(result: ActionResult) -> bool:
-    """Tell whether lines of Python or environment variables can make this change to a job."""
+    """Tell whether generated lines of Python or environment variables can make this change."""
     return bool(calls(result))
 
 
@@ -133,7 +133,7 @@ def module(
 
 
 def calls(result: ActionResult) -> str:
-    """Return the line of a program that makes this change by its name, for example ``apply.settings("tf32")``."""
+    """Return the line that the user adds to his program to make a change, for example ``apply.settings("tf32")``."""
     settings = f'apply.settings("{result.action.name}")'
     model = f'model = apply.model(model, "{result.action.name}")'
     lines = result.application
@@ -165,7 +165,7 @@ def _entry(result: ActionResult, step: Gain | None, hidden: bool, in_job: bool) 
 
 
 def _marked(result: ActionResult) -> list[Python]:
-    """Return lines of ``apply.py`` that change the model and then record whether it really changed."""
+    """Return lines for ``apply.py`` that change the user's model, and then record whether the model really changed."""
     lines = result.application.model
     mark = python_line(Python("_mark_model({}, before, model)"), result.action.name)
     return [Python("before = _looks(model)"), *lines, mark] if lines else []

@@ -54,7 +54,10 @@ class Judgement:
     rate: float = RATE
 
     def keeps(self, finding: Finding) -> bool:
-        """Tell whether to keep a finding (a possible saving). It is dropped only if a test rejected its gain."""
+        """Tell whether to keep a finding (a possible saving).
+
+        A finding is dropped only if its saving was tested a second time and not confirmed.
+        """
         test = self.by_source.get(_source(finding))
         return test is None or finding.per_call_us is None or (test.kept and finding.p is not None)
 
@@ -133,7 +136,10 @@ def _with_gain(finding: Finding, gain: Gain, kind: str) -> Finding:
 
 
 def _with_place(finding: Finding, places: Mapping[str, tuple[str, Facts]]) -> Finding:
-    """Add to a finding the path of the file in which it was measured, and facts about the machine that wrote it."""
+    """Add to a finding (a possible saving) the file with its measured times.
+
+    Facts about the machine that wrote the file are added, too.
+    """
     if _source(finding) not in places:
         return finding
     file, versions = places[_source(finding)]

@@ -35,7 +35,7 @@ _LONG = 40
 def documents(found: Recommendation, settings: Settings, targets: Sequence[TargetFiles], use: str) -> list[Emission]:
     """Return the files ``findings.json`` and ``report.md`` of a recommendation.
 
-    ``use`` explains how to use ``apply.py``. It is empty if no ``apply.py`` is written.
+    ``use`` is the text that explains how to use ``apply.py``. It is empty if no ``apply.py`` is written.
     """
     texts = {REPORT_NAME: report(found, targets, use), JSON_NAME: document(found, settings, targets)}
     return [Emission(name, text.encode("utf-8", "backslashreplace"), Shell()) for name, text in texts.items()]
@@ -220,9 +220,9 @@ def _details(recommendation: Recommendation) -> list[str]:
 
 
 def _evidence(finding: Finding) -> list[tuple[str, object]]:
-    """Return where a finding was measured and how certain it is, as pairs of a name and a value.
+    """Return details about a finding (a possible saving): where it was measured, and how certain it is.
 
-    Values that the table of findings shows are left out.
+    Each detail is a pair of a name and a value. Values that are already in the table of findings are left out.
     """
     versions = finding.evidence.versions
     known = [

@@ -141,7 +141,7 @@ def reachable(finding: Finding) -> Finding:
 
 
 def unreachable(finding: Finding) -> str | None:
-    """Return the reason why the user cannot make the library use the better kernel for this call alone.
+    """Explain why the user has no way to make the library use the better kernel for this call alone.
 
     Returns None if there is a way.
     """
@@ -150,7 +150,7 @@ def unreachable(finding: Finding) -> str | None:
 
 
 def without_saving(finding: Finding, **changes: object) -> Finding:
-    """Return the finding with its savings in the whole job set to unknown (None)."""
+    """Return a copy of the finding in which the saving in the whole job is unknown (None)."""
     return fast_replace(finding, in_run=None, saving_share=None, **changes)
 
 
@@ -164,9 +164,9 @@ def _text(finding: Finding) -> str:
 
 
 def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, set[str]]:
-    """Map each operator in ``texts`` to all texts that may describe the same operator.
+    """For each operator text, return all texts that may describe the same operator.
 
-    With ``both``, only texts that are themselves in ``texts`` are listed.
+    If ``both`` is True, only texts that are themselves in ``texts`` are listed.
     """
     rows = of_problems(links, texts)
     rows = rows[rows["other"].isin(texts)] if both else rows
@@ -193,7 +193,7 @@ def _explained(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _better(finding: Finding) -> tuple[str, str] | None:
-    """Return which kernel a finding proposes for which operator (with sizes). None if the finding claims no saving."""
+    """Return the operator (with sizes) and the better kernel that a finding proposes. None if it claims no saving."""
     best = finding.evidence.best
     return None if finding.problem is None or best is None or finding.per_call_us is None else (_text(finding), best)
 

@@ -1,4 +1,7 @@
-"""Combine all findings that have a row in an override file into one change: use all override files together."""
+"""Treat all override files together as one change of the job, with the sum of their savings.
+
+An override file lists kernels that a library should use instead of its own choice.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +80,9 @@ def files_action(
 
 
 def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
-    """Return the findings whose override rows will be written to files, the best first.
+    """Return the findings (possible savings) whose better kernels will be written to override files, the best first.
 
-    The user's settings may keep only confirmed findings, and only the ``max_rows`` most valuable ones for each library.
+    The user's settings may limit them to confirmed ones, and to the ``max_rows`` most valuable ones of each library.
     """
     rows, held, kept = [x for x in findings if x.override is not None], Counter[str](), []
     for row in rows:

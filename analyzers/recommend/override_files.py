@@ -145,7 +145,7 @@ UNCONFIRMED = (
 
 
 def _concerns(finding: Finding, target: Facts) -> bool:
-    """Tell whether a finding may be about this machine.
+    """Tell whether a finding (a possible saving) may be about this machine.
 
     Returns False only if the finding is known to be from another device.
     """

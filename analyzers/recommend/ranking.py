@@ -137,10 +137,7 @@ class Recommendation:
 
     @cached_property
     def rows(self) -> tuple[Mapping[str, object], ...]:
-        """The values of each finding as a flat dictionary, for ``findings.json`` and all tables.
-
-        All of them use the same names and values.
-        """
+        """The values of each finding as a flat dictionary. ``findings.json`` and all tables show these values."""
         return tuple(map(_row, self.findings))
 
 
@@ -202,9 +199,9 @@ def recommend(
 
 
 def _tried(tables: Tables) -> tuple[Tried, ...]:
-    """Return the results of trying changes while the job ran.
+    """Return the results of changes that were tried while the job ran.
 
-    The module that judges them is loaded only if there are some.
+    Without such changes, the module that judges them is not even loaded.
     """
     if not tables.facts["name"].str.startswith(TRIAL).any():
         return ()
@@ -237,7 +234,7 @@ def _usual(settings: Settings) -> Settings:
 
 
 def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceiling:
-    """Return the largest possible gain of override files. It does not depend on the thresholds that the user set."""
+    """Return the largest possible gain of override files. It is the same whatever small gains the user hides."""
     judged = judgement(tables, usual.min_gain)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
     return ceiling(picks_vs_best(tables, usual), kept, tables, judged)
@@ -300,7 +297,7 @@ def _why_left_out(finding: Finding, settings: Settings, judged: Judgement) -> st
 
 
 def _least_us(finding: Finding) -> float:
-    """Return the least time that one call may save, in µs. Return 0 if it is unknown."""
+    """Return the lower bound of the saving of one call, µs. 0 if it is unknown."""
     return (finding.per_call and finding.per_call.saving_low_us) or 0.0
 
 
@@ -334,7 +331,7 @@ def _row(finding: Finding) -> dict[str, object]:
 def _savings(name: str, gain: Gain | None) -> dict[str, float | None]:
     """Return a saving and its bounds as columns, for example ``saving_us, saving_low_us, saving_high_us``.
 
-    ``name`` is the beginning of the columns' names. Without a gain, all values are None.
+    ``name`` is the beginning of the columns' names. Without a gain, the values are None.
     """
     times = (None,) * 3 if gain is None else (gain.saving_us, gain.saving_low_us, gain.saving_high_us)
     return dict(zip((f"{name}_us", f"{name}_low_us", f"{name}_high_us"), times, strict=True))

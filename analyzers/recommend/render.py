@@ -1,6 +1,6 @@
-"""Format a ``Recommendation`` as text lines and table rows, for ``report.md``, the terminal and ``tune``.
+"""Turn a ``Recommendation`` into text lines and tables, for ``report.md``, the terminal and ``tune``.
 
-``verdict`` makes the list of things to do, and ``screen`` shows it.
+The list of things to do is not made here: ``verdict`` makes it, and ``screen`` shows it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _LEAST_PART = 0.005
 
 
 def ceiling_lines(ceiling: Ceiling) -> list[str]:
-    """Return a line for the user: the greatest possible saving, and for which part of the calls it is known."""
+    """Return a line for the user about the greatest possible saving, and for how many of the calls it is known."""
     untimed = f"; {ceiling.untimed_share:.1%} of calls are not timed in any file" if ceiling.untimed_share else ""
     if ceiling.share is None:
         why = "no search timed both the kernels that run now and other kernels"
@@ -85,7 +85,10 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
 
 
 def confidence_lines(judged: Judgement) -> list[str]:
-    """Return a line for the user about how many gains were tested, and how many passed. Empty without tests."""
+    """Return a line for the user: how many gains were measured a second time, and how many of them were confirmed.
+
+    Empty without such tests.
+    """
     if not judged.tested:
         return []
     return [
@@ -95,7 +98,10 @@ def confidence_lines(judged: Judgement) -> list[str]:
 
 
 def counts(recommendation: Recommendation) -> str:
-    """Return a line for the user: the numbers of findings and overrides, and why other findings were left out."""
+    """Return a line for the user: how many possible savings (findings) there are, and why others were left out.
+
+    The line also states for how many there is an override, a kernel to use instead of the library's choice.
+    """
     found, overrides = len(recommendation.findings), len(recommendation.overrides)
     reasons = "; ".join(f"{count:,} {why}" for why, count in recommendation.left_out.items())
     out = f"{counted(found, 'finding')}, {overrides:,} with an override" + f"; left out: {reasons}" * bool(reasons)
@@ -120,7 +126,7 @@ def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
 
 
 def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
-    """Yield lines about the simulated step with a change: its time, its limit, and how far to trust the simulation."""
+    """Yield lines about the predicted step time with a change, its limit, and how far to trust the simulation."""
     if recommendation.step is None or isinstance(recommendation.step, str):
         return
     under = recommendation.step.under.get(name)
@@ -216,7 +222,7 @@ The change is a fraction of the GPU time (0 to 1).
 
 
 def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
-    """Return lines for the user about changes to the job, in the given order. Empty without changes.
+    """Return lines for the user about possible changes of the job, in the given order. Empty without changes.
 
     ``time`` is the job's GPU time, or None without a trace.
     """

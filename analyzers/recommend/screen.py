@@ -43,15 +43,16 @@ class Written:
 
     @property
     def next_run(self) -> str:
-        """Return a name that no stored run has, for the run after the change: ``after``, ``after2``, …"""
+        """Return a new name for the run that the user will make with the changes: ``after``, ``after2``, …"""
         numbered = (f"after{n}" for n in count(2))
         return next(x for x in chain(["after"], numbered) if x not in self.runs)
 
 
 def screen(found: Recommendation, written: Written, n: int | None = None) -> list[str]:
-    """Return the lines of a recommendation that the terminal shows.
+    """Return the lines that the terminal shows for a recommendation.
 
-    If ``n`` is given, ``n`` things to do are listed, however many lines they need.
+    ``n`` is the number of things to do that are listed, however many lines they need. Without it, the lines fit on a
+    screen.
     """
     seen = verdict(found)
     head = _wrapped(f"recommend: {seen.headline}", 4)
@@ -165,9 +166,9 @@ _SAVES = "saves"
 
 
 def heading(todo: Sequence[Todo], word: str) -> str:
-    """Return the heading above the list of things to do: the names of the columns.
+    """Return the line above the list of recommended changes, with the names of the columns.
 
-    ``word`` is the user's word for a step.
+    ``word`` is the user's word for a step, for example ``request``.
     """
     unit = _unit(todo)
     saves = f"saves a {word if unit == 'step' else unit}"
@@ -177,7 +178,10 @@ def heading(todo: Sequence[Todo], word: str) -> str:
 
 
 def _unit(todo: Sequence[Todo]) -> str:
-    """Return the unit of the first saving (``step``, ``run`` or ``call``). The heading names this unit."""
+    """Return the unit of savings that the heading names: ``step``, ``run`` or ``call``.
+
+    It is the unit of the first known saving.
+    """
     return next((x.unit for x in todo if x.gain is not None), "run")
 
 
@@ -233,7 +237,7 @@ def _target(todo: Todo) -> str:
 
 
 def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
-    """Return at most ``room`` lines about the rows of override files that save most."""
+    """Return lines about the calls that save most by override files, at most ``room`` lines."""
     rows = [found.findings[n - 1] for n in todo.findings]
     labels = [printable(x.problem.label) if x.problem else "" for x in rows[: max(room, 0)]]
     saved = (x.per_call_us if todo.unit == "call" or x.saving_us is None else x.saving_us for x in rows)

@@ -54,7 +54,7 @@ def advise(
 
 
 def _comparable(finding: Finding) -> str | None:
-    """Return the text that lists the measured operators and times from which the finding's time is estimated."""
+    """Return the list of measured operators and times from which a finding's time is estimated, as text."""
     named = finding.evidence.details.get("comparable")
     return named if isinstance(named, str) else None
 
@@ -155,7 +155,10 @@ def answer(
 
 
 def _set_aside(earlier: Sequence[Path], written: Collection[Path]) -> list[str]:
-    """Rename files that an earlier ``recommend`` wrote and that were not written again. Return a note about each."""
+    """Rename files of an earlier ``recommend`` that are not part of this one to ``….old``.
+
+    Returns a note about each.
+    """
     notes = []
     for path in earlier:
         if path.absolute() not in written and path.is_file():

@@ -93,7 +93,7 @@ class Todo:
 
     @property
     def certainty(self) -> str:
-        """How the saving is known (``sureness``), and whether a test confirmed it.
+        """How certain the saving is: how it was found (``sureness``), and whether a test confirmed it.
 
         For example: ``measured alone, confirmed``.
         """
@@ -102,7 +102,7 @@ class Todo:
 
     @property
     def shown(self) -> Gain | None:
-        """The gain that lists show: of the step if it is known, else of the GPU time."""
+        """The gain that is shown to the user: the time of a step if it is known, or else the GPU time."""
         return self.gain if self.step is None else self.step
 
     @property
@@ -117,7 +117,7 @@ class Todo:
 
     @property
     def gained_us(self) -> float:
-        """How much shorter a step becomes, µs. If that is unknown, it is the GPU time that is saved."""
+        """How much shorter a step becomes by the change, µs. If that is unknown, how much GPU time is saved."""
         return self.saving_us if self.step is None else max(self.step.saving_us, 0.0)
 
 
@@ -147,9 +147,9 @@ class Verdict:
 
 
 def verdict(found: Recommendation) -> Verdict:
-    """Make the list of things to do from a recommendation, with its verdict.
+    """Make the list of things to do from a recommendation, with a headline.
 
-    The thing by which a step becomes shortest comes first.
+    The change that shortens a step most comes first.
     """
     time = found.gpu_time
     steps = time.steps if time is not None else found.steps
@@ -166,7 +166,7 @@ def verdict(found: Recommendation) -> Verdict:
 
 
 def _left_out(time: GpuTime | None) -> tuple[str, ...]:
-    """Return sentences about work that the times do not include."""
+    """Return sentences for the user about work that is missing in the times."""
     return () if time is None else (*time.left_out, *filter(None, [time.unknown_idle]))
 
 
@@ -251,9 +251,9 @@ def hidden(found: Recommendation) -> frozenset[str]:
 
 
 def _whole_us(time: GpuTime | None) -> float | None:
-    """Return the time of a step, or of all traces if they mark no steps, µs.
+    """Return the time of a step, µs. If the traces mark no steps, it is the time of all traces.
 
-    If the time that the traces cover is unknown, it is the time of the kernels.
+    If the time that the traces cover is unknown, the sum of the kernels' times takes its place.
     """
     if time is None:
         return None
@@ -261,15 +261,15 @@ def _whole_us(time: GpuTime | None) -> float | None:
 
 
 def kind_name(part: Part, time: GpuTime) -> str:
-    """Return the name of a kind of work, for example ``GEMM``.
+    """Return the name of a kind of work for the user, for example ``GEMM``.
 
-    Communication is called ``exposed`` if only the time is counted in which nothing else runs.
+    Communication becomes ``exposed communication`` if its time is only the time in which nothing else runs.
     """
     return f"exposed {part.name}" if part.name == COMMUNICATION and time.alone_us is not None else part.name
 
 
 def _split(time: GpuTime | None) -> tuple[Share, ...]:
-    """Return how much time each kind of work takes, the longest first and idle time last.
+    """Return how a step's time is divided among kinds of work, the longest first and idle time last.
 
     All convolutions are one kind.
     """
@@ -465,7 +465,7 @@ def _at_most(found: Recommendation, saving_us: float) -> Gain | None:
 
 
 def _largest(gains: Iterable[tuple[Finding, Gain | None]]) -> Gain | None:
-    """Add up the gains of all operators (with sizes), each from the finding that saves most.
+    """Add up the gains of all operators (with sizes). For each operator, only its largest gain is counted.
 
     Returns None if no gain is known.
     """
@@ -650,7 +650,7 @@ def of_calls(todo: Todo) -> str:
 
 
 def _why_unknown(todo: Todo) -> str:
-    """Return the reason why nothing is known about the worth of a thing to do."""
+    """Explain why it is unknown how much a recommended change would save."""
     if todo.unit == "call":
         return "because no measurement shows how much a call would save"
     return "because the GPU's one long gap may not happen again"

@@ -126,7 +126,7 @@ class RayDevice:
         self.place = replace(self._there, device=device)
 
     def lost(self) -> None:
-        """Forget the Ray actor after its machine was lost. The next worker gets a new actor."""
+        """Forget the machine after it was lost. The next worker process starts elsewhere, with a new Ray actor."""
         self._host = None
 
     def close(self) -> None:
@@ -147,10 +147,13 @@ class _Host:
         self._changing = threading.Lock()  # This lock guards the worker, because calls arrive on several threads.
 
     def there(self) -> None:
-        """Do nothing. The caller waits for the result, to learn that Ray has reserved the actor's GPU."""
+        """Do nothing. The caller waits until this call returns, because Ray has then reserved the actor's GPU."""
 
     def open(self, backends: Sequence[str], place: Place, method: Method) -> str:
-        """Start a worker process, and return the name of its device with the node's address."""
+        """Start a worker process on this machine of the Ray cluster.
+
+        Returns the name of its device, preceded by the node's address.
+        """
         import ray
 
         self.stop()

@@ -72,7 +72,7 @@ class SteadyClock:
         )
 
     def ready(self) -> None:
-        """Make sure that the clock is steady. Raises UnsettledError if it does not become steady.
+        """Make sure that the GPU's clock is steady. Raises UnsettledError if it does not become steady.
 
         Nothing is done if that was checked in the last second.
         """
@@ -132,7 +132,10 @@ def _physical(seen: str, *variables: str) -> str:
 
 
 def noise(facts: Mapping[str, str]) -> list[str]:
-    """Return the reasons why the machine is not idle, from the result of ``idle_facts``. Empty if it is idle."""
+    """Return reasons why times on this machine may be disturbed, for example that the GPU is busy. Empty if it is idle.
+
+    ``facts`` comes from ``idle_facts``.
+    """
     out = []
     if float(facts.get("busy_percent", 0)) > _BUSY_PERCENT:
         out.append(f"the GPU was {facts['busy_percent']} % busy before the measurement")

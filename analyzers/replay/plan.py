@@ -71,7 +71,7 @@ class Item:
 
     @property
     def value(self) -> float:
-        """Expected saving (µs) for each second of measuring."""
+        """The saving (µs) that is expected per second of measuring. The plan is sorted by it."""
         return self.saving_us / self.cost_s
 
 

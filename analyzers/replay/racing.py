@@ -19,7 +19,7 @@ S = TypeVar("S")
 
 
 class WithdrawnError(Exception):
-    """Raised by ``sample`` if a kernel must leave the race, because it failed or its result is wrong."""
+    """Raised if a kernel turns out to be unusable while kernels are timed, because it failed or its result is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)

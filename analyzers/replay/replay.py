@@ -115,7 +115,7 @@ class ReplayReport:
 
 
 def planned(store: Store, options: Options) -> list[Item]:
-    """Return the GEMMs and convolutions that a replay would measure, in that order.
+    """Return the GEMMs and convolutions that ``logparse replay`` would measure, in the order of work.
 
     Raises StoreError if nothing was ingested, InputError if a backend is unknown.
     """
@@ -222,7 +222,10 @@ def history(store: Store) -> History:
 
 
 def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
-    """Return the measurement with the shortest time of each kernel, by environment and by GEMM or convolution."""
+    """Return the shortest time of each kernel, by environment and GEMM or convolution.
+
+    An environment is a machine with one set of library versions.
+    """
     out: dict[str, dict[str, dict[str, Measurement]]] = {}
     keys = ["environment", "problem", "solution"]
     fastest = rows.sort_values("time_us", kind="stable").drop_duplicates(keys)
@@ -261,7 +264,7 @@ def racing_s(reached: Sequence[float], left: int) -> float:
 
 
 class _Recorder:
-    """Stores each result of a replay as soon as it arrives, and collects the report."""
+    """Stores each measured result as soon as it arrives, and collects the report for the user."""
 
     def __init__(
         self, store: Store, report: ReplayReport, options: Options, progress: Callable[[ReplayStep], None] | None

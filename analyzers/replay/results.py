@@ -20,7 +20,10 @@ KNOWN = "known"
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """Settings for how a replay measures each GEMM or convolution (``docs/measurement.md``)."""
+    """Settings of how kernels are measured: rules, state of the cache, workspace, and so on.
+
+    ``docs/measurement.md`` describes the method.
+    """
 
     rules: Rules = field(default_factory=Rules)
     cache: CacheState = "cold"
@@ -83,7 +86,7 @@ class Result:
 
     @property
     def worth_confirming(self) -> bool:
-        """True if another kernel than the library's choice was the fastest."""
+        """True if a kernel was faster than the library's choice, so that the two should be compared a second time."""
         return self.pick is not None and self.best is not None and self.pick != self.best
 
 
@@ -149,5 +152,5 @@ def measured(
 
 
 def not_measured(problem: Problem, solution: Solution, status: Status, why: str) -> Measurement:
-    """Make a measurement that states why the kernel has no time."""
+    """Make a measurement without a time, which states why the kernel could not be timed."""
     return Measurement(problem=problem, solution=solution, origin=RACE, status=status, error=why)

@@ -163,9 +163,9 @@ class Sampler:
         )
 
     def _first(self, solution: Solution) -> float:
-        """Take the first sample of a kernel: run it once, or a few times, to see if it is much too slow.
+        """Find out quickly whether a kernel is much too slow, and return the time of one execution, µs.
 
-        If it is not, take a whole sample.
+        The kernel is run once, or a few times. If it is not too slow, a whole sample is taken.
         """
         runnable, hopeless = self.ready(solution), self._method.rules.hopeless * self._fastest
         once = runnable.sample_us(1)
@@ -191,7 +191,7 @@ class Sampler:
         return runnable.sample_us(count)
 
     def ready(self, solution: Solution) -> Runnable:
-        """Return a kernel that is ready to run. It is prepared only at its first use.
+        """Return a kernel that can be run at once. The kernel is prepared at its first use and then kept.
 
         Raises the errors of the kernel's backend.
         """

@@ -207,7 +207,7 @@ class Scheduler:
         return float("inf") if budget is None else budget - (time.monotonic() - self._started)
 
     def confirming_s(self) -> float:
-        """Estimate how many seconds are still needed to confirm the gains that were found so far."""
+        """Estimate how many seconds the second comparisons of kernels still take, for all gains found so far."""
         pairs = [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]
         left = [self._method.processes - pair.task.turn for pair in pairs]
         return self._opening_s * max(left, default=0) + self._confirmation_s * sum(left) / len(self._slots)
@@ -340,7 +340,7 @@ class Scheduler:
             self._sink(Result(problem=task.problem, rows=tuple(rows), ended=why, facts=facts), slot.device.place.device)
 
     def _keep_losses(self) -> None:
-        """Record which kernels crashed in unfinished tasks, so that they are not tried again."""
+        """Store which kernels crashed in tasks that were interrupted, so that they are not tried again."""
         for rows in self._lost.values():
             result = Result(problem=rows[0].problem, rows=tuple(rows), ended="interrupted", facts=self._facts)
             self._sink(result, self._slots[0].device.place.device)

@@ -1,6 +1,6 @@
-"""The work of a replay's worker process: time the kernels for one GEMM or convolution, or compare two again.
+"""The work of one worker process: time the kernels for one GEMM or convolution, or compare two of them again.
 
-Times are taken while the device's clock is steady.
+Times are taken only while the GPU's clock is steady.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ Task: TypeAlias = RaceTask | ConfirmTask
 
 
 class WorkerContext:
-    """The opened backends of a worker process, and a matrix product whose time shows the device's clock."""
+    """The state of a worker process: the opened libraries (backends), and a matrix product.
+
+    The time of the matrix product shows whether the GPU's clock is steady.
+    """
 
     def __init__(self, backends: Mapping[str, Backend], place: Place, method: Method, announce: Announce) -> None:
         self.backends, self.place, self.method, self.announce = backends, place, method, announce
@@ -130,7 +133,10 @@ class WorkerContext:
         return sample() if self._clock is None else self._clock.held(sample, **limits)
 
     def _prepared_reference(self) -> Runnable | None:
-        """Prepare the matrix product by whose time the clock is checked. Returns None if no backend can run it."""
+        """Prepare the matrix product whose time shows whether the GPU's clock is steady.
+
+        Returns None if no backend can run it.
+        """
         for backend in self.backends.values():
             try:
                 picks = backend.solutions(REFERENCE, 1)
@@ -159,7 +165,7 @@ class Trial:
     # ------------------------------------------------------------------ a race
 
     def race(self, task: RaceTask) -> Result:
-        """Time the kernels for this GEMM or convolution against each other, and return all measurements.
+        """Time the kernels for this GEMM or convolution against each other, and return all their times.
 
         Kernels that were measured before are not timed again.
         """
@@ -176,7 +182,7 @@ class Trial:
         return replace(self._raced(offered[0], entrants), offered=len(offered))
 
     def _known_result(self, pick: Solution, known: Mapping[str, Measurement]) -> Result:
-        """Return the result of earlier measurements in this environment, if no kernel is left to measure."""
+        """Make the result from earlier measurements on this machine, because all kernels were already measured."""
         timed = [row for row in known.values() if row.status == "ok" and row.time_us]
         picked = next((row for row in timed if row.solution == pick), None)
         best = min(timed, key=lambda row: row.time_us or math.inf, default=None)
@@ -222,7 +228,7 @@ class Trial:
     def _offers(self) -> tuple[list[Solution], str]:
         """Return all kernels that the backends (libraries) offer for this GEMM or convolution.
 
-        Also returns one text with the reasons why other backends cannot run it.
+        The second result is a text with the reasons why other backends cannot run it.
         """
         out: list[Solution] = []
         reasons: list[str] = []

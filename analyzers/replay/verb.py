@@ -110,9 +110,10 @@ def outcome_line(step: ReplayStep) -> str:
 
 
 def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
-    """Return a table with one row for each GEMM or convolution to measure, in the order of work.
+    """Return a table of the GEMMs and convolutions that will be measured, in this order.
 
-    ``cost_s`` and ``saving_us`` are estimates. ``basis`` states how ``time_us`` is known.
+    * ``cost_s`` (seconds of measuring) and ``saving_us`` are estimates.
+    * ``basis`` states how ``time_us`` is known.
     """
     columns = ["problem", "calls", "time_us", "basis", "saving_us", "solutions", "cost_s", "text"]
     rows = [

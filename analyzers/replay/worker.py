@@ -34,14 +34,17 @@ class Ready:
 
 @dataclass(frozen=True)
 class Current:
-    """A worker's message that names the kernel (or another step) that it is about to run."""
+    """A message from a worker process: it is about to run this kernel (or to do another step)."""
 
     what: Solution | str
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A worker's message that a whole task, or opening a backend, failed. ``fatal`` is True if the worker has ended."""
+    """A worker's message that a task failed, or that a library could not be opened.
+
+    ``fatal`` is True if the worker process has ended.
+    """
 
     reason: str
     fatal: bool = False
@@ -49,14 +52,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Gone:
-    """The message that describes how a remote worker's process ended. (A local worker closes its pipe instead.)"""
+    """A message about a worker process on another machine: how it ended. (A local worker closes its pipe instead.)"""
 
     how: str
 
 
 @dataclass(frozen=True)
 class Lost:
-    """The message that the worker's machine is gone. So the kernel that ran did not cause the loss."""
+    """A message that the machine of a worker process is gone. The kernel that ran is not the cause."""
 
     why: str
 
@@ -65,9 +68,10 @@ Reply: TypeAlias = Ready | Current | Result | Confirmed | Failure | Gone | Lost
 
 
 def backend_named(name: str) -> BackendType:
-    """Return the backend with this name, or the user's own backend ``package.module:NAME``.
+    """Return the backend (the interface to a library) with this name, or the user's own one.
 
-    Raises InputError if there is no such backend.
+    The name of the user's own backend has the form ``package.module:NAME``. Raises InputError if there is no such
+    backend.
     """
     from logparse.libraries.all_backends import BACKENDS
 

@@ -111,7 +111,7 @@ class Answer:
 
 
 def trial(actions: Sequence[str], **more: object) -> Trial:
-    """Make a request (``Trial``) from the names of the changes that the user wants to try.
+    """Make the request for trying changes in a running job (``Trial``) from the names of the changes.
 
     Raises UsageError if a change cannot be switched on and off in a running process.
     """
@@ -131,7 +131,7 @@ def trial(actions: Sequence[str], **more: object) -> Trial:
 def try_in_the_job(
     command: Sequence[str], environ: Mapping[str, str], asked: Trial, starts: Starts, say: Say
 ) -> Answer:
-    """Try changes in a running job, and return what was found out. The job is started as often as necessary.
+    """Try changes in a running job, and return how each of them did. The job is started as often as necessary.
 
     Raises InputError if the user's command before a start fails (``Starts``).
     """
@@ -171,7 +171,7 @@ def try_in_the_job(
 
 
 def write(found: Answer, folder: Path) -> None:
-    """Write the records of the trials into a folder, from which ``ingest`` reads them."""
+    """Write the results of trying changes into a folder. ``ingest`` can read them there."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, each in enumerate(found.records):
         write_file(folder / f"try_{number}.json", dump(each), within=folder)
@@ -218,7 +218,10 @@ def _compatible(names: Iterable[str]) -> list[str]:
 
 
 def read(folder: Path) -> list[Record]:
-    """Read what the processes of a job wrote about the trials, sorted by rank. An incomplete file is left out."""
+    """Read what the processes of a job wrote about the changes that they tried, sorted by rank.
+
+    An incomplete file is left out.
+    """
     found = []
     for path in sorted(folder.glob("try_*.json")):
         with contextlib.suppress(OSError, ValueError):
@@ -292,7 +295,7 @@ def _how(returncode: int) -> str:
 def _with_end(found: Record, how: str) -> Record:
     """Mark a change as broken if the process was killed while the change was switched on.
 
-    The record is returned unchanged if the process was not killed.
+    Otherwise the record is returned as it is.
     """
     if found.over or not how or not found.on:
         return found
@@ -302,7 +305,10 @@ def _with_end(found: Record, how: str) -> Record:
 
 
 def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path, asked: Trial, say: Say) -> bool:
-    """Wait until the job ends by itself or its trial is over, then end the job. Return True if we ended it."""
+    """Wait until the job ends, or until all changes were tried and the job can be ended. Show the progress meanwhile.
+
+    Returns True if the job had to be ended by a signal.
+    """
     told: set[tuple[str, int]] = set()
     while child.poll() is None:
         records = read(folder)
@@ -318,7 +324,7 @@ def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path,
 
 
 def _processes(folder: Path) -> Iterator[int]:
-    """Yield the ids of the job's processes that have written a record."""
+    """Yield the ids of the job's processes in which changes were tried."""
     for path in folder.glob("try_*.json"):
         number = path.stem.removeprefix("try_")
         if number.isdigit():

@@ -52,9 +52,9 @@ function returns an empty text. Otherwise it returns the reason why nothing show
 
 
 def always(marks: Path) -> str:
-    """Return an empty text, which means that nothing is missing.
+    """Return an empty text, which means: the job ran as intended. It is used for the job without changes.
 
-    Such a function tells whether a job ran with its changes. This one is used for the job without changes.
+    Such a function tells what shows that a job did not make its changes.
     """
     return ""
 
@@ -64,7 +64,7 @@ class NotAppliedError(Exception):
 
 
 class AloneError(Exception):
-    """Raised if the job cannot run twice at the same time. The text is the reason, for example a fixed port."""
+    """Raised if the job cannot run twice at the same time. The text is the reason, for example a fixed network port."""
 
 
 def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
@@ -132,7 +132,10 @@ def _turns(sides: Sequence[_Side]) -> Pair:
 
 
 class _Side:
-    """One of the two jobs that run in turns. Its processes write the times of their steps into a folder."""
+    """One of two copies of the job that run alternately, with or without the changes.
+
+    Its processes write the times of their steps into a folder.
+    """
 
     def __init__(self, side: Side, folder: Path, unit: str, together: job.Together, streams: Mapping[int, int]) -> None:
         self.marks = folder / FOLDER
@@ -162,7 +165,10 @@ class _Side:
         return _mean(found)
 
     def turn(self, number: int, units: int) -> Turn | None:
-        """Let the job do ``units`` steps, and return their times. None: the job has ended or took too long."""
+        """Let the job do ``units`` steps and then wait. Returns the times of the steps.
+
+        Returns None if the job has ended or took too long.
+        """
         path = self._folder / f"{number}.go"
         path.with_suffix(".part").write_text(str(units))
         path.with_suffix(".part").rename(path)
@@ -179,9 +185,10 @@ class _Side:
         (self._folder / "free").touch()
 
     def _awaited(self, number: int, seconds: float) -> list[dict[str, Any]] | None:
-        """Wait until all ranks of the job have reported their times for a turn, and return the reports.
+        """Wait until all ranks of the job have reported the times of their latest steps, and return the reports.
 
-        Returns None if the job has ended, or if the ranks took too long.
+        ``number`` is the number of the turn (the job runs in turns with another one). Returns None if the job has
+        ended, or if the ranks took too long.
         """
         by = time.monotonic() + seconds
         while time.monotonic() < by and self._child is not None:

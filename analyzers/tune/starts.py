@@ -30,7 +30,7 @@ Such a run probably did not do the same work.
 
 @dataclass
 class Starts:
-    """Starts a job several times under equal conditions: with equal input, and a shell command before each start.
+    """Starts a job several times under equal conditions: with the same input, after the same preparation.
 
     * ``before_each`` is the command. It is empty if nothing runs before.
     * ``timed_s`` is how many seconds the last start took that only timed the job's steps (0: there was none).

@@ -1,4 +1,4 @@
-"""Make the output of ``logparse try``: one line and one table row for each change that was tried in the running job."""
+"""Make the output of ``logparse try``: one line and one table row for each change that was tried in a running job."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MEASURED = "measured in your job"
 
 
 def answer(found: Tries) -> Answer:
-    """Convert the results of changes that were tried in a running job to the output of ``logparse try``."""
+    """Make the output of ``logparse try`` from the results of the changes that were tried."""
     rows = [row(x, found.word) for x in found.tried]
     return Answer([*lines(found)], rows, "try", code=found.code, aside=True)
 
 
 def lines(found: Tries) -> Iterator[str]:
-    """Yield the lines that the user sees: first the advice, then one line for each change, then the notes."""
+    """Yield the lines that ``logparse try`` prints: first the advice, then one line for each change, then the notes."""
     best = next((x for x in found.tried if x.outcome == "measured"), None)
     if best is not None:
         yield f"try: {best.name}: {times(best, found.word)}, {MEASURED}"
@@ -71,7 +71,7 @@ def _processes(number: int) -> str:
 
 
 def row(x: Tried, word: str) -> dict[str, object]:
-    """Return the results of one change as a row of the table. Times are in µs per step."""
+    """Return the result of trying one change as a row of a table. Times are in µs per step."""
     ratio, gain = x.ratio, x.gain
     return {
         "action": x.name,
@@ -95,9 +95,9 @@ def row(x: Tried, word: str) -> dict[str, object]:
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split the words of the command line at ``--`` into the changes to try and the job's command.
+    """Split the arguments of ``logparse try`` at ``--``: the changes to try, and the job's command.
 
-    Raises UsageError if the words do not fit.
+    Raises UsageError if ``--`` or the command is missing, or if an option follows the changes.
     """
     from logparse.errors import UsageError
 

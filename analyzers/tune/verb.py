@@ -164,7 +164,7 @@ class _Job:
 
     @property
     def goes_on(self) -> str:
-        """A sentence with the commands that continue after an interruption."""
+        """A sentence for an interrupted ``tune``: the commands with which the user can continue."""
         url = self.store.url
         if self.run in set(self.store.sources()["run"]):
             on, rank = (command_line(url, verb, "--run", self.run) for verb in ("replay", "recommend"))
@@ -331,7 +331,7 @@ class _Job:
         return replace(ran, missing=tuple(marks.missing(asked, found, self.command)))
 
     def not_applied(self, found: Recommendation, again: _Again) -> NoReturn:
-        """End the tuning, because the second run was made without the changes and so shows nothing about them."""
+        """End the tuning, because the second run was made without the changes and so shows nothing about their gain."""
         for line in again.missing:
             self.say(f"    {line}")
         made = module(found.actions, step_gain=found.step_gain, hidden=hidden(found), in_job=found.in_job)
@@ -391,10 +391,7 @@ class _Job:
         self._ended(rest, [f"tune: {first}: {outcome}", *more], made, not proof.refuted)
 
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
-        """Print the result of the tuning, and the changes that are left to the user.
-
-        The text also explains how to make these changes.
-        """
+        """Print the result of the tuning, and how to make the changes that are left to the user."""
         apply = [command_line(None, "run", "--with", str(self.tuning.out), "--", "JOB")] * kept
         listed = {x.name for x in verdict(left).todo}
         if made is not None and any(x.action.kind == "program" and x.action.name in listed for x in left.actions):
@@ -467,7 +464,7 @@ def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> I
 
 
 def _without_kernels(read: Sequence[Ingested]) -> str:
-    """Explain to the user why no GPU kernel was traced, as far as the job's files show it."""
+    """Explain to the user why the trace has no GPU kernel, as far as the job's files show the reason."""
     windows = [Path(x.path) for x in read if Path(x.path).match(TRACES) and CAPTURES not in x.path]
     processes = {path.name.split("_")[1] for path in windows}
     if processes:

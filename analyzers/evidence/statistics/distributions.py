@@ -15,7 +15,10 @@ _TINY = 1e-300
 
 
 def student_t_tail(t: float, degrees: float) -> float:
-    """Return P(T > t), where T has Student's t distribution with ``degrees`` of freedom (26.7.1)."""
+    """Return P(T > t) for a variable T with Student's t distribution with ``degrees`` degrees of freedom.
+
+    Source: Abramowitz and Stegun, formula 26.7.1.
+    """
     if math.isinf(t):
         return 0.0 if t > 0 else 1.0
     tail = incomplete_beta(degrees / (degrees + t * t), degrees / 2, 0.5) / 2
@@ -54,7 +57,10 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def digamma(x: float) -> float:
-    """Return the digamma function ψ(x), the derivative of ln Γ(x), for positive x (6.3.5, 6.3.18)."""
+    """Return the digamma function ψ(x), the derivative of ln Γ(x), for positive x.
+
+    Sources: Abramowitz and Stegun, formulas 6.3.5 and 6.3.18.
+    """
     if x < _ASYMPTOTIC_FROM:
         return digamma(x + 1) - 1 / x
     z = 1 / (x * x)
@@ -62,7 +68,10 @@ def digamma(x: float) -> float:
 
 
 def trigamma(x: float) -> float:
-    """Return the trigamma function ψ′(x) for positive x (6.4.6, 6.4.12)."""
+    """Return the trigamma function ψ′(x), the second derivative of ln Γ(x), for positive x.
+
+    Sources: Abramowitz and Stegun, formulas 6.4.6 and 6.4.12.
+    """
     if x < _ASYMPTOTIC_FROM:
         return trigamma(x + 1) + 1 / (x * x)
     z = 1 / (x * x)

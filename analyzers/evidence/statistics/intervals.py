@@ -98,7 +98,7 @@ class Variance:
         return student_t_quantile((1 + confidence) / 2, self.degrees) * math.sqrt(self.value)
 
     def scaled(self, factor: float) -> Variance:
-        """Return the variance multiplied by ``factor``, with the same degrees of freedom."""
+        """Return the variance multiplied by ``factor``. The degrees of freedom stay the same."""
         return Variance(self.value * factor, self.degrees)
 
 

@@ -149,7 +149,7 @@ def styled(figure: Figure, theme: Theme, *, height: int) -> Figure:
 
 
 def headline(figure: Figure, text: str, theme: Theme, *, lines: int) -> None:
-    """Write a headline of ``lines`` lines above the figure and its legend."""
+    """Write a text above the figure, and make room for its ``lines`` lines. The legend moves down."""
     height, below = figure.layout["height"], 12 + 18 * lines
     figure.update_layout(
         title={"text": text, "x": 0, "xref": "container", "y": 1 - (below - 18) / height, "yref": "container",

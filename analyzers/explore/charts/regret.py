@@ -1,4 +1,4 @@
-"""Draw how much time the library's choices lose (the regret), and how much the first N changes would save."""
+"""Draw how much time is lost because the library does not choose the fastest kernels, and what N changes would save."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEIGHT = 460  # Height in px, with and without data, so that a filter moves noth
 
 
 def rows_for(savings: pd.DataFrame) -> int:
-    """Return how many of the largest savings together give 90 % (``SHARE``) of the sum of all. 0 without savings."""
+    """Return how many of the largest savings make up 90 % (``SHARE``) of the sum of all. 0 without savings."""
     if not len(savings):
         return 0
     reached = savings["saving_us"].cumsum() >= SHARE * float(savings["total_saving_us"].iloc[0])

@@ -128,7 +128,7 @@ def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) 
 
 
 def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme) -> None:
-    """Draw the GEMMs and convolutions for which a saving is known. The colour shows the logarithm of the saving."""
+    """Draw the GEMMs and convolutions for which a saving is known, coloured by the logarithm of the saving."""
     faint, saving = {"color": theme.faint}, np.log10(rows["saving_us"].to_numpy(dtype="float64"))
     high = float(saving.max())
     low = max(float(saving.min()), high - _DECADES) if saving.min() < high else high - 1.0

@@ -73,7 +73,7 @@ def solutions(
 
 
 def _shade(figure: Figure, nearby_us: Sequence[float], theme: Theme) -> None:
-    """Shade the range of the times of similar GEMMs or convolutions."""
+    """Shade the part of the chart in which the times of similar GEMMs or convolutions lie."""
     figure.add_vrect(min(nearby_us), max(nearby_us), fillcolor=theme.good, opacity=0.14, line={"width": 0})
     figure.add_scatter(
         x=[min(nearby_us)], y=[None], mode="markers", name=f"{len(nearby_us)} comparable problems at this size",
@@ -151,7 +151,7 @@ def _strips(figure: Figure, rows: Sequence[tuple[Try, float]], names: Mapping[st
 
 
 def _failures(figure: Figure, rows: Sequence[Try], names: Mapping[str | None, str], edge: float, theme: Theme) -> None:
-    """Draw the kernels without a time as text with their error, at the left edge."""
+    """Write the errors of kernels without a time into their rows of the chart, at the left edge."""
     if rows:
         words = [str(x.status) if x.error is None else f"{x.status}: {x.error}" for x in rows]
         figure.add_scatter(

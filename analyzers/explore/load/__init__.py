@@ -1,1 +1,1 @@
-"""Load the data for the web page. Child processes prepare them, and they are kept as long as the page runs."""
+"""Load the data of the web page. Child processes prepare them in files that exist as long as the page runs."""

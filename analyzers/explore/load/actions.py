@@ -51,7 +51,7 @@ def verdict_of(
 
 
 def cards(recommendation: Recommendation, store: str | None = None) -> list[Card]:
-    """Return a card for the web page for each proposal of ``recommend``, in the same order."""
+    """Return the web page's cards about the changes that ``recommend`` proposes, in the same order."""
     return [_action(x, recommendation, store) for x in verdict(recommendation).todo]
 
 
@@ -93,7 +93,7 @@ _FOLDER = "overrides"
 def _lines(todo: Todo, result: ActionResult | None, run: str, store: str | None) -> tuple[str, ...]:
     """Return the command lines with which the user can carry out one proposal of ``recommend``.
 
-    If no command line can do it, the command that explains the proposal is returned.
+    If no command line can do that, the command that explains the proposal is returned.
     """
     write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
     if isinstance(todo.remedy, UseRows):

@@ -1,4 +1,4 @@
-"""Run the analyzers on a run, and collect the tables and sentences that the web page shows."""
+"""Analyse a run, and collect the tables and sentences that the web page shows."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def analyse(
 
 
 def _nearby(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Return how long similar GEMMs or convolutions take, for each one that was timed with only one kernel.
+    """Return times of similar GEMMs or convolutions, for each one that was timed with only one kernel.
 
-    The times are converted to the size of the GEMM or convolution.
+    The times are converted to its size.
     """
     rows = []
     for device, (known, times) in expectations(tables, settings).items():
@@ -100,7 +100,7 @@ def _nearby(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 def traced(store: Store, run: str) -> GpuTime | None:
-    """Return how the GPU spent its time in a run's traces. Without traces, return None and read nothing else."""
+    """Return how the GPU spent its time in a run's traces. Returns None at once if the run has no traces."""
     if not len(store.query("select 1 from kernels where run = $run limit 1", run, {"run": run})):
         return None
     return gpu_time(tables_to_analyse(store, run, LIMITS))
@@ -128,7 +128,7 @@ def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
 
 
 def store_points(store: Store, run: str | None = None) -> pd.DataFrame:
-    """Return the table of a run's GEMMs and convolutions, with ``recommend``'s findings, the most time first.
+    """Return a table of a run's GEMMs and convolutions with possible savings, the one with the most time first.
 
     ``run`` is the latest by default. ``point_table`` describes the columns.
     """

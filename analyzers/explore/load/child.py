@@ -101,7 +101,10 @@ def _judge_alone(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _read(job: Job) -> Iterator[tuple[str, str]]:
-    """Read the data in the order in which the web page needs them. Yields the name of each step after it is done."""
+    """Read the data for the web page, in the order in which the page needs them.
+
+    Yields the name of each finished step.
+    """
     store, folder = open_store(job.url), Path(job.folder)
     other = beside(job.other, store) if job.other else None
     with _connect(store) as con:

@@ -77,7 +77,7 @@ class TimeSplit:
 
 @dataclass(frozen=True)
 class PageVerdict:
-    """The results of the analyzers that the web page and the report show, besides the table of GEMMs and convolutions.
+    """Everything that the web page and the report show about a run, except the table of GEMMs and convolutions.
 
     The function ``actions.verdict_of`` makes it.
     """

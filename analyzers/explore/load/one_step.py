@@ -94,12 +94,15 @@ def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
 
 
 def _library(problem: str) -> str:
-    """Return the text if it describes a GEMM or convolution. For another operator, return an empty text."""
+    """Return the operator's text if it is a GEMM or convolution, and an empty text for another operator."""
     return "" if problem.startswith("operator ") else problem
 
 
 def _columns(row: pa.Table, name: str) -> dict[str, npt.NDArray[Any]]:
-    """Convert a column of a stored trace, which is a list of records, to one array per field of the records."""
+    """Read a column of a stored trace, and return one array for each field.
+
+    The column is a list of records. For example, each record of ``works`` has a start, a duration and a kernel.
+    """
     lists = row[name].combine_chunks()
     values = (lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists).flatten()
     return {field.name: values.field(field.name).to_numpy(zero_copy_only=False) for field in values.type}
@@ -174,7 +177,7 @@ def _gaps(
 
 
 def kernels(con: duckdb.DuckDBPyConnection, run: str, steps: float | None) -> pd.DataFrame:
-    """Return the kernels of the run's traces, the longest first. Numbers are per step if ``steps`` is known.
+    """Return the kernels in the run's traces, the longest first. Numbers are per step if ``steps`` is known.
 
     The columns are ``kernel, op, operator, problem, kind, calls, us``.
     """
@@ -195,10 +198,10 @@ def kernels(con: duckdb.DuckDBPyConnection, run: str, steps: float | None) -> pd
 
 
 def write(con: duckdb.DuckDBPyConnection, run: str, database: str) -> None:
-    """Write the tables for the web page's timeline into a database.
+    """Write the tables of the web page's timeline into a database: ``kernels``, ``works``, ``gaps`` and ``step``.
 
-    They are ``kernels``, ``works``, ``gaps`` and ``step`` (its title). The table ``steps_``, which
-    ``point_table.build`` made, has the number of steps.
+    ``step`` has the title of the shown step. The number of steps is read from the table ``steps_``, which
+    ``point_table.build`` made.
     """
     ((steps,),) = con.execute("select steps from steps_").fetchall()
     step = one_step(con, run)

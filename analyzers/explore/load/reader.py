@@ -63,7 +63,7 @@ class StoreReading:
             yield from self._steps_of_process()
 
     def _steps_of_process(self) -> Generator[tuple[str, str], None, tuple[bool, bool]]:
-        """Yield the steps that the present child process reports.
+        """Yield each step of work as soon as the child process reports it.
 
         Returns two bools: whether the process did all its work, and whether it ran the analyzers.
         """

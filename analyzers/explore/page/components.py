@@ -133,7 +133,7 @@ def tabs(chosen: Selection) -> list[object]:
 
 
 def chips(chosen: Selection, actions: Sequence[Card] = ()) -> list[object]:
-    """Return the filters that are set, each with a link that removes it."""
+    """Return the list of all filters that are set. Each is a link that removes the filter."""
     made: list[object] = [
         _chip(f"{FACETS[facet]}: {printable(facet_text(facet, value, whole=True))}", chosen.toggled(facet, value))
         for facet, values in chosen.values.items()
@@ -456,7 +456,7 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
 
 
 def launched(rows: Sequence[KernelRow], chosen: Selection) -> list[object]:
-    """Return the list of kernels that a GEMM or convolution launches, with a link to the timeline.
+    """Return the web page's list of kernels that a GEMM or convolution launches, with a link to the timeline.
 
     The list is empty if no kernel is known.
     """

@@ -114,9 +114,10 @@ class PageData:
 
     @property
     def files(self) -> Path | None:
-        """Path of the zip file with the recommendation's files, for download. It is written last (see ``wait``).
+        """Path of the zip file with the recommended override files, for download.
 
-        None before the analyzers are done, or if the files could not be written.
+        None if nothing is recommended yet, or if the file could not be written. The file is written last (see
+        ``wait``).
         """
         path = self.reading.folder / FILES
         return path if self.verdict.actions and (path.is_file() or not self.finished) else None
@@ -184,7 +185,7 @@ class PageData:
         self.judged = True
 
     def _attach(self, name: str) -> None:
-        """Read all tables from this database file from now on, and no longer from the earlier file."""
+        """Switch to another database file: from now on, all tables are read from this file."""
         tables = name.partition(".")[0]
         self._con.cursor().execute(f"attach {sql_text(self.reading.folder / name)} as {tables} (read_only)")
         with self._con.cursor() as con:
@@ -228,7 +229,7 @@ class Pages:
             return page
 
     def unknown(self, chosen: Selection) -> str:
-        """Return the name of the selected run if it does not exist, otherwise an empty text."""
+        """Return the name of a run that the user selected but that does not exist. Empty if all exist."""
         first = self.first
         known = ("", first.other, *first.runs)
         return next((x for x in (chosen.run, chosen.compare) if first.runs and x not in known), "")

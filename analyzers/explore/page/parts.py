@@ -63,7 +63,7 @@ _FRAME: Mapping[str, object] = {
 
 
 class Known(Protocol):
-    """The data about the shown run that the web page needs, besides its tables.
+    """The data about a run that the web page needs in addition to its tables.
 
     ``PageData`` describes each attribute.
     """
@@ -116,7 +116,7 @@ def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
 
 
 def progress(page: PageData) -> dict[str, object]:
-    """Return how far loading the data is: the version of the data, whether more will come, and a text."""
+    """Return how far the data are loaded: their version, whether more will come, and a text for the user."""
     return {"version": page.version, "finished": page.finished, "doing": page.doing}
 
 
@@ -183,9 +183,9 @@ def figure_of(
 
 
 def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the details of the selected GEMM or convolution for the web page.
+    """Answer the browser's request for the details of the selected GEMM or convolution.
 
-    ``card`` are the elements, and ``figure`` is the chart of the times of its kernels.
+    ``card`` has the elements, and ``figure`` the chart with the times of its kernels.
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
@@ -247,7 +247,7 @@ def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 
 def watch(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return how far loading the data is. The browser asks again and again until all data are loaded."""
+    """Answer the browser's question of how far the data are loaded. The browser repeats it until all are loaded."""
     return progress(pages.of(_chosen(asked)))
 
 

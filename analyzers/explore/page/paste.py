@@ -37,7 +37,7 @@ class Paste:
 
 @dataclass(frozen=True)
 class Advice:
-    """A sentence about what to do for one GEMM or convolution, and two texts that the user can copy.
+    """Advice about one GEMM or convolution: a sentence, and two texts that the user can copy.
 
     The texts are a benchmark command and a row of an override file.
     """

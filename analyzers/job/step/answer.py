@@ -260,7 +260,7 @@ class Step:
 
 
 class _Unit(NamedTuple):
-    """Two simulated mean times of a step, µs.
+    """Two mean times of a step, from a simulation, µs.
 
     ``us`` is the time of the whole step. ``issued_us`` is the time until the host has launched all its work.
     """
@@ -282,9 +282,9 @@ def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit
 
 
 def _waiting(step: Step, factor: float) -> Step:
-    """Return the step with longer or shorter waits for things outside the traces.
+    """Return a copy of the step in which waits for things outside the traces are multiplied by ``factor``.
 
-    Such waits are for data-loader workers, or for ranks that left no trace. They are multiplied by ``factor``.
+    Such waits are for data-loader workers, or for ranks that left no trace.
     """
     return replace(step, graphs=[graph.waiting(factor) for graph in step.graphs])
 
@@ -539,9 +539,9 @@ def step_of(
 
 
 def beside_logs(tables: Tables) -> bool:
-    """Tell whether the job's steps were timed only in runs that wrote logs.
+    """Tell whether the job's step times are too long because the libraries wrote logs meanwhile.
 
-    Logs slow the host, so these times are too long.
+    That is so if the job was never timed without logs.
     """
     found, logged = units(tables), ~tables.calls["category"].isin(["profiler", "untuned"])
     return not (found and found.alone) and bool(logged.any())
@@ -549,9 +549,9 @@ def beside_logs(tables: Tables) -> bool:
 
 @cached_per_run
 def traced_step(tables: Tables) -> Step | StepUnknown:
-    """Read the job's traces, and build a graph for each traced period with all of its ranks.
+    """Read the job's traces, and build the graphs with which its steps are simulated.
 
-    If no trace can be read, the reason is returned.
+    There is one graph for each traced period, with all of its ranks. If no trace can be read, the reason is returned.
     """
     left_out = frozenset[str]().union(*(x.sources for x in tables.left_out))
     rows = tables.sources[

@@ -89,7 +89,7 @@ class _Stream:
         self.tail = node
 
     def given(self, by: float) -> int:
-        """Return the last kernel or copy (its node) that had been launched on this stream at the time ``by``.
+        """Return the kernel or copy (its node) that was launched last on this stream before the time ``by``.
 
         Returns 0 if nothing had been launched.
         """
@@ -176,7 +176,7 @@ def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> 
 
 
 class _Rank:
-    """Builds one rank's part of the graph of a step: adds the events of the rank's trace in the order of time."""
+    """Builds the part of a step's graph that belongs to one rank, from the rank's trace in the order of time."""
 
     def __init__(self, nodes: Nodes, trace: RankTrace, begin: float, kernels: Sequence[int], keys: dict[int, object]):
         self._nodes, self._trace, self._begin, self._kernels = nodes, trace, begin, kernels
@@ -257,9 +257,9 @@ class _Rank:
         return [Unit(min(x.start for x in self._trace.calls), max(ends), "")] if ends else []
 
     def bounds(self) -> list[Bounds]:
-        """Return for each step the nodes of the graph at which the step begins and ends.
+        """Return the nodes of the graph at which each step begins and ends.
 
-        At these moments both the host and the device have finished the step before.
+        A step begins when host and device have both finished the step before.
         """
         units = self._units()
         nodes: list[int] = []
@@ -334,9 +334,9 @@ class _Rank:
             self._last_stream[call.thread] = stream
 
     def _condition(self, call: Call) -> int | None:
-        """Return the kernel or copy (a node) for whose end a runtime call of the host waits.
+        """Return the kernel or copy (its node) for which a runtime call of the host waits.
 
-        None if the call does not wait.
+        Returns None if the call does not wait.
         """
         if call.kind == "launch":
             if not self._usual.queue:

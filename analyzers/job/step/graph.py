@@ -140,16 +140,16 @@ class Graph:
         return self.us * by_kernel[self.kernel]
 
     def launches_us(self, of: Sequence[bool]) -> float:
-        """Return how long the host worked to launch the chosen kernels, µs.
+        """Return how long the host worked to launch some of the kernels, µs.
 
-        ``of`` has one value per distinct kernel (``identities``): True if the kernel is chosen.
+        ``of`` has one value per distinct kernel (``identities``): True if the kernel's launches are included.
         """
         return float(self.launch[np.r_[np.array(of, dtype=bool), False][self.kernel]].sum())
 
     def waiting(self, factor: float) -> Graph:
-        """Return the graph with longer or shorter waits for data-loader workers and for ranks without a trace.
+        """Return a copy of the graph in which waits for things outside the traces are multiplied by ``factor``.
 
-        These waits are multiplied by ``factor``.
+        Such waits are for data-loader workers, or for ranks that left no trace.
         """
         us, lag_a, nodes = self.us.copy(), self.lag_a.copy(), np.array(self.outside, dtype=np.int64)
         us[nodes] *= factor

@@ -54,7 +54,7 @@ class Work:
 
 
 class Wait(NamedTuple):
-    """A wait of one stream for another (CUDA's or HIP's ``StreamWaitEvent``).
+    """A call that lets one GPU stream wait for another (CUDA's or HIP's ``StreamWaitEvent``).
 
     ``stream`` waits for the work on the stream ``on`` that was launched before the call ``record``.
     """
@@ -73,9 +73,9 @@ class Unit(NamedTuple):
 
 
 class Handoff(NamedTuple):
-    """A moment ``at`` (µs) at which one thread continues the work of another, for example autograd's thread.
+    """A moment (``at``, µs) at which one thread hands its work over to another, for example to autograd's thread.
 
-    Thread ``other`` continues where thread ``one`` has arrived.
+    Thread ``one`` hands over, and thread ``other`` continues.
     """
 
     at: float
@@ -140,7 +140,7 @@ def read_trace(source: Source) -> RankTrace:
 
 @uncollected()
 def trace_of(row: pa.Table) -> RankTrace:
-    """Convert a row of the table ``timelines``, which holds the trace of one process, to Python objects."""
+    """Convert the stored trace of one process, a row of the table ``timelines``, to Python objects."""
     threads: list[Thread] = [*zip(*_columns(row, "threads"), strict=True)]
     groups = _columns(row, "groups")[0]
     distinct = [KernelIdentity(*x) for x in zip(*_columns(row, "identities"), strict=True)]
@@ -180,5 +180,5 @@ def _value(row: pa.Table, column: str) -> Any:
 
 
 def _columns(row: pa.Table, column: str) -> list[list[Any]]:
-    """Split a column of records into one list for each field, for example all starts and all ends."""
+    """Split a column of a stored trace into one list per field, for example all starts and all ends."""
     return [x.to_pylist() for x in row[column].combine_chunks().flatten().flatten()]
