@@ -99,8 +99,7 @@ def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]])
 
     * ``was``, ``after``: the file name and the times without and with the change.
     * If both are from one file, they were taken alternately. Then each time is compared with its neighbour, so that
-      slow
-      drifts of the GPU cancel out.
+      slow drifts of the GPU cancel out.
     """
     now, then = median(was[1]), median(after[1])
     if was[0] != after[0] or len(was[1]) != len(after[1]):

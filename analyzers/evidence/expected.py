@@ -109,7 +109,7 @@ class Estimates:
     """Estimated times (µs) of n GEMMs or convolutions. NaN means unknown.
 
     * ``expected_us``: the time that the best kernel should take.
-    * ``high_us``: an upper bound of that time. 95 % of the calls with a good kernel take less.
+    * ``high_us``: an upper bound of that time. 95 % of the calls that run their best kernel take less.
     * ``guess_us``: an estimate even if there are few similar measurements. Use it only to order work.
     * ``neighbours`` (n × 8): row numbers of the most similar measurements, the nearest first. Missing ones are −1.
     """
@@ -224,8 +224,7 @@ class Comparable:
 
         * ``at``: logarithms to base 2 of the sizes. ``base_us``: a rough time of each (``base_time_us``).
         * ``own``: the row number of a measurement of the same GEMM or convolution, or −1. It is left out, so that a
-          time is
-          never predicted from itself.
+          time is never predicted from itself.
 
         Each estimate is independent of the others in the call.
         """

@@ -131,7 +131,7 @@ def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
 def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Tell for each measurement whether its kernel is the one that the library chooses by itself.
 
-    It is if its name is ``Default``, or if the file states that the library chose this kernel.
+    There are two signs: the kernel is named ``Default``, or the file states that the library chose this kernel.
     """
     named = facts[facts["name"] == PICK]
     own = dict(zip(named["source_id"], named["value"], strict=True))

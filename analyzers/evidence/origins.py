@@ -63,7 +63,7 @@ IS_EVIDENCE = f"coalesce(evidence, origin in {tuple(sorted(EVIDENCE_BEFORE))})"
 def is_evidence(measurements: pd.DataFrame) -> pd.Series[bool]:
     """Tell for each measurement whether its time may be used to compare kernels.
 
-    It may if the time was measured and the kernel is named. The column ``evidence`` states this. If the column is
+    The time must be measured, and the kernel must be named. The column ``evidence`` has the answer. If the column is
     missing or empty, the answer depends on the kind of measurement (``origin``).
     """
     return _stated(measurements, "evidence", measurements["origin"].isin(EVIDENCE_BEFORE))
@@ -72,8 +72,8 @@ def is_evidence(measurements: pd.DataFrame) -> pd.Series[bool]:
 def is_winner(measurements: pd.DataFrame) -> pd.Series[bool]:
     """Tell for each measurement whether its kernel is the fastest of many in a tuner's search.
 
-    The column ``winner`` states this. If the column is missing or empty, the answer depends on the kind of measurement
-    (``origin``).
+    The column ``winner`` has the answer. If the column is missing or empty, the answer depends on the kind of
+    measurement (``origin``).
     """
     return _stated(measurements, "winner", measurements["origin"].isin(WINNERS_BEFORE))
 
@@ -81,7 +81,7 @@ def is_winner(measurements: pd.DataFrame) -> pd.Series[bool]:
 def is_job_log(sources: pd.DataFrame) -> pd.Series[bool]:
     """Tell for each file whether the job itself wrote it, so that it describes the job's machine.
 
-    The column ``job_log`` states this. If the column is missing or empty, the answer depends on the file's format.
+    The column ``job_log`` has the answer. If the column is missing or empty, the answer depends on the file's format.
     """
     return _stated(sources, "job_log", ~sources["format"].isin(NO_LOGS_BEFORE))
 

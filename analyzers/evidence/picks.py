@@ -258,7 +258,7 @@ def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
 def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
     """Tell for each row whether its time may be used to judge the job's calls.
 
-    It may not if the calls' device is unknown and the time may come from another device.
+    The answer is no if the calls' device is unknown and the time may come from another device.
     """
     logs = [None if log == SILENT else str(log) for log in rows["log"]]
     keys = zip(rows["problem"], rows["source_id"], logs, strict=True)

@@ -58,8 +58,7 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
     """Return the tables of a run (default: the latest), without measurements that no analyzer uses.
 
     * To save memory, most measurements of convolutions that the job never called are left out. MIOpen's own find-db
-      (list
-      of search results) alone has 200,000 of them, which would take two gigabytes.
+      (list of search results) alone has 200,000 of them, which would take two gigabytes.
     * ``limits``: DuckDB settings for this reading, for example ``threads = 2``.
     * Raises StoreError if the tables cannot be read.
     """
@@ -279,8 +278,7 @@ def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str
 
     * Both words name the same run, which is then compared with itself.
     * A word names a file that ``store`` already contains as part of a run. The file is then read again, without the
-      rest
-      of that run.
+      rest of that run.
     """
     if len(set(words)) < len(words):
         return [f"note: {words[0]} is compared with itself"]

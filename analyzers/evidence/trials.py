@@ -178,7 +178,7 @@ class Tried:
 
 
 def tried(tables: Tables) -> tuple[Tried, ...]:
-    """Return how each change did that was tried while the job ran, the best first.
+    """Return the results of all changes that were tried while the job ran, the best change first.
 
     The result is empty if no change was tried.
     """

@@ -52,9 +52,9 @@ def amount(calls: float) -> str:
 
 
 def of_one(unit: object) -> str:
-    """Return ``a step`` if ``unit`` is ``step``, and so on for other words. Returns an empty text for ``run``.
+    """Put an article before the word for a step, for example ``a request``. Returns an empty text for ``run``.
 
-    ``unit`` is the word for what the numbers are divided by.
+    ``unit`` is the word. It says what the numbers are divided by.
     """
     return f"a {unit}" if isinstance(unit, str) and unit != "run" else ""
 

@@ -18,8 +18,7 @@ class Analyzer:
     """A function that finds one kind of trouble in a job, with its name and description.
 
     * ``about``, ``worth``: Markdown texts that tell what the analyzer looks for and what can be gained. They become its
-      row
-      in ``docs/findings.md``.
+      row in ``docs/findings.md``.
     * ``place``: its position among the findings about the whole job. Equal places are ordered by name.
 
     All analyzers are in ``analyzers.findings.ANALYZERS``.

@@ -108,7 +108,7 @@ def _at_most_us(time: GpuTime) -> float | None:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Report it if the GPU often waits for the host.
+    """Report that the GPU often waits for the host, if that is the case.
 
     Nothing is reported without a trace that shows how long the steps take.
     """

@@ -23,10 +23,11 @@ _LEAST_SHARE = 0.01
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Report it if transposes take a large part of the time of all convolutions, because another layout avoids them.
+    """Report that transposes take a large part of the time of all convolutions, if that is the case.
 
-    A large part is at least the fraction ``min_gain``, and at least 1 % of the GPU time in the traces. There is only
-    one report, because the layout can only be changed for the whole model.
+    Another memory layout would avoid the transposes. A large part is at least the fraction ``min_gain``, and at least 1
+    % of the GPU time in the traces. There is only one report, because the layout can only be changed for the whole
+    model.
     """
     rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
     # Sorted, so that sums do not depend on the order of rows.

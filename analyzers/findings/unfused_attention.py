@@ -27,9 +27,9 @@ _LEAST = 0.05
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Report it if a large part of the time is spent in softmax kernels that do not belong to a fused attention.
+    """Report that softmax kernels which are not part of a fused attention take much time, if that is the case.
 
-    A large part is at least the fraction ``_LEAST`` of the time of all kernels.
+    The limit is the fraction ``_LEAST`` of the time of all kernels.
     """
     time = gpu_time(tables)
     part = next((x for x in time.parts if x.name == SOFTMAX), None) if time else None

@@ -129,8 +129,7 @@ def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
 
     * Both logs are of one process.
     * Both contain the same calls. On some GPUs rocBLAS passes its calls on to hipBLASLt, so that both log the same
-      calls.
-      On other GPUs the two libraries log different calls.
+      calls. On other GPUs the two libraries log different calls.
     """
     of: dict[int | None, list[_Log]] = {}
     for log in (log for log in logs if log.counted):

@@ -276,10 +276,10 @@ def _gaps(facts: pd.DataFrame) -> Gaps | None:
 
 
 def gpu_us(tables: Tables) -> float | None:
-    """Return the GPU time of the job's traces (µs), if it may be divided by the numbers of calls.
+    """Return the GPU time of the job's traces (µs), but only if it can be divided by the numbers of calls.
 
-    It may if these numbers also come from the traces. Otherwise None is returned: a log counts the calls of the whole
-    job, but the traces contain only a few steps.
+    That is possible if these numbers also come from the traces. Otherwise None is returned: a log counts the calls of
+    the whole job, but the traces contain only a few steps.
     """
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
 
@@ -359,8 +359,7 @@ def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     * The columns of the result are ``source_id, problem, total_us, calls, now_us, kernel``.
     * ``now_us``: the mean time of a call.
     * ``kernel``: the kernel with the most time. Helper kernels (transpose, conversion, fill) are named only if there is
-      no
-      other.
+      no other.
     """
     keys = ["source_id", "problem"]
     own = calls[~is_true(calls["by_tool"])]

@@ -226,8 +226,7 @@ class Checks:
 
         * ``again``: run the check a second time with the same rows.
         * ``suspected``, ``needed``: how many rows are suspected, and how many are known to be needed for a failure.
-          They only
-          serve to estimate in the progress line how many runs are left.
+          They only serve to estimate in the progress line how many runs are left.
         """
         name, ended = hashlib.sha256(repr([*rows]).encode()).hexdigest()[:16], len(self.runs)
         if sum(run.rows == name for run in self.runs) <= again:

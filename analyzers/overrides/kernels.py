@@ -50,7 +50,7 @@ class Kernels:
     def of(cls, file: OverrideFile, *runs: Tables) -> Kernels:
         """Collect what is known about the kernels in an override file, from the measurements and logs of several jobs.
 
-        Only from the last job is it taken how much workspace its calls provide.
+        The size of the workspace that calls provide is taken from the last job only.
         """
         format = by_name(file.format)
         if format.kernels is None:

@@ -1,4 +1,7 @@
-"""Remove duplicates among the findings (possible savings): the saving of a call is counted only once."""
+"""Remove duplicates among the findings (possible savings): the saving of a call is counted only once.
+
+The functions do no input or output.
+"""
 
 from __future__ import annotations
 
@@ -214,10 +217,10 @@ def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list
 
 
 def _with_reasons(findings: Sequence[Finding]) -> list[Finding]:
-    """Keep only the best finding about each call, so that the same saving is not counted twice.
+    """Remove estimated findings about a call for which there is a better finding, so that no saving is counted twice.
 
-    A finding is a possible saving. The other, estimated findings about the call are added to the best one as reasons.
-    The best is a measured one, or else the one with the largest saving per call.
+    A finding is a possible saving. The removed findings become reasons of the best one. Measured findings are better
+    than estimated ones. Otherwise the larger saving per call decides.
     """
     best: dict[str, Finding] = {}
     for x in sorted(

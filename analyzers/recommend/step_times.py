@@ -31,8 +31,7 @@ def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | S
     """Simulate the job's step, now and with each change.
 
     * To bound the possible gain, the step is also simulated with the best known time of each kernel. This is the
-      shortest
-      time that any worthwhile change gives.
+      shortest time that any worthwhile change gives.
     * If the simulation is impossible, the reason is returned. For example, the traces contain no calls of the host.
     """
     best: dict[str, Factor] = {}

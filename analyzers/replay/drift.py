@@ -42,8 +42,7 @@ class SteadyClock:
     """Takes measurements only while the clock of the GPU is steady.
 
     * ``reading``: runs a reference computation and returns its time, µs. The reference also runs during the
-      measurements. A
-      GPU at its power limit has a lower clock than an idle GPU, and both clocks are steady.
+      measurements. A GPU at its power limit has a lower clock than an idle GPU, and both clocks are steady.
     * ``now``: returns the present time, s.
     """
 

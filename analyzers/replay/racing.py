@@ -68,8 +68,7 @@ def race(
 
     * ``solutions``: the kernels. The first is the library's choice, which the others must beat.
     * ``sample`` runs a kernel and returns its time in µs. It raises WithdrawnError if the kernel turns out to be
-      unusable,
-      for example wrong.
+      unusable, for example wrong.
     * If the library's choice is unusable, the next kernel takes its place.
     * No kernel wins with fewer than two samples.
 

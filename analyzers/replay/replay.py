@@ -153,8 +153,7 @@ def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None
     * ``progress`` is called after each result.
     * Ctrl-C ends the replay. What was measured is kept (``ReplayReport.interrupted``).
     * Raises StoreError if nothing was ingested, InputError if a backend or engine is unknown, MeasuringError if a
-      backend
-      cannot be opened.
+      backend cannot be opened.
     """
     for name in options.backends:
         backend_named(name)

@@ -52,9 +52,9 @@ function returns an empty text. Otherwise it returns the reason why nothing show
 
 
 def always(marks: Path) -> str:
-    """Return an empty text, which means: the job ran as intended. It is used for the job without changes.
+    """Return an empty text, which means that nothing is missing. It is used for the job without changes.
 
-    Such a function tells what shows that a job did not make its changes.
+    For the job with changes, another function returns what is missing to prove that the changes were made.
     """
     return ""
 

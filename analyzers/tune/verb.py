@@ -84,8 +84,7 @@ def tune(
     """Make a job faster: find changes, make them, measure the gain. Returns the exit code.
 
     * It is 130 if Ctrl-C ended a stage, ``NOT_APPLIED`` if nothing shows that the job made the changes, and otherwise
-      the
-      job's own exit code.
+      the job's own exit code.
     * Raises InputError and MeasuringError.
     """
     run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
@@ -356,10 +355,10 @@ class _Job:
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
-        """Keep the changes that were made, or undo them if the second run proved slower. Then print what is left to do.
+        """Keep the changes that were made, or undo them if they made nothing faster. Then print what is left to do.
 
-        What is left is predicted anew if the changes are kept. ``of_files`` is True if override files (files with
-        kernels for the library to use) were used, too.
+        If the changes are kept, the gains of the others are predicted anew. ``of_files`` is True if override files
+        (files with kernels for the library to use) were used, too.
         """
         applied = [x for x in found.actions if x.action.name in proof.actions]
         changed = {y.of for x in applied for y in x.parts}
@@ -416,9 +415,9 @@ def promising(found: Recommendation, names: Sequence[str]) -> list[str]:
 
 
 def in_job_lines(found: Recommendation) -> list[str]:
-    """Return two lines for the user: which change is best in the running job, and which are not faster.
+    """Return lines for the user about the changes that were tried in the running job.
 
-    If none was faster, there are no lines.
+    One line names the best change, the next the changes that are not faster. If none was faster, there are no lines.
     """
     best = next((x for x in found.tried if x.outcome == "measured"), None)
     if best is None:

@@ -407,8 +407,7 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     """Simulate the step with other kernel times. Returns its time, and the parts that limit it.
 
     * ``factors``: the factor for each kernel's time. A key is the text of a GEMM or convolution, the name of an
-      operator, or
-      the name of a kernel.
+      operator, or the name of a kernel.
     * ``best``: the factors that would give each kernel its best known time.
     """
     step = fit_waits(step)
