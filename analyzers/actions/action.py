@@ -46,7 +46,7 @@ class Application:
     * ``line``: the one line that the user is shown.
     * ``settings``, ``model``: lines of Python for the functions ``settings()`` and ``model(model)`` of the generated
       file ``apply.py``.
-    * ``helpers``: Python functions that these lines call.
+    * ``helpers``: Python definitions that these lines use.
     * ``environment``: environment variables of the job.
     * ``by_hand``: what a person must edit, if no such line can make the change.
     """

@@ -214,7 +214,7 @@ def in_run(before: Tables, after: Tables) -> Gain | None:
 class Ran:
     """The kernels that one run used for each operator (with sizes), and how often it called the operator.
 
-    * ``picks``: the library's names of the kernels. ``kernels``: the names of GPU kernels in traces.
+    * ``picks``: the library's names of the kernels. ``kernels``: names of GPU kernels from traces or Tensile's log.
     * ``calls``: the number of calls. None if no log counts them.
     """
 

@@ -70,8 +70,8 @@ class Rung:
     def line(self) -> str:
         """A line for the user about a range of sizes for which one kernel was checked.
 
-        It states how much time the kernel loses, and how many rows were added to the tuning file, or why none was
-        added.
+        It states how much time the kernel loses, and how many rows were added to hipBLASLt's tuning file (a list of
+        kernels to use), or why none was added.
         """
         sizes = zip(self.timed, self.regrets, strict=True)
         costs = ", ".join(f"{x:.1%} at {problem.n:,}" for problem, x in sizes if x is not None)
@@ -82,9 +82,11 @@ class Rung:
 
     @property
     def rows(self) -> list[Override]:
-        """The rows that are added to the tuning file, one for each size in the range, all with the same kernel.
+        """The rows that are added to hipBLASLt's tuning file (a list of kernels to use), one for each size in the
+        range.
 
-        The rows have no time, because the kernel was timed only at the ends and in the middle of the range.
+        All rows have the same kernel. They have no time, because the kernel was timed only at the ends and in the
+        middle of the range.
         """
         if self.override is None or self.why:
             return []
@@ -107,8 +109,9 @@ def called(tables: Tables) -> list[Problem]:
 def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
     """Find ranges of the size n between two matrix products of the job that are otherwise alike.
 
-    One kernel may serve all sizes in such a range, so that rows for them can be added to the tuning file. A range must
-    contain a multiple of ``step``, and the job must call no product with an n inside it.
+    One kernel may serve all sizes in such a range. Then rows for them can be added to hipBLASLt's tuning file (a list
+    of kernels to use). A range must contain a multiple of ``step``, and the job must call no product with an n inside
+    it.
     """
     families: dict[GemmProblem, dict[int, GemmProblem]] = {}
     for problem in problems:
@@ -167,7 +170,7 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
     """Check whether one kernel (``override.solution``) is fast enough for a whole range of sizes.
 
     The result states how much time the kernel loses against the fastest one at three sizes. If the kernel loses too
-    much time, or was not timed, the result also states why nothing is added to the tuning file.
+    much time, or was not timed, the result also states why no rows are added to hipBLASLt's tuning file.
     """
     solution, why = override.solution.text, ""
     taken = [race.times.get(solution) for race in races]

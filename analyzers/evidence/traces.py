@@ -51,7 +51,10 @@ This is the smallest fraction (0 to 1) of each trace's time that the common ones
 
 
 def of_the_job(tables: Tables) -> Tables:
-    """Remove traces that do not show the job's normal work from all tables, and list them in ``left_out``."""
+    """Remove traces that do not show the job's normal work from all tables, and list them in ``left_out``.
+
+    For example, a trace may be a copy of another one, or it only shows how a graph was recorded.
+    """
     facts = tables.facts[tables.facts["run"] == tables.run]
     kernels = tables.kernels[tables.kernels["run"] == tables.run]
     sources = tables.sources[tables.sources["run"] == tables.run]
