@@ -108,9 +108,9 @@ def _images(p: ConvProblem) -> Iterator[Image]:
 
 
 def job_of(tables: Tables, settings: Settings) -> Job:
-    """Return the job as its traces show it: the calls of each operator with their GPU times.
+    """Describe a job by its traces: the calls of each operator with their GPU times.
 
-    Without a trace, the calls come from the job's logs, which have numbers of calls but no times.
+    Without a trace, the numbers of calls come from the job's logs, and no times are known.
     """
     kernels = kernels_of_run(tables)
     facts = agreed_facts(tables.facts[tables.facts["run"] == tables.run])

@@ -179,10 +179,10 @@ def result(action: Action, job: Job, samples: Samples, host: Samples | None = No
 
 
 def _now_us(work: Work, job: Job, samples: Samples) -> float:
-    """Return the GPU time that all calls of one operator with these sizes take now, µs.
+    """Return how much GPU time all calls of one operator with these sizes take now, µs.
 
-    The time comes from the trace. Without a trace, it is the number of calls times the replayed time of one call.
-    Returns 0 if that time is unknown.
+    The time comes from the trace. Without a trace, it is (number of calls) · (time of a call that was measured alone).
+    Returns 0 if this time is unknown.
     """
     if work.us is not None:
         return work.us

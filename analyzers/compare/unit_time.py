@@ -180,7 +180,7 @@ def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[s
 
 
 def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, float]) -> bool:
-    """Tell whether the given kinds of steps take at least half of the time of all steps.
+    """Tell whether some kinds of steps (``kinds``) together take at least half of the time of all steps.
 
     * ``counts``: the number of steps of each kind.
     * ``us``: the time of a step of each kind, µs. If it is unknown, the mean time of the other kinds is used.

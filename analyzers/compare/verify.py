@@ -195,9 +195,10 @@ def verify(
 
 
 def in_run(before: Tables, after: Tables) -> Gain | None:
-    """Return the GPU time of all kernels in the traces of the first and of the second run.
+    """Return the total GPU time of all kernels in the traces, for the first and for the second run.
 
-    Returns None if a run has no traces, or if the runs did not do the same work.
+    Returns None if a run has no traces, or if the runs did not do the same work, so that their times cannot be
+    compared.
     """
     total, work = [], []
     for tables in (before, after):
@@ -276,8 +277,8 @@ def _effect(intended: Solution, texts: Sequence[str], evidence: Evidence) -> Eff
 def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
     """Tell whether two names of kernels mean the same kernel.
 
-    They do if they are equal. There is one more case: in rocBLAS 5 and later, an index of rocBLAS may mean a kernel of
-    hipBLASLt, which rocBLAS calls.
+    Different names may do so: in rocBLAS 5 and later, a kernel number of rocBLAS may mean a kernel of hipBLASLt, which
+    rocBLAS calls.
     """
     if one.text == other.text:
         return True

@@ -82,11 +82,10 @@ class Rung:
 
     @property
     def rows(self) -> list[Override]:
-        """The rows that are added to hipBLASLt's tuning file (a list of kernels to use), one for each size in the
-        range.
+        """The rows that are added to hipBLASLt's tuning file, one for each size in the range, all with the same kernel.
 
-        All rows have the same kernel. They have no time, because the kernel was timed only at the ends and in the
-        middle of the range.
+        The tuning file is a list of kernels to use. The rows have no time, because the kernel was timed only at the
+        ends and in the middle of the range.
         """
         if self.override is None or self.why:
             return []

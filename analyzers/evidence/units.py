@@ -44,11 +44,11 @@ def word_of_sort(sort: str) -> str:
 
 @dataclass(frozen=True)
 class UnitKind:
-    """All steps of one kind in all processes, for example all steps with a batch of 16.
+    """All steps of one kind in all processes of the job, for example all steps with a batch of 16.
 
     * ``count``, ``traced``: how many steps ran, and how many of them were traced.
-    * ``us``: the times of steps without a profiler, µs.
-    * ``host_us``: the host's times for steps before which the GPU was idle, µs.
+    * ``us``: the times of steps that were not profiled, µs.
+    * ``host_us``: how long the host worked on a step before which the GPU was idle, µs.
     """
 
     name: str

@@ -138,9 +138,9 @@ _RANKS = """
 
 
 def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
-    """Return all remarks about gaps and errors in the logs of a job, as lines of text.
+    """Return lines of text about errors in the logs of a job, and about data that are missing in them.
 
-    ``con`` is a database connection with the views of ``_READ``.
+    ``con`` is a database connection with the views that ``_READ`` lists.
     """
 
     def of(*checks: tuple[str, Callable[[Rows], Iterator[str]]]) -> list[str]:

@@ -49,10 +49,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 @dataclass(frozen=True)
 class _Timed:
-    """Measured times of a matrix product: with separate kernels after it, and with all fused into one call.
+    """Measured times of a matrix product with separate kernels after it, and with all work fused into one kernel.
 
-    ``gain`` has the time of the separate kernels now, and of the fused call then. Its ``high_us`` is the longest sample
-    of the fused call.
+    * ``gain``: the time with separate kernels (``now_us``), and the time of the fused kernel (``then_us``). ``high_us``
+      is the longest measured time of the fused kernel.
+    * ``solution``: the name of the fused kernel.
     """
 
     solution: str

@@ -249,9 +249,9 @@ def _device(facts: Mapping[str, Facts], source: str) -> str:
 
 
 def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[str, str]:
-    """Return a text for each weight gradient of a convolution: the time of comparable ones on the device.
+    """Return for each weight gradient of a convolution a text that tells how long similar ones take on the device.
 
-    A convolution is left out if no comparable time is known.
+    A convolution is left out if no such time is known.
     """
     device = device_name(known)
     if device is None or not problems:
@@ -311,10 +311,13 @@ def _with_known_issue(found: Finding, known: Facts) -> Finding:
 def replaced_solvers(
     w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts], calls: Mapping[str, int]
 ) -> list[Finding]:
-    """Return the weight gradients that are slow in MIOpen's own find-db, but faster in a find-db of the user.
+    """Report slow weight gradients for which a search by the user found a faster kernel than MIOpen's own list has.
 
-    A user find-db is the file in which MIOpen's search stores its results. Both must be of the same device. There is
-    one finding per convolution. ``w`` has the rows of ``passes.backward_weights`` for the files in question.
+    * Both are find-dbs, files with search results: one is shipped with MIOpen, and one belongs to the user. They must
+      be
+      of the same device.
+    * ``w``: the rows of such files, from ``passes.backward_weights``.
+    * There is one report per convolution, and none if the job's log already names the faster kernel.
     """
     kinds = w["source_id"].map({source: known.get("find_db") for source, known in facts.items()})
     if not (kinds == "user").any():
@@ -343,11 +346,14 @@ def replaced_solvers(
 def _not_run(
     slow: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]
 ) -> set[tuple[str, str]]:
-    """Find slow kernels in files that the job does not actually run. Returns pairs (file, convolution).
+    """Find slow kernels that a file lists for a weight gradient, although the job runs another, faster kernel.
 
-    The job's logs name another kernel for the convolution, and a file shows that this other kernel is fast enough: it
-    takes at most ``slow_factor`` times the slower of the layer's passes F and B. Files that are known to be from
-    another device are ignored.
+    Returns pairs (file, convolution). Three conditions must be true:
+
+    * A log of the job names another kernel for the convolution.
+    * A file shows that this other kernel takes at most ``slow_factor`` times as long as the slower of the layer's two
+      other passes (F and B).
+    * The two files are not known to be from different devices.
     """
     columns = ["problem", "solution", "source_id", "time_us"]
     ran = picks(tables).rename(columns={"pick": "solution"})[["problem", "solution"]].drop_duplicates()

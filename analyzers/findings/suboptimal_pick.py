@@ -69,7 +69,10 @@ def regret(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding about how the losses are distributed, then one for each chosen kernel that loses time."""
+    """Report each call for which the library chose a slower kernel than the best known one.
+
+    The first report tells how these losses are distributed over all calls.
+    """
     rows = picks_vs_best(tables, settings)
     facts, workspaces = facts_of(tables), given_workspaces(tables)
     findings = [_distribution(rows)] if len(rows) else []
@@ -178,7 +181,10 @@ def _pick(
 def _comparison(
     row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given]
 ) -> comparison.Comparison:
-    """Convert a row of ``picks_vs_best`` to a ``Comparison``."""
+    """Collect what is known about the library's choice and the best kernel for one call, as a ``Comparison``.
+
+    ``row`` is a row of ``picks_vs_best``.
+    """
     named = solution_from_text(str(row["best"]))
     spaces = given.get(str(row["problem"]))
     return comparison.Comparison(

@@ -255,9 +255,9 @@ def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def _contradict(one: str, other: str) -> bool:
-    """Tell whether two words of operators' texts contradict each other, for example ``in=FP16`` and ``in=BF16``.
+    """Tell whether two words of operators' texts state different values, for example ``in=FP16`` and ``in=BF16``.
 
-    ``?`` means an unknown value and contradicts nothing. In most words ``-`` does the same.
+    ``?`` is an unknown value, which agrees with all others. In most words ``-`` is one, too.
     """
     pairs = zip(one.partition("=")[2].split(","), other.partition("=")[2].split(","), strict=False)
     word = one.partition("=")[0]

@@ -19,9 +19,10 @@ SHIPPED = "shipped"
 
 @cache
 def shipped(device: str) -> pd.DataFrame | None:
-    """Return the best times that are shipped with logparse for a GPU, for example ``gfx942 304``.
+    """Return the table of best times that comes with logparse for one kind of GPU. None if there is no such table.
 
-    The columns are ``device, problem, time_us, source``. Returns None if nothing is shipped for this GPU.
+    ``device`` is, for example, ``gfx942 304`` (architecture and number of compute units). The columns are ``device,
+    problem, time_us, source``.
     """
     import pyarrow.parquet as pq
 

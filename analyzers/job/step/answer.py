@@ -273,8 +273,8 @@ class _Unit(NamedTuple):
 def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit:
     """Simulate the step with the kernel times of the trace, but with a faster or slower host.
 
-    The host's times are multiplied by ``host_factor``. If ``without`` names a kind of work (kernels or communication),
-    this work takes no time.
+    * ``host_factor``: the factor by which the host's times are multiplied.
+    * ``without``: a kind of work (kernels or communication) that takes no time.
     """
     us = [graph.us if without is None else graph.without(without) for graph in step.graphs]
     at = [times(graph, each, host_factor) for graph, each in zip(step.graphs, us, strict=True)]

@@ -1,4 +1,4 @@
-"""Convert the stored trace of one process to Python objects, for the simulation of a step.
+"""Read the stored trace of one process as Python objects, from which a step is simulated.
 
 ``logparse/libraries/torch_profiler/timeline.py`` describes how a trace is stored and from which events it is made.
 """
