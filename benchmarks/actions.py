@@ -203,7 +203,11 @@ def _say(text: str) -> None:
 
 
 def summary(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return how often the predictions were right over all models of a record, and whether the requirements are met."""
+    """Summarise how well the predicted step times of all models agree with the measured ones.
+
+    The result states for which fraction of the changes the prediction was right, and whether the goals of this
+    benchmark are met.
+    """
     pairs = [(name, model["now_us"], x) for name, model in models.items() for x in model["actions"] if "error" in x]
     within = [abs(x["error"]) <= WITHIN for _, _, x in pairs]
     moved = [(now, x) for _, now, x in pairs if abs(x["measured_us"] / now - 1) > SIGN]

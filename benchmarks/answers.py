@@ -134,9 +134,10 @@ def main() -> int:
 
 
 def asked(question: Question, size: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Measure one question: let the command of logparse and the programs by hand answer it in turns.
+    """Measure how long logparse takes to answer one question, compared with programs written by hand.
 
-    Returns medians, ratios, and whether the limits are met.
+    The subcommand of logparse and the hand-written programs (DuckDB, pandas) run in turns. Returns medians, ratios, and
+    whether the limits are met.
     """
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
@@ -196,7 +197,10 @@ print(took)"""
 
 
 def again(way: str, question: Question, work: Path) -> float:
-    """Return the seconds that a question takes in a process that has already answered it once."""
+    """Return how many seconds a question to the stored measurements takes when it is asked for the second time.
+
+    Both times it is asked in the same Python process, in which everything is already imported.
+    """
     programs = {"logparse": "from logparse.cli import main; main()", "DuckDB": question.sql, "pandas": question.pandas}
     code = AGAIN.format(words=question.words, program=programs[way])
     os.chdir(work)
@@ -220,9 +224,11 @@ def of_many(folder: Path, find_db: str) -> Iterator[Question]:
 
 
 def of_find_dbs(store: Path, files: Sequence[Path], later: Sequence[Path]) -> Iterator[Question]:
-    """Yield the questions about stored find-dbs.
+    """Yield the questions that are asked about stored MIOpen find-dbs (files of measured kernels), such as ``top``.
 
-    ``later`` are the same files with other times. They make a second run, with which ``diff`` compares the first.
+    * ``store`` is the Parquet folder into which the find-dbs are read.
+    * ``later`` are the same files with other times. They are read into a second Parquet folder, which ``diff`` compares
+      with the first.
     """
     after = store.with_name(f"{store.name}-after")
     ingested(store, files)
@@ -283,9 +289,9 @@ def first(folder: Path, find_db: str) -> Path:
 
 
 def copy_of(file: Path, number: int) -> Path:
-    """Write a copy of the find-db under the name of another device.
+    """Return copy ``number`` of a MIOpen find-db (a file of measured kernels), under the name of another GPU.
 
-    Two of three copies also have another batch size.
+    Copy 0 is the file itself. Two of three copies also have another batch size.
     """
     target = file.with_name(NAME.replace("68", f"{DEVICES[number]:x}") if number else NAME)
     batch = BATCHES[number % len(BATCHES)]
@@ -331,9 +337,10 @@ def _written(target: Path, file: Path, change: Callable[[str, str], tuple[str, s
 
 
 def one_device(files: Sequence[Path]) -> list[Path]:
-    """Make find-dbs of several devices look like user find-dbs of one device. Return the paths of the links to them.
+    """Give find-dbs of several GPUs the file name of a single GPU, as if all were a user's files for this GPU.
 
-    A library finds such a file by its name, which states the device. So each link has a folder of its own.
+    The name is given by hard links. All links have the same file name, because MIOpen recognises the GPU by it. So each
+    link is in a folder of its own. Returns the paths of the links.
     """
     out = []
     for file in files:

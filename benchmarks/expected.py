@@ -150,12 +150,11 @@ def main() -> int:
 
 
 def read(inputs: Sequence[str], device: str, part_of: Callable[[str], str]) -> Iterator[Known]:
-    """Yield the operators of the input files with their times, in sets that are judged separately.
+    """Read measured times of matrix products and convolutions from the input files, as sets that are judged separately.
 
-    * Each table of defaults and bests, and each shipped table, is a set of its own.
-    * All other inputs are read together. They become one set for each device and part.
-    * ``part_of`` is a function that returns the part of a family (operators that differ only in sizes), for example
-      products.
+    * A CSV table with default and best times is judged alone, and so is a table of best times that ships with logparse.
+    * All other inputs are read together and then divided by GPU and by ``part_of``.
+    * ``part_of`` returns the name of the set for a kind of operators, for example "products".
     """
     tables = [x for x in inputs if Path(x).is_file() and x.endswith(".csv") and columns(x) >= COLUMNS]
     for path in tables:
@@ -211,7 +210,10 @@ def product(row: Mapping[str, str]) -> GemmProblem:
 def of_texts(
     name: str, device: str, part_of: Callable[[str], str], texts: list[str], best_us: Floats, default_us: Floats
 ) -> Iterator[Known]:
-    """Yield the operators of one device with their times, in one set for each part, such as products."""
+    """Yield the matrix products and the convolutions of one GPU with their times, as separate sets.
+
+    ``part_of`` decides to which set an operator belongs, for example to all matrix products.
+    """
     for kind in sized(texts):
         base_us, parts = kind.base_us(device), dict[str, list[tuple[str, Ints]]]()
         for family, places in kind.by_family():
@@ -225,9 +227,10 @@ def of_texts(
 
 
 def part_of(family: str) -> str:
-    """Return the part to which a family of operators belongs: products, or convolutions of one direction.
+    """Return the name of the set in which operators are judged together, for example "products".
 
-    Grouped convolutions are parts of their own.
+    There is one set of all matrix products, and one of the convolutions of each direction. Grouped convolutions are
+    sets of their own.
     """
     words = family.split()
     if words[0] not in ("F", "B", "W"):
@@ -240,7 +243,10 @@ def part_of(family: str) -> str:
 
 
 def show_cost(count: int, rounds: int, device: str) -> None:
-    """Print the CPU seconds that it takes to order ``count`` random products, without and with expected times."""
+    """Print how much CPU time (s) it takes to sort ``count`` random matrix products by their possible gain.
+
+    The sorting is measured twice: by the products' times alone, and with an expected best time for each product.
+    """
     known, asked = random_products(MEASURED, 1), pd.Series(random_products(count, 2), dtype="str")
     [kind] = sized(known)
     best_us = np.empty(len(known))
@@ -281,9 +287,9 @@ def random_products(count: int, seed: int) -> list[str]:
 
 
 def table(known: Known, folds: int, leave: str, origami: bool) -> Iterator[dict[str, object]]:
-    """Yield the rows of the printed table for one set of operators.
+    """Yield the rows of the table that this benchmark prints, for one set of matrix products or convolutions.
 
-    Each row judges one way of estimating the times.
+    Each row shows how good one way of estimating best times is, for example the roofline.
     """
     sets = groups_of(known.at) if leave == "groups" else lines_of(known)
     log_ratio = np.log(known.best_us / known.base_us)
@@ -360,9 +366,9 @@ def from_shipped(known: Known) -> Guesses:
 
 
 def lines_of(known: Known) -> Ints:
-    """Return the number of the line to which each operator belongs.
+    """Group matrix products or convolutions that differ in a single size, for example in the number of tokens.
 
-    Operators of a line are of one family and differ in one size only.
+    Returns for each operator the number of its group.
     """
     out = np.empty(len(known.at), dtype=np.intp)
     for family in np.unique(known.family):
@@ -405,7 +411,10 @@ def estimated(known: Known, folds: int, sets: Ints, count: int | None = None, sh
 
 
 def judged(name: str, known: Known, guesses: Guesses) -> dict[str, object]:
-    """Compare the estimates with the true best times, and return one row of the table."""
+    """Compare estimated times of matrix products or convolutions with the true best times.
+
+    Returns one row of the table that this benchmark prints, for example the error of the estimates.
+    """
     there = np.isfinite(guesses.guess_us)
     error = np.log(guesses.guess_us[there] / known.best_us[there])
     bounded = np.isfinite(guesses.high_us)

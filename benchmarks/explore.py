@@ -275,10 +275,14 @@ The sizes are one trace, a find-db of 9,600 convolutions, a find-db of 193,590 c
 
 
 def owed(out: dict[str, Any], size: str) -> dict[str, object]:
-    """Compare the measured times and memory of the web page with their limits.
+    """Compare the measured speed and memory of the web page with the limits that are promised.
 
-    Four figures are compared: the median time to the headline, the longest time to the first view, the median of the
-    slowest interaction, and the largest memory.
+    Four figures are compared:
+
+    * the median time until the page shows its headline (the result of the analysis),
+    * the longest time until charts, filters and table are there for the first time,
+    * the median time of the slowest click,
+    * the largest memory of the server and its helper processes.
     """
     looks = [value for name, value in out.items() if name.startswith("look")]
     memory = "largest memory of server and readers (MB)"

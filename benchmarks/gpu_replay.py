@@ -246,9 +246,10 @@ def _record(
 
 
 def _said_slow(slow: Sequence[Problem], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Count the convolutions that the find-db shows as slow, and list which of them are slow here, too.
+    """Test whether convolutions that MIOpen's file of measured times shows as slow are slow on this GPU, too.
 
-    A convolution is slow here if a faster kernel than PyTorch's default was confirmed.
+    A convolution is slow here if a second measurement confirmed that another kernel is faster than PyTorch's default.
+    Returns counts, and lists of the convolutions that are slow and that are not.
     """
     measured = {row["problem"]: row for row in record["results"] if row["pick"]}
     tried = {row["problem"]: row for row in record["confirmations"]}

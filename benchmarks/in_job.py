@@ -131,7 +131,10 @@ class Running:
         loss.backward()
 
     def trace(self, setting: Setting, path: Path, steps: int) -> None:
-        """Warm up, then profile ``steps`` steps with this setting and write the trace."""
+        """Run the model with the given setting of the job, profile ``steps`` steps, and write the trace to ``path``.
+
+        Some steps before them are a warm-up.
+        """
         if self._inputs.dim() == 4:
             layout = torch.channels_last if setting.channels_last else torch.contiguous_format
             self._model = self._model.to(memory_format=layout)
@@ -169,9 +172,10 @@ def in_any_layout(text: str) -> str:
 
 @dataclass
 class Calls:
-    """The times and kernels of a model's calls in the job, by setting and operator (with sizes).
+    """The times of a model's matrix products and convolutions in a running job, and the kernels that they used.
 
-    Times are µs per call. There is one time for each trace.
+    Both are stored for each setting of the job, for example ``channels_last``. Times are in µs per call, with one value
+    for each trace.
     """
 
     times: dict[str, dict[str, list[float]]] = field(default_factory=dict)
@@ -382,10 +386,11 @@ def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
 
 
 def in_job(confirmation: Confirmation) -> Interval:
-    """Predict how much a call gains in a job, from its gain in a replay: an interval with 95 % probability.
+    """Predict how much a call gains from another kernel in the running job, as a 95 % interval.
 
-    A gain is the ratio of the call's times with two kernels. The interval in which one more process of the replay would
-    be is widened by ``IN_JOB``, the usual difference between a replay and a job.
+    The prediction is made from a measurement of the call alone, outside the job. A gain is the ratio of the call's
+    times with the two kernels. The interval of the measurement is widened by ``IN_JOB``, the usual difference between
+    times alone and times in a job.
     """
     ahead = prediction(confirmation)
     half = math.hypot(math.log(ahead.high / ahead.value), _NORMAL_975 * IN_JOB)
@@ -443,12 +448,12 @@ def _medians(pairs: Pairs | None) -> list[float] | None:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return how many calls were compared, and for which fraction the measured gain is inside the predicted interval.
+    """Return in how many cases the gain in the job was inside the interval that had been predicted for it.
 
-    This is done for three sets of calls:
+    Cases are calls of a model. The numbers are given for three sets of calls:
 
     * ``pairs``: all calls.
-    * ``changed``: only calls for which the setting changed the kernels.
+    * ``changed``: only calls that used another kernel after a setting of the job was changed.
     * ``findings``: only changed calls that gain or lose at least 3 %.
     """
     changed = [row for row in rows if row["changed"]]

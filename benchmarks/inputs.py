@@ -70,9 +70,9 @@ class Gemms:
 
     @property
     def about(self) -> Mapping[str, Mapping[str, Any]]:
-        """For each GEMM, its number of calls in the log and the kernels that the library chose.
+        """For each GEMM, how often the log has it and which kernels the library chose.
 
-        The record contains these facts in addition to the measured times.
+        These facts are added to the benchmark's result file, beside the measured times.
         """
         return {
             problem.text: {"calls": count, "logged_picks": sorted(self.picks.get(problem.text, ()))}
@@ -112,9 +112,10 @@ def _read(line: str) -> Outcome:
 
 
 def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W") -> list[Problem]:
-    """Return a random sample of the convolutions in a find-db that have one direction and more than 2 GFLOP.
+    """Choose random convolutions from a MIOpen find-db, only large ones (above 2 GFLOP) of one direction.
 
-    Only convolutions that torch can run are chosen. The same ``seed`` gives the same sample.
+    The direction is forward (F), backward data (B), or weight gradient (W, the default). Convolutions that torch cannot
+    run are left out. The same ``seed`` gives the same sample.
     """
     found = set()
     for line in _lines(_opened(path, "--find-db")):

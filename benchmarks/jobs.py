@@ -253,9 +253,10 @@ class _Stages:
         yield from self._truths()
 
     def _kept(self) -> None:
-        """Simulate the step of a job again, from the files that an earlier call of this benchmark left.
+        """Repeat only the simulation of a job's step, from files that an earlier run of this benchmark left.
 
-        If the unchanged job was also timed in turns with the changed ones, a second simulation begins with that time.
+        If the earlier run also timed the unchanged job in turns with changed ones, the step is simulated a second time
+        from that time.
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise
@@ -398,10 +399,13 @@ class _Stages:
             raise RuntimeError(f"the job ended with {code}")
 
     def _applied(self) -> tuple[str, str, list[str], Any]:
-        """Find the changes that ``tune`` made. If it made none, run the job with its best change.
+        """Find out which changes ``logparse tune`` made to the job. If it made none, run the job with the best change.
 
-        Returns the names of the runs before and after, the changes of the second run, and the override files' change
-        (None without such files).
+        Returns four values:
+
+        * the names under which the runs before and after the changes are stored,
+        * the names of the changes,
+        * the change that consists of override files (the user's choice of kernels), or None.
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.apply_module import without_a_change
@@ -504,9 +508,9 @@ class _Stages:
         yield "truth"
 
     def _beside(self) -> dict[str, Any]:
-        """Simulate the step with each change once more, and return the results.
+        """Simulate once more how long a step takes with each change, from a better time of the unchanged step.
 
-        This simulation begins with the time of the unchanged step that was measured in turns with the changed jobs.
+        This time was measured while the unchanged job and the changed jobs ran in turns.
         """
         from analyzers.job.step.answer import Step, answer, traced_step
 
@@ -526,7 +530,10 @@ def _as_device(path: Path) -> None:
 
 
 def _proof(proof: Any) -> dict[str, Any]:
-    """Return the fields of an ``ActionProof``, with its times under the names that all records use."""
+    """Return the result of comparing a job before and after a change as a dictionary.
+
+    The times get the names ``before_us``, ``promised_us`` and ``after_us``, which all result files of benchmarks use.
+    """
 
     def times(x: Any) -> dict[str, float]:
         return {"before_us": x.measured.now_us, "promised_us": x.promised.then_us, "after_us": x.measured.then_us}
@@ -561,9 +568,9 @@ def _verdict(said: Sequence[str]) -> str | None:
 
 
 def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[str]:
-    """Return the changes with the largest simulated effect on the step, as further changes to time.
+    """Choose further changes whose effect on the job is measured: the ones with the largest simulated effect.
 
-    If only one change was made in the second run, it is left out, because it is timed anyway.
+    If the job ran with only one change, this change is left out here, because its effect is measured anyway.
     """
     if step is None or isinstance(step, str):
         return []
@@ -575,7 +582,11 @@ def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[s
 
 
 class _Run:
-    """A run of the program without our profiler, as a process that does steps only in its turns."""
+    """A process that runs the job's program, but only works while this benchmark permits it.
+
+    Several such processes work in turns on one GPU, so that their times can be compared. logparse does not profile
+    them.
+    """
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
         folder.mkdir()
@@ -847,7 +858,10 @@ def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Count the right and the wrong verdicts over all jobs of a record, to check the requirements."""
+    """Count for how many jobs logparse judged a change rightly, wrongly, or could not decide.
+
+    ``rows`` has the results of each job. The counts are compared with the goals of this benchmark.
+    """
     if any("tried" in row for row in rows.values()):
         return tried.summary(rows)
     ran = {name: row for name, row in rows.items() if "skipped" not in row}

@@ -190,9 +190,10 @@ def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Rep
 
 
 def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: float) -> dict[str, Pairs]:
-    """Compare copies of PyTorch's default kernel with each other in fresh processes, and return their paired times.
+    """Compare a kernel with copies of itself in fresh processes, in the way in which ``replay`` confirms a gain.
 
-    ``replay`` confirms a faster kernel in the same way.
+    The kernel is PyTorch's default. No copy is faster than the original, so any gain that is found is false. Returns
+    the paired times.
     """
     wanted = [
         Pair(

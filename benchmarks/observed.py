@@ -69,7 +69,10 @@ def run(name: str, folder: Path | None, limit: float) -> dict[str, Any]:
 
 
 def observation(folder: Path) -> dict[str, Any]:
-    """Read the files that an observed run has left, and return its numbers of steps, traces and kernels."""
+    """Return what logparse recorded while it observed a run: the numbers of steps, traces and kernels.
+
+    The numbers come from the files that it wrote into ``folder``.
+    """
     units = [json.loads(path.read_text()) for path in folder.glob("units_*.json")]
     best = max(units, key=lambda x: sum(kind["count"] for kind in x["kinds"].values()), default=None)
     traces = sorted(folder.glob("trace_*.json.gz"))
@@ -99,7 +102,10 @@ def late_ms(found: Mapping[str, Any]) -> float | None:
 
 
 def judged(plain: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Compare runs of a program with the observer and without it: the results, and the times of steps."""
+    """Compare runs of a program with and without logparse's observer (code that traces a running job).
+
+    The result states whether exit code and results are the same, and how much longer a step takes with the observer.
+    """
     same = {key: all(x.get(key) == plain[0].get(key) for x in seen) for key in ("code", "result", "graphs")}
     repeatable = all(x.get("result") == plain[0].get("result") for x in plain)
     times = [late_ms(x) for x in plain], [late_ms(x) for x in seen]

@@ -146,7 +146,10 @@ def _lower(found: Sequence[float]) -> float:
 
 
 def child(device: str) -> None:
-    """Read names of loops from standard input, run each loop, and print its times."""
+    """Measure in a separate process: read the name of a measurement loop per line from stdin, and print its times.
+
+    The names are methods of ``Programs``, for example ``flat``.
+    """
     programs = Programs(device)
     print("ready", flush=True)
     for line in sys.stdin:
@@ -197,9 +200,12 @@ def pair(device: str, folder: str, turns: int) -> tuple[dict[str, float], dict[s
 
 
 def cost(more: Mapping[str, float], modules: int) -> dict[str, float]:
-    """Return the costs that the module's docstring lists, computed from one pair of processes.
+    """Compute how much time the observer (tracing code in a running job) adds to each kind of call.
 
-    ``more`` is the additional time of the observed process (µs), and ``modules`` the number of inner calls.
+    * ``more`` has the additional time of the observed process in µs, for each measurement loop.
+    * ``modules`` is the number of modules that the measured network calls.
+
+    Times are returned in µs. ``step_share`` is the added fraction of a training step of 30 ms.
     """
     outermost, inner, step = more["flat"], (more["full"] - more["flat"]) / modules, more["step"]
     return {

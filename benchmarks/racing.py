@@ -126,12 +126,20 @@ class MeteredRunnable:
         return self._inner.host_us
 
     def error(self) -> float:
-        """Measure the error of the result, and add the time of the one execution that this needs."""
+        """Measure the error of the kernel's result.
+
+        For this the kernel runs once, and the time of this execution is added to the GPU time that the benchmark
+        counts.
+        """
         self._meter.add(self._once_us)
         return self._inner.error()
 
     def fault(self) -> str:
-        """Look for a fault of the result, and add the time of the two executions that this needs."""
+        """Look for faults in the kernel's result, such as wrong elements.
+
+        For this the kernel runs twice, and the time of both executions is added to the GPU time that the benchmark
+        counts.
+        """
         self._meter.add(2 * self._once_us)
         return self._inner.fault()
 
@@ -249,9 +257,10 @@ class Bench:
         return result.best or next(iter(ready))
 
     def exhaustive(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Choose the fastest kernel by giving each as many samples as the last kernels of a race get.
+        """Time every kernel equally often, and return the fastest one.
 
-        The time of the kernels near the best is also counted separately.
+        Every kernel gets as many samples as a race gives only to its last kernels. The GPU time of kernels that are
+        nearly as fast as the best one is also counted separately.
         """
         times, spent_us = {}, {}
         for solution, runnable in ready.items():
@@ -398,9 +407,10 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the totals of each way of choosing a kernel, and which fraction of the others' totals the race needs.
+    """Compare the race of kernels with two other ways of choosing a kernel, over all matrix products and convolutions.
 
-    The totals are the time of the chosen kernels, GPU seconds and wall seconds.
+    The other ways are timing all kernels and TunableOp's search. Totals are given for the time of the chosen kernels,
+    the GPU seconds and the wall seconds. They are followed by the race's total divided by the total of another way.
     """
     out: dict[str, float] = {"problems": len(rows), "solutions": sum(row["solutions"] for row in rows)}
     for name in ("racing", "exhaustive", "tunableop"):

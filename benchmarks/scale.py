@@ -162,7 +162,10 @@ _LOOP = "import time; t = time.monotonic(); sum(i & 7 for i in range(75_000_000)
 
 
 def _looped(copies: int) -> float:
-    """Run several copies of a plain loop at once, and return the seconds of the slowest copy."""
+    """Measure how well the machine runs several processes at once, by a simple counting loop in each of them.
+
+    Returns the seconds of the slowest of the ``copies`` processes.
+    """
     loops = [subprocess.Popen([sys.executable, "-c", _LOOP], stdout=subprocess.PIPE) for _ in range(copies)]
     return max(float(loop.communicate()[0]) for loop in loops)
 

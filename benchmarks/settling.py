@@ -216,10 +216,10 @@ def winsorised(times: Times) -> NDArray[np.bool_]:
 
 
 def ranks_alone(times: Times) -> NDArray[np.bool_]:
-    """Tell for each series whether its times are settled, by the chosen rule without its batches.
+    """Tell for each simulated series of step times whether the job has warmed up, by a simplified rule.
 
-    The chosen rule replaces times by their ranks, and adds up the ranks of consecutive times. Here single ranks are
-    used.
+    The rule that logparse uses replaces times by their ranks, and then adds up the ranks of several consecutive steps.
+    The simplified rule uses the rank of each step alone.
     """
     return less_than_half(ranked(times), quarter(times.shape[1]), unbiased=True)
 
@@ -263,10 +263,15 @@ MORE: Mapping[str, Rule] = {
 
 
 def shares(rule: Rule, drawn: Mapping[int, Times], whole: bool, first: int | None) -> Shares:
-    """Return which fraction of the series a rule calls settled: at n steps, and at least once by n steps.
+    """Measure how often a rule says that simulated step times have become steady ("settled").
 
-    The rule is asked after every step from ``first`` on. Without ``first``, only the fractions at n steps are known,
-    and the others are NaN.
+    ``drawn`` has many series of step times for each number of steps n. For each n, two fractions of the series are
+    returned:
+
+    * the fraction that the rule calls settled after n steps,
+    * the fraction that the rule has called settled at least once until then. For this the rule is asked after every
+      step
+      from ``first`` on. Without ``first`` this fraction is NaN.
     """
     found = {}
     ever, asked = np.zeros(len(drawn[COUNTS[0]]), dtype=bool), first

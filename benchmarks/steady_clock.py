@@ -48,7 +48,10 @@ MOST_APART, MOST_OFF = 0.05, 0.01
 
 @dataclass
 class Watched:
-    """A reference computation that keeps all its readings: pairs of (seconds since the start, time in µs)."""
+    """A small computation that is timed again and again, because its time shows how fast the GPU's clock is.
+
+    All times are kept, as pairs of (seconds since the start, time in µs).
+    """
 
     runnable: Runnable
     started: float = field(default_factory=time.monotonic)
@@ -201,9 +204,10 @@ def load(options: argparse.Namespace, reference: Watched, large: Runnable) -> di
 
 
 def copies(options: argparse.Namespace, reference: Watched, one: Runnable, other: Runnable) -> dict[str, Any]:
-    """Compare a product with a copy of itself right after a rest, with and without the loop that steadies the clock.
+    """Compare a matrix product with an exact copy of itself just after the GPU was idle.
 
-    Returns the log ratios of the two samples, which should be 0.
+    The comparison is made with and without the loop that waits until the GPU's clock is steady. Returns the logarithm
+    of the ratio of both times, which should be 0.
     """
     count = executions(one.sample_us(4))
     ratios: dict[str, list[float]] = {"held": [], "free": []}

@@ -241,7 +241,10 @@ def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
 
 
 def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the time of a step over several runs of one kind, µs. The method is the same as in ``compared``."""
+    """Return how long a step of a job takes (µs), from several runs of the same program.
+
+    The time is computed in the same way as the first program's time in ``compared``. Returns None for an unknown time.
+    """
     found = compared({"before": runs}, "before")
     return found.now_us if found is not None else None
 

@@ -52,7 +52,10 @@ def unpacked(wheels: Path, folder: Path) -> str:
 
 
 def built(folder: Path) -> Path:
-    """Compile the C++ program that calls PyTorch's reader. Missing libraries are replaced by empty ones."""
+    """Compile a C++ program that lets PyTorch's own code read a TunableOp file, and return its path.
+
+    NVIDIA's libraries that are not installed are replaced by empty ones.
+    """
     libraries = folder / "torch/lib"
     for library in ("libtorch_cuda.so", "libtorch_cpu.so", "libc10_cuda.so"):
         dynamic = subprocess.run(["readelf", "-d", libraries / library], capture_output=True, text=True, check=True)

@@ -44,7 +44,7 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Counted:
-    """Times of a trace, ms, and its number of kernels."""
+    """How long the GPU was busy and idle during a trace (ms), and the number of kernels."""
 
     busy: float
     idle: float

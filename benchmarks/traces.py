@@ -115,7 +115,7 @@ def compared(path: Path, trees: Mapping[str, Path], rival: Path, rounds: int) ->
 
 
 def answer(path: Path, folder: str) -> dict[str, list[str]]:
-    """Return the commands of logparse for one trace: ingest the trace, then recommend."""
+    """Return the two commands that analyse a trace: ``logparse ingest`` reads it, ``logparse recommend`` advises."""
     program = [sys.executable, "-m", "logparse"]
     store = ["--store", f"{folder}/store"]
     return {
@@ -131,9 +131,9 @@ def report(rival: Path, path: Path, folder: str) -> dict[str, list[str]]:
 
 
 def environment(tree: Path | None) -> dict[str, str]:
-    """Return the environment variables with which a program is started.
+    """Return the environment variables for the programs that this benchmark starts.
 
-    Python keeps bytecode, and imports the modules of the checkout ``tree``.
+    They let Python store compiled modules. With ``tree``, they let Python import logparse from that folder.
     """
     out = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
     return out if tree is None else {**out, "PYTHONPATH": str(tree)}
@@ -161,14 +161,17 @@ def medians(trace: Mapping[str, Any], program: str, *verbs: str) -> dict[str, fl
 
 
 def head(before: bool = False) -> list[str]:
-    """Return the first two lines of the Markdown table."""
+    """Return the heading of the Markdown table of results: the column names and the line below them."""
     names = ["trace", "MB", "rival, CPU s", "ours: ingest + recommend", "CPU", "wall", "rival, MB", "ours", "memory"]
     names += ["before, CPU s"] if before else []
     return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
 
 
 def line(name: str, trace: Mapping[str, Any]) -> str:
-    """Return a trace's row of the table: our medians, and how many times more the rival needs."""
+    """Return one row of the Markdown table of results: how logparse and another tool performed on one trace.
+
+    The row has our median times, and by how many times the other tool's time and memory are larger.
+    """
     rival, ours = medians(trace, "rival"), medians(trace, "ours")
     ingest, answered = (medians(trace, "ours", verb)["cpu_s"] for verb in ("ingest", "recommend"))
     cells = [
@@ -186,7 +189,7 @@ def line(name: str, trace: Mapping[str, Any]) -> str:
 
 
 def summary(traces: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a sentence with the number of traces that meet each goal."""
+    """Return the sentence that says for how many traces logparse met each of its goals for speed and memory."""
     pairs = [(medians(x, "rival"), medians(x, "ours")) for x in traces.values()]
     answers = [medians(x, "ours", "recommend")["cpu_s"] for x in traces.values()]
     faster = sum(rival["wall_s"] >= FASTER * ours["wall_s"] for rival, ours in pairs)

@@ -48,10 +48,10 @@ def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] |
 
 
 def narrow_after(trials: Sequence[Record], action: str) -> float | None:
-    """Return after how many seconds of trials the interval of a change was narrow (``NARROW``), or None if never.
+    """Return after how many seconds of trying a change its measured gain was known precisely, or None if never.
 
-    The interval is computed after each process that tried the change, because a record has no time of a single pair of
-    blocks.
+    The gain is precise if its interval is narrower than ``NARROW``. This is tested after each process that tried the
+    change, because the result files do not state when a single measurement was made.
     """
     seen = [x for trial in trials for x in trial.seen if x.name == action and x.pairs]
     for count in range(1, len(seen) + 1):
@@ -78,7 +78,8 @@ def _compared(said: Mapping[str, Any], truth: Mapping[str, Any] | None) -> dict[
 def best(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Return the change for which ``logparse try`` found the largest gain, or None if no change was timed.
 
-    Changes that were also timed in separate starts are preferred, because a combination of changes was not.
+    Changes that were also timed in separate starts of the program come first. A combination of changes was only tried
+    in the running program.
     """
     return min((x for x in found if x["said"]), key=lambda x: (x["truth"] is None, x["said"][0]), default=None)
 

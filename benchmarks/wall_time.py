@@ -140,7 +140,10 @@ def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], bu
 
 
 def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
-    """Make the object that measures in a replay's worker process, and let it record the time of each of its steps."""
+    """Prepare this process to time kernels as ``logparse replay`` does, and to record how long each part of that takes.
+
+    Parts of the work are, for example, preparing a kernel and taking samples. The durations are added to ``steps``.
+    """
     with steps.step("opening"):
         backends = {name: backend_named(name).open(place) for name in names}
         context = WorkerContext(backends, place, Method(), lambda what: None)
@@ -164,7 +167,10 @@ def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
 
 
 def confirmed(names: Sequence[str], place: Place, pairs: Sequence[Pair]) -> Steps:
-    """Compare each pair of kernels once in this process, and return how long each step took."""
+    """Compare the two kernels of each pair in this process, and return the seconds of each part of the work.
+
+    Parts of the work are, for example, preparing a kernel and taking samples.
+    """
     steps = Steps()
     context = opened(names, place, steps)
     with steps.step("rest of the confirmations"):

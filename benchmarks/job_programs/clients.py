@@ -1,7 +1,7 @@
 """Training and inference jobs of well-known libraries on one device: ``python clients.py NAME``, a name of ``JOBS``.
 
-The loop is the library's own. When a step ends, the program takes the number of the next step from ``run.paced``.
-Weights and data are random, and nothing is downloaded.
+Each library runs its own training loop. The program calls ``next(run.paced())`` at the end of each step, which waits or
+ends the loop as the benchmark demands. Weights and data are random, and nothing is downloaded.
 """
 
 from __future__ import annotations

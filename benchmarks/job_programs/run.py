@@ -186,10 +186,11 @@ def _report(number: int, seconds: dict[str, list[float]], units: int, shares: di
 
 
 def _turns() -> Iterator[int]:
-    """Yield the number of each turn of this process when the turn begins.
+    """Wait for permission to work, again and again, and yield the number of each permitted turn.
 
-    Each rank looks for the files itself. Otherwise a rank would wait for another rank in a collective, which would keep
-    its device busy.
+    The benchmark lets several processes work in turns. Turn 3 may begin when the file ``3.go`` exists. Each rank looks
+    for the files itself. If a rank waited for another rank in a collective operation instead, it would keep its GPU
+    busy.
     """
     assert _TURNS is not None
     if dist.is_initialized():

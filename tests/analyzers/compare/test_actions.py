@@ -89,10 +89,11 @@ def job(
     more: Mapping[str, Mapping[str, object]] | None = None,
     ratios: Mapping[str, float] | None = None,
 ) -> Tables:
-    """Return the tables of a run with these kinds of steps, including measured times of its convolutions.
+    """Make the stored data of a job with the given kinds of steps, and with measured times of its convolutions.
 
-    ``ratio`` and ``ratios`` ({kernel: ratio}) state the time of a convolution with a change, divided by the time
-    without it. ``more`` adds facts: {file: {fact: value}}.
+    * ``ratio`` and ``ratios`` ({kernel: ratio}) are the time of a convolution with a change, divided by the time
+      without.
+    * ``more`` adds facts to files: {file: {fact: value}}.
     """
     held = {x.name: json.dumps({"count": x.count, "traced": x.traced, "us": x.wall}) for x in kinds}
     facts: dict[str, dict[str, object]] = {
@@ -353,10 +354,11 @@ def simulated(
 
 
 def test_the_gain_is_compared_with_the_simulated_gain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``verify`` compares the measured gain of a step with the gain that a simulation of the step predicts.
+    """``verify`` compares how much faster a step became with the gain that a simulation of the step predicts.
 
-    Kernels get 200 µs faster, but they overlap communication, so that the simulation predicts a gain of only 20 µs. The
-    measured gain is larger. The rest must come from a difference between the hosts, so the verdict is "time unknown".
+    Kernels get 200 µs faster, and the step too. But the kernels run while communication goes on, so the simulation
+    predicts a gain of 20 µs. The kernels do not explain the other 180 µs, so the verdict is "time unknown". If the
+    simulation predicts 180 µs, the verdict is "verified".
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
     monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2480, 2000, 0.01))
@@ -698,9 +700,10 @@ def test_gains_of_changes_and_override_files_are_added() -> None:
 
 
 def marked(run: str, conv_us: float, wall: Sequence[float], *, asked: Sequence[str] = (), **facts: object) -> Tables:
-    """Return a run whose processes recorded which changes of the job they applied.
+    """Make the stored data of a job whose processes recorded which changes they applied to themselves.
 
-    ``asked`` names the changes that the processes were asked to apply. ``facts`` are added to the records.
+    * ``asked`` are the names of the changes that they were told to apply.
+    * ``facts`` are further entries of this record.
     """
     seen = {"applied_asked": json.dumps({"settings": [*asked], "scripts": []}), **facts}
     return job(run, Kind(8, 100, 6, conv_us, 1000.0, 0.0, wall), more={"marks": seen})

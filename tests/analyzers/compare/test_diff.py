@@ -119,10 +119,10 @@ def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
 
 
 def test_missing_files_of_a_run_are_named_first(store: Store, tmp_path: Path) -> None:
-    """If the second run lacks files that the first run has, ``diff`` says so before anything else.
+    """If the second run lacks files that the first run has, ``diff`` says so in its first line.
 
-    The second run has one of two logs, and it lacks MIOpen's file of measured solvers. The library chose other kernels
-    in four cases, and only the first run has their times.
+    The first run has two logs and a MIOpen file with measured solver times. The second run has only one log. In four
+    cases the library chose other kernels in the second run, but only the first run has their times.
     """
     log = SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log"
     find_db = SAMPLES / "miopen" / "gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt"

@@ -252,9 +252,10 @@ def test_a_row_is_not_used_by_calls_with_too_little_workspace(
 
 @pytest.mark.parametrize(("given", "covered"), [([0], ("hit", "")), ([0, 8192], None)])
 def test_a_kernel_that_ran_had_enough_workspace(given: list[int | None], covered: tuple[str, str] | None) -> None:
-    """If the log shows that the kernel of a row ran, the row took effect, whatever workspace the calls gave.
+    """If the log shows that a kernel from an override file ran, ``verify`` says that the file's line was applied.
 
-    A matrix product may have calls with different workspaces. The log does not tell which of them ran the kernel.
+    An override file is the user's choice of kernels. The kernel needs workspace, and some calls of the same matrix
+    product gave too little of it. The log does not tell which of the calls ran the kernel, but it did run.
     """
     after = with_workspace("hipblaslt:7", 4096, given)
     use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)

@@ -100,10 +100,10 @@ def test_without_common_problems_there_is_no_factor_and_the_bound_is_wider() -> 
 
 @pytest.mark.parametrize(("here", "scale"), [(1.2, 1.2), (0.8, 1.0)])
 def test_a_slower_machine_does_not_make_calls_look_slow(here: float, scale: float) -> None:
-    """If all calls of a run take longer than the shipped times, the machine is taken to be slower, not the calls.
+    """If all calls take longer than on the machine where logparse's own times were measured, this machine is slower.
 
-    The expected times are then longer. The run's times never make an expected time shorter, because a call with only
-    one timed kernel may not run the fastest one.
+    Then the times that logparse expects here become longer, so that the calls do not look slow. They never become
+    shorter: a call with only one timed kernel may not run the fastest one, so it does not show how fast the machine is.
     """
     table = BestTimes(DEVICE, rows().iloc[:0], rows(1.0, SHIPPED))
     calls = [half(m, 1000, 1000) for m in range(500, 900, 40)]
@@ -191,10 +191,11 @@ def test_thinning_keeps_every_group_of_sizes() -> None:
 
 
 def test_groups_with_wrong_estimates_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    """A table of times is shipped only for types of data for which times can be estimated from similar products.
+    """logparse ships measured times only for data types for which the time of a product can be estimated from the
+    others.
 
-    Two types fail here. The times of one are shuffled. The other has only two sizes of weight matrices, so no third one
-    can show whether an estimate is right.
+    Two data types are left out here. For one the times are shuffled. The other has weight matrices of only two sizes,
+    but the test of an estimate needs a third size.
     """
     shuffled = np.random.default_rng(2).permutation(rows()["time_us"].to_numpy(dtype=float))
     bf16 = rows().assign(problem=rows()["problem"].str.replace("f16_r", "bf16_r"), time_us=shuffled)

@@ -21,7 +21,11 @@ RANDOM = np.random.default_rng(3)
 
 
 def measured(count: int = 400, noise: float = 0.02) -> Comparable:
-    """Return matrix products of random sizes with made-up times, whose efficiency changes smoothly with the sizes."""
+    """Return matrix products of random sizes with made-up times.
+
+    Their efficiency changes smoothly with the sizes, as on a real GPU, so that times can be estimated from similar
+    sizes.
+    """
     at = RANDOM.uniform(4, 14, (count, 3))
     base = base_time_us(2 * np.exp2(at.sum(axis=1)), np.exp2(at.max(axis=1) + 8), 1300.0, 5300.0)
     ratio = 1.2 + 0.05 * at[:, 0] + 0.03 * np.abs(at[:, 1] - at[:, 2])
@@ -93,11 +97,11 @@ def test_shuffled_times_say_nothing() -> None:
 
 
 def test_the_bound_holds_for_unmeasured_weight_matrices() -> None:
-    """The upper bound of an expected time is right for products with a weight matrix that was never measured.
+    """At most 10 % of products with a new weight matrix take longer than the upper bound of their expected time.
 
-    At most 10 % of the true times may be above it. A tuner's table has few weight matrices, each with many numbers of
-    tokens. Times with the same matrix resemble each other, so they must not be used to find out how wide the bound must
-    be.
+    In a tuner's table, a few weight matrices occur with many numbers of tokens each. Times with the same matrix are
+    alike. So the error of an estimate must be judged from times with other matrices. Otherwise the bound would be too
+    low.
     """
     random, tokens = np.random.default_rng(8), np.arange(0, 12, 0.25)
     weights = random.uniform(4, 14, (400, 2))

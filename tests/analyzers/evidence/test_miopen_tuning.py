@@ -39,10 +39,12 @@ def tuned(source: str, parameters: str, solver: str = CK) -> dict[str, object]:
 
 
 def run(*perf: Mapping[str, object], **of: Mapping[str, str]) -> Tables:
-    """Return the tables of a job in which MIOpen chose a slow solver.
+    """Make the stored data of a job in which MIOpen chose a slow solver.
 
-    The tables contain the job's log, and a file of MIOpen with the measured times of three solvers. ``perf`` adds
-    measurements, and ``of`` adds the facts of further files.
+    The data contain the job's log, and a MIOpen file with the measured times of three solvers.
+
+    * ``perf`` are further measurements.
+    * ``of`` has the facts of further files, by file name.
     """
     chosen = measurement(W.text, f"miopen:{GEMM}", None, origin="miopen-chosen", source_id="log")
     found = [record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)]
@@ -113,9 +115,10 @@ def test_a_solver_without_parameters_asks_for_none() -> None:
 
 
 def test_a_missing_workspace_comes_from_another_file() -> None:
-    """If the measurement that confirmed a fast solver states no workspace, another file states it.
+    """If it is unknown how much workspace a fast solver needs, the number is taken from another file.
 
-    The other file must come from the same MIOpen build.
+    The measurement that confirmed the solver does not state the number. The other file must come from the same MIOpen
+    build.
     """
     t = run(tuned("udb", "x"), udb=DEVICE | BUILD)
     confirmed = Finding(
@@ -134,10 +137,10 @@ OTHER = "ConvMlirIgemmWrWXdlops"
 
 
 def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
-    """Complete a row for MIOpen whose time comes from a database of solver times that MIOpen ships.
+    """Complete a line for MIOpen's override file (the user's choice of kernels), and return the finding with it.
 
-    The database does not name its MIOpen build. ``users`` are the rows of another database, which the user's own build
-    wrote.
+    The solver's time comes from a database that MIOpen ships, which does not name its MIOpen build. ``users`` are the
+    solver times of a second database, which the user's own build wrote.
     """
     shipped = [record(CK, 200.0, "ImplicitGEMM", 128), record(OTHER, 300.0, "ImplicitGEMM", 0)]
     t = tables(

@@ -1,6 +1,6 @@
-"""Tests that analyzers find the same in some of the stored rows as in all of them.
+"""Tests that leaving out stored rows does not change any result.
 
-To save time, the subcommands read only the rows that some analyzer can use.
+To save time, the subcommands read only the rows that some part of the analysis can use.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ OVERRIDES = [str(next(SAMPLES.rglob(name))) for name in ("*.ufdb.txt", "tunableo
 
 
 def test_every_subcommand_reports_a_confirmed_padding(store: Store, tmp_path: Path) -> None:
-    """Every subcommand reports that a matrix product is faster with padding, if a measurement confirmed it.
+    """Every subcommand reports that a matrix product gets faster if its sizes are padded, and so does the HTML page.
 
-    The interval of the gain is computed from single measured times. An earlier version of the HTML page did not read
-    them.
+    A measurement confirmed this gain (1023 padded to a multiple of 8). The gain is computed from the single measured
+    times. An earlier version of the HTML page did not read them.
     """
     read(store, tmp_path, {"bench.log": bench(1023, 512, 512, count=40)})
     replayed(store, product(1023, 512, 512), {"Default": 90.0, "torch:pad=8": 60.0}, "torch:pad=8")

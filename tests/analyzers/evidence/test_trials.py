@@ -60,10 +60,10 @@ def test_the_outcome(processes: list[Seen], outcome: str) -> None:
     ],
 )
 def test_only_a_trial_without_a_gain_excludes_a_change(process: Seen, outcome: str, shows_no_gain: bool) -> None:
-    """A change of the job is given up only if trying it in the running job showed that it gains nothing.
+    """A change is given up only if trying it in the running job showed that it gains nothing.
 
-    If the change seems faster so far, or has too few times, starts of the job with and without it may still be
-    compared.
+    If it looks faster but is not proven yet, or was measured too rarely, it may still be tested by starting the job
+    with and without it.
     """
     found = Tried("channels_last", (process,))
     assert (found.outcome, found.shows_no_gain) == (outcome, shows_no_gain)

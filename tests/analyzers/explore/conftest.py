@@ -67,9 +67,10 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="session")
 def after(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Return a store with the convolutions of ``planted`` after a change: F is faster, B the same, W slower.
+    """Return a Parquet folder with measured times of three convolutions after a software change.
 
-    Every text in this store (Parquet folder) is HTML markup.
+    Compared with the folder of the fixture ``planted``, the forward pass is faster, the backward-data pass is the same,
+    and the weight gradient is slower. Every text is HTML markup, to test that the web page quotes it.
     """
     store = open_store(tmp_path_factory.mktemp("after") / PLANTED, create=True)
     records = [measured(F, PLANTED, 93.5), measured(B, PLANTED, 220.0), measured(W, f"Slow{LINK}", 10910.0)]

@@ -58,9 +58,9 @@ def traced(problem: Problem, us: float, calls: int) -> list[object]:
 
 
 def some(draw: random.Random, problems: Sequence[ConvProblem]) -> list[object]:
-    """Return times of up to three random kernels for each convolution.
+    """Return made-up times of convolutions, each for up to three random kernels.
 
-    The times of the same convolution differ by some tens of percent.
+    The kernels of one convolution differ in time by up to some tens of percent.
     """
     out: list[object] = []
     for problem in problems:

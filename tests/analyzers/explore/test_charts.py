@@ -76,9 +76,9 @@ def compare(here: pd.DataFrame, there: pd.DataFrame, names: tuple[str, str] = ("
 
 
 def judged(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the example's table with changes for the charts: a chosen kernel is slow, so that time can be saved.
+    """Change the example's data for the charts: the library now chose a slow kernel, so that time can be saved.
 
-    It also gets the times of another store (Parquet folder), with which the page compares.
+    Times of a second run are added too, because the page also compares two runs.
     """
     slow = points["problem"] == W.text
     made = points.assign(other_us=points["time_us"] * np.where(slow, 0.5, 1.02))

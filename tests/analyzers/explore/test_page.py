@@ -166,7 +166,11 @@ def test_a_store_compared_with_its_copy_has_no_changes(sampled: Store, tmp_path:
 
 @pytest.fixture(scope="module")
 def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Return a store (Parquet folder) with two runs, before and after a change: F is faster, B the same, W slower."""
+    """Return a Parquet folder with two runs of a job, before and after a software change.
+
+    After the change the forward convolution is faster, the backward-data pass is the same, and the weight gradient is
+    slower.
+    """
     store = open_store(tmp_path_factory.mktemp("two") / "store", create=True)
     for run, times in (("before", (187.0, 219.0, 5455.0)), ("after", (93.5, 220.0, 10910.0))):
         records = [measured(problem, "ConvAsm", us) for problem, us in zip((F, B, W), times, strict=True)]
@@ -235,9 +239,10 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
 
 @pytest.mark.parametrize("open_run", ["before", "after"])
 def test_an_unknown_layout_is_compared_as_in_diff(tmp_path: Path, open_run: str) -> None:
-    """If a convolution's memory layout is unknown, the page compares it with the only one of the other run that fits.
+    """A convolution with unknown memory layout is compared with the matching convolution of the other run.
 
-    ``logparse diff`` does the same.
+    The other run must have only one convolution that matches in all other properties. ``logparse diff`` compares in the
+    same way.
     """
     store = open_store(tmp_path / "store", create=True)
     for run, us in (("before", 100.0), ("after", 60.0)):

@@ -22,7 +22,10 @@ HERE = {"arch": "gfx942", "cu_count": "304", "miopen_version": "3.4.0", "miopen_
 
 @pytest.fixture
 def told(example_points: pd.DataFrame) -> pd.Series:
-    """Return the table row of a weight gradient whose library-chosen kernel is three times as slow as the fastest."""
+    """Return what the web page knows of a weight gradient that takes three times as long as with the fastest kernel.
+
+    The slow kernel is the library's own choice.
+    """
     row = example_points[example_points["problem"] == W.text].iloc[0].copy()
     row["pick"], row["pick_us"], row["finding"] = "miopen:ConvDirectNaiveConvWrw", row["best_us"] * 3, None
     row["loss_us"], row["proposed"] = row["best_us"] * 2, None
@@ -52,9 +55,9 @@ def test_a_losing_pick_gets_the_row_that_the_library_reads(told: pd.Series) -> N
 
 
 def test_only_proposed_kernels_have_a_row_to_copy(told: pd.Series) -> None:
-    """The HTML page offers a row for an override file only if ``logparse recommend`` proposes it.
+    """The web page offers a line for an override file only for kernels that ``logparse recommend`` proposes.
 
-    A shorter time alone does not prove a gain.
+    An override file is the user's choice of kernels. A kernel that once took less time is not yet proven to be faster.
     """
     told["proposed"] = None
     made = advice(told, HERE, PageVerdict())
@@ -108,10 +111,11 @@ def test_a_finding_is_a_sentence_with_its_remedy(told: pd.Series) -> None:
 
 
 def test_a_call_through_the_cpp_class_gets_a_second_row() -> None:
-    """For a bf16 call through hipBLASLt's C++ class, the page offers a second row with another compute type.
+    """For a bf16 call through hipBLASLt's C++ class, the web page offers a second line for the override file.
 
-    The log line of such a call has ``--api_method cpp``. Up to hipBLASLt 1.2.2 the library looks for its row with
-    ``f32_bf16_r`` instead of ``f32_r``.
+    An override file is the user's choice of kernels. The log line of such a call has ``--api_method cpp``. Up to
+    version
+    1.2.2, hipBLASLt then looks for a line with the compute type ``f32_bf16_r`` instead of ``f32_r``.
     """
     problem = gemm(a_type="bf16_r")
     texts = {"problem": problem.text, "best": "hipblaslt:7", "pick": "hipblaslt:1", "finding": None, "basis": "trace"}

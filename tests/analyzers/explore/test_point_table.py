@@ -268,9 +268,9 @@ def traced(problem: ConvProblem, us: float, calls: int) -> list[object]:
 
 
 def test_the_present_time_comes_from_the_run_itself(store: Store) -> None:
-    """The present time of a call comes from the run itself. Another run can only add a faster kernel.
+    """How long a call takes now is read from the same run. Another run can only show that a kernel is faster.
 
-    The column ``file`` then names that other run.
+    If it does, the column ``file`` names the other run.
     """
     stored(store, "a", timed(W, "Default", 300.0), timed(W, "torch:benchmark", 150.0), arch="gfx942", cu_count="304")
     stored(store, "b", *traced(W, 822.0, 5), arch="gfx942", cu_count="304")
@@ -307,10 +307,10 @@ def test_calls_and_sums_are_of_a_step_where_traces_alone_count_and_mark_them(sto
 
 
 def test_traced_calls_are_scaled_to_the_whole_run(store: Store) -> None:
-    """If a log has only other products, the calls in a trace are scaled up to the whole run.
+    """The number of calls in a trace is scaled up to the whole run, because only a few steps are traced.
 
-    The run has 40 steps, and four of them were traced. So six traced calls stand for 6 · 40 / 4 = 60 calls. ``logparse
-    recommend`` uses the same number.
+    The run has 40 steps, and four of them were traced. So six traced calls count as 6 · 40 / 4 = 60. A log of the run
+    does not list these calls, so the trace is the only source. ``logparse recommend`` uses the same number.
     """
     unit = {"unit": "module", "unit:16": json.dumps({"count": 40, "traced": 4, "us": []})}
     logged = Call(problem=F, category="bench", count=5, pid=7)

@@ -11,7 +11,10 @@ from tests.analyzers.example import gemm
 
 
 def planted() -> Tables:
-    """Return a run with two gaps: a log of too low a level, and a process that has fewer calls than the others."""
+    """Make the stored data of a job with two defects: too little was logged, and one process lacks calls.
+
+    The log level was too low, and process 3 has fewer calls than the other processes.
+    """
     one, two = gemm(1).text, gemm(2).text
     return tables(
         messages=[message("api")],

@@ -107,15 +107,19 @@ def test_every_finding_says_what_the_user_should_do(analyzer: Analyzer) -> None:
 
 @cache
 def answers_together() -> tuple[dict[str, list[Finding]], Recommendation]:
-    """Return the findings of each analyzer about all cases together, and the recommendation."""
+    """Run every analysis on the data of all test cases at once.
+
+    Returns the findings of each analysis by name, and the result of ``logparse recommend``.
+    """
     return {x.name: list(x.find(together(), Settings())) for x in ANALYZERS}, recommend(together(), Settings())
 
 
 @pytest.mark.parametrize("how", ORDERS)
 def test_all_cases_together(how: str) -> None:
-    """Check the laws for all cases in one run: of each analyzer, and of the recommendation.
+    """Every analysis gives the same result if the data of all test cases are reordered, and does not change the data.
 
-    The analyzers share the tables, because they then share what is derived from the tables, as in ``recommend``.
+    The analyses work on the same tables one after the other, as in ``recommend``, because they share intermediate
+    results.
     """
     found, recommendation = answers_together()
     given = changed(together(), how)
@@ -240,7 +244,10 @@ def without_other_devices(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def answers_of_one_device(given: Tables) -> dict[str, list[Finding]]:
-    """Return the findings of each analyzer, and the recommendation, about the test cases on their own GPUs."""
+    """Run every analysis on the given data, and return its findings by name. Findings of other GPUs are left out.
+
+    The name "recommend" has the findings of ``logparse recommend``.
+    """
     each = {analyzer.name: without_other_devices(analyzer.find(given, Settings())) for analyzer in ANALYZERS}
     return each | {"recommend": without_other_devices(recommend(given, Settings()).findings)}
 

@@ -117,10 +117,10 @@ RAN = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{DRIVER}\n"
 
 
 def test_free_memory_if_a_workspace_did_not_fit(store: Store, tmp_path: Path) -> None:
-    """If MIOpen skipped a fast solver because its workspace did not fit into memory, the advice is to free memory.
+    """If MIOpen skipped a fast solver because it needs too much workspace, the advice is to free memory.
 
-    Another way out is to split the convolution. A search for solvers does not help: MIOpen would skip this solver
-    again, so its files would not get a time of it.
+    Splitting the convolution is another way out. Letting MIOpen search for solvers again is not, because it would skip
+    the same solver again.
     """
     (one,) = found(read(store, tmp_path, {"job.log": LOG + RAN * 7}))
     assert (one.problem, one.calls) == (VIDEO, 7)
@@ -132,10 +132,10 @@ def test_free_memory_if_a_workspace_did_not_fit(store: Store, tmp_path: Path) ->
 
 
 def test_the_time_of_a_smaller_convolution_is_scaled_up(store: Store, tmp_path: Path) -> None:
-    """If a skipped solver was measured for a similar but smaller convolution, its time there is scaled up.
+    """If MIOpen skipped a solver for lack of memory, its time is estimated from a smaller convolution.
 
-    The smaller convolution has fewer slices, so that the workspace fitted. Its time is multiplied by the ratio of the
-    numbers of operations.
+    The smaller convolution has fewer slices, so its workspace fitted into memory. Its time is multiplied by the ratio
+    of the numbers of operations.
     """
     key = "64-{}-200-300-3x3x3-64-{}-198-298-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F"
     naive = "ConvDirectNaiveConvFwd:{},0,miopenConvolutionFwdAlgoDirect"

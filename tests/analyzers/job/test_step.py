@@ -438,10 +438,10 @@ def test_slow_steps_show_a_slower_host(most: float, factor: float) -> None:
 
 
 def test_unknown_host_speed_affects_both_times_alike() -> None:
-    """If the host's speed is not known exactly, this does not make the prediction for faster kernels less certain.
+    """If the speed of the host (CPU) is uncertain, the predicted gain of faster kernels is not less certain.
 
-    The host needs 100 µs for a step, and the kernel only 10 µs, so that the host is always the limit. Its unknown speed
-    without the profiler affects the step before and after the change in the same way.
+    It is only known how fast the host is under the profiler. Here it needs 100 µs for a step and the GPU only 10 µs, so
+    the host decides both the step's time before and the time after the change. Its unknown speed cancels out.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):

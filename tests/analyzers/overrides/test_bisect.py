@@ -42,7 +42,10 @@ Sets = Sequence[frozenset[int]]
 
 
 def failing(guilty: Sets) -> Callable[[Sequence[int]], bool]:
-    """Return a stand-in for the user's check. It fails if the tested rows include all rows of a set in ``guilty``."""
+    """Return a function that stands for the user's test of some lines of an override file.
+
+    The test fails if the lines include all lines of one of the sets in ``guilty``.
+    """
     return lambda rows: any(x <= frozenset(rows) for x in guilty)
 
 
@@ -99,9 +102,9 @@ def test_the_guilty_set_is_minimal_even_without_some_answers(
 
 @pytest.mark.parametrize(("guilty", "most"), [([8_000], 15), ([17, 5_000], 30), ([1, 2_000, 8_335], 45)])
 def test_the_search_takes_few_runs(guilty: Sequence[int], most: int) -> None:
-    """The search finds one to three guilty rows among 8,336 with few runs of the check.
+    """``logparse bisect`` finds one to three bad lines among 8,336 without running the user's test often.
 
-    A real file has as many rows.
+    A real override file (the user's choice of kernels) has as many lines.
     """
     fails, asked = failing([frozenset(guilty)]), set[tuple[int, ...]]()
 
@@ -170,7 +173,11 @@ def test_real_files_are_taken_apart(path: str) -> None:
 
 
 def copy_of(file: Emission) -> str:
-    """Return where the user's check finds the shortened copy of the override file: the path, as a shell expression."""
+    """Return the path of the shortened override file as a shell expression, for example ``$LOGPARSE_TABLE``.
+
+    ``logparse bisect`` searches for bad lines in an override file (the user's choice of kernels). For this it runs the
+    user's test command with shortened copies of the file. The environment variable differs for each format.
+    """
     named = {
         "hipblaslt-tuning-file": "$HIPBLASLT_TUNING_OVERRIDE_FILE",
         "rocblas-tune": "$ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH",
@@ -186,10 +193,9 @@ def copy_of(file: Emission) -> str:
 
 
 def holds(file: Emission, *rows: str) -> str:
-    """Return a shell command that plays the user's check.
+    """Return a shell command that stands for the user's test of an override file (the user's choice of kernels).
 
-    It fails if the copy of the override file contains all texts in ``rows``. An override file is the user's choice of
-    kernels.
+    The command fails if the file contains all lines in ``rows``.
     """
     return "! { " + " && ".join(f'grep -qF -e {shlex.quote(row)} "{copy_of(file)}"' for row in rows) + "; }"
 
@@ -220,9 +226,10 @@ def printed(done: Done) -> list[str]:
 
 @pytest.fixture(params=OVERRIDE_FORMATS, ids=lambda format: format.name)
 def written(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[OverrideFormat, Emission, Path]:
-    """Write a sample override file of the format to a folder whose name must be quoted in a shell.
+    """Write a sample override file (the user's choice of kernels) into a folder whose name needs quotes in a shell.
 
-    Of several samples the one with the most rows of distinct text is taken. Returns the format, the file and its path.
+    A format may have several samples. The one with the most different lines is used. Returns the format, the file and
+    its path.
     """
     format = request.param
     files = [x for x, _ in samples()[format.name]]
@@ -332,9 +339,9 @@ def test_only_the_end_of_a_long_output_is_kept(table: Path) -> None:
 
 
 def test_processes_that_the_check_left_behind_are_not_awaited(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search goes on when the check has ended, even if the check left a process in the background.
+    """``logparse bisect`` does not wait for processes that the user's test command left in the background.
 
-    A process that leaves the check's process group may keep the pipe for the check's output open.
+    Such a process may keep the pipe for the command's output open. It is in another process group, so it is not killed.
     """
     monkeypatch.setattr(searching, "_DRAIN_S", 0.01)
     done = bisect(table, f"setsid sleep 60 & echo $! >> {table.parent / 'left'}; {bad(140)}")
@@ -491,19 +498,21 @@ def program(table: Path, check: str) -> subprocess.Popen[str]:
 
 
 def counting(number: int) -> str:
-    """Return a shell command that plays the user's check and fails if the override file has one certain row.
+    """Return a shell command that stands for the user's test, and fails if the override file has one certain line.
 
-    The command records its process ids in the file ``runs``, and a hash of the tested rows in the file ``sets``. In its
-    run ``number`` it waits, so that a test can interrupt it.
+    ``logparse bisect`` runs it with shortened copies of the file to find the bad line. The command writes its process
+    ids to the file ``runs``, and a hash of each copy to the file ``sets``. In its run ``number`` it sleeps, so that a
+    test can interrupt it.
     """
     waits = f"if [ $(wc -l < runs) -eq {number} ]; then sleep 100 & echo $! >> runs; wait; fi"
     return f'echo $$ >> runs; sha256sum < "$LOGPARSE_TABLE" >> sets; {waits}; {bad(140)}'
 
 
 def ended_at(number: int, table: Path, how: signal.Signals) -> tuple[int, str, list[int]]:
-    """Start a search for guilty rows, and send it a signal while the check's run ``number`` waits.
+    """Start ``logparse bisect``, and interrupt it by a signal during run ``number`` of the user's test command.
 
-    Returns the exit code of the search, its errors, and the process ids of this run of the check.
+    ``bisect`` runs the command again and again to find bad lines of an override file. Returns the exit code of
+    ``bisect``, its error output, and the process ids of the interrupted run.
     """
     runs = table.parent / "runs"
     with program(table, counting(number)) as process:

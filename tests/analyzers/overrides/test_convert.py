@@ -35,7 +35,10 @@ FACTS = {**TARGET, "cu_count": "304"}
 
 
 def rows(made: Made) -> dict[str, str]:
-    """Return the rows of the only converted file, as the library reads them: {key: kernel}."""
+    """Read the one file that ``logparse convert`` wrote, as the library would read it: {key: kernel}.
+
+    Checks that the library would accept every line.
+    """
     (file,) = made.files
     judged = inspect(file.name, file.data, {**TARGET, "cu_count": "304"})
     assert judged.ok, judged.notes

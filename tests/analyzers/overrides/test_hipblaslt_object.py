@@ -117,10 +117,10 @@ def test_a_second_row_is_written_for_the_cpp_class(store: Store, tmp_path: Path)
 
 
 def test_lint_and_merge_keep_both_rows(tmp_path: Path) -> None:
-    """``lint`` and ``merge`` accept both rows of a product that is called through hipBLASLt's C++ class.
+    """``lint`` and ``merge`` accept two lines for one matrix product in hipBLASLt's override file.
 
-    The first row is for the C functions, the second one for the class. This must be true for every library version,
-    even for an unknown one. Later versions do not need the second row, but it does no harm.
+    One line is for calls of the C functions, the other for calls through the C++ class. Both are accepted for every
+    library version, even an unknown one. Later versions do not need the second line, but it does no harm.
     """
     problem = gemm(a_type="bf16_r")
     (made,) = make(tuning_file.WRITER, with_objects([override(problem)], [problem], UNKNOWN), UNKNOWN).files

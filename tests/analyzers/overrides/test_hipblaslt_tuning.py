@@ -246,10 +246,10 @@ def test_rows_copied_to_other_sizes_are_no_measurements() -> None:
 
 @needs_corpus
 def test_mlperfs_file() -> None:
-    """In a real tuning file from MLPerf, logparse finds 521 measurements that were copied to 8,336 rows.
+    """In a real hipBLASLt tuning file from MLPerf, logparse finds 521 measurements that were copied to 8,336 lines.
 
-    The library build of this file reads columns by position and knows FNUZ types. Its version is not known: it may be
-    0.13 or 0.15.
+    The library build that wrote the file is known to identify columns by position and to have FNUZ types. Its version
+    is not known: it may be 0.13 or 0.15.
     """
     data = gzip.decompress((CORPUS / "serving/mlperf_tuning_aa0bda7b.txt.gz").read_bytes())
     outcomes = list(tuning_file.read(Memory(data, "t.txt")))
