@@ -107,9 +107,10 @@ _MEMBER = re.compile(rb'"([\w ]{1,40})"\s*:\s*-?\d')
 
 
 def other_numbers(data: bytes, random: Random, count: int) -> Iterator[bytes]:
-    """Yield copies of a file in which one number is replaced by each text of ``NUMBERS``, in ``count`` random places.
+    """Yield copies of a file in which a number is replaced by an odd one (``NUMBERS``), for example a negative number.
 
-    In JSON, a text also replaces the numbers of all members with the same name, for up to ``count`` names.
+    Each odd number replaces single numbers in ``count`` random places. In JSON, the odd number also replaces all values
+    of a random name at once, for example all values of "dur", for up to ``count`` names.
     """
     if data.startswith(b"SQLite"):
         yield from _other_columns(data, random, count)

@@ -152,7 +152,10 @@ def test_traced_calls_are_scaled_up_in_both_subcommands(store: Store) -> None:
 
 
 def test_top_shows_the_same_kernel_as_recommend(store: Store) -> None:
-    """``top`` shows the same kernel as ``recommend`` for calls whose number no log states."""
+    """``top`` and ``recommend`` name the same kernel for a matrix product.
+
+    This is also true if no log states how often each kernel ran.
+    """
     ingest([str(SAMPLES / "aiter" / "server.log")], store, run="run")
     made = picks(tables_of(store)).sort_values(["count", "pick"], ascending=[False, True]).drop_duplicates("problem")
     shown = top(store, n=1000).set_index("text")["pick"]

@@ -160,10 +160,11 @@ QUESTIONS = ("lookup", "sql")
 
 
 def place(name: str) -> str:
-    """Return the name under which a module appears in CONTRIBUTING.md's drawing of imports.
+    """Return the name of a module in the drawing of imports in CONTRIBUTING.md.
 
-    The name is the module's folder, for example ``analyzers/tune``. Modules at the root of a package appear under what
-    they are for.
+    * Modules in a folder have the name of the folder, for example ``analyzers/tune``.
+    * Modules that all folders may import have the name of their package.
+    * Two modules share the name ``logparse/lookup|sql``.
     """
     package, *rest = name.split(".")
     if not rest or (package == "logparse" and rest[0] in (*SHARED, "__main__")):

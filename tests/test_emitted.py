@@ -77,10 +77,13 @@ def rocblas_overrides() -> list[Override]:
 
 @dataclass(frozen=True)
 class Case:
-    """Files that logparse writes for one GPU and one library build (the "target").
+    """A test case: files that logparse writes for one GPU and library build.
 
-    ``format`` is the format of an override file (the user's choice of kernels). Files with a tool's commands or a
-    tuner's input have the format None.
+    * ``make`` returns the files.
+    * ``format`` is the format of the override file (the user's choice of kernels). Other files, such as commands of a
+      tool,
+      have the format None.
+    * ``target`` describes the GPU and the library build.
     """
 
     make: Callable[[], Sequence[Emission]]

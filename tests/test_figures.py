@@ -77,10 +77,13 @@ def products(name: str) -> str:
 
 
 def convolutions(name: str) -> str:
-    """Return the sentence about the times of convolutions that docs/results.md must contain.
+    """Return the sentence about measured convolutions that docs/results.md must contain.
 
-    It states the sum of the times of one call each, in ms: by default, with the fastest kernel for the tensors as they
-    are stored, and with the fastest kernel if the tensors may be stored in another layout.
+    The sentence sums up the times of one call of each convolution, in ms, three times:
+
+    * with the kernels that the library chooses by default,
+    * with the fastest kernels for the tensors as they are stored,
+    * with the fastest kernels if the tensors may also be stored in another layout.
     """
     rows = timed(name)
     default = sum(times[x["pick"]] for x, times in rows)

@@ -196,9 +196,10 @@ def test_nothing_of_a_hostile_file_runs(hostile: Store, tmp_path: Path) -> None:
 
 
 class Group:
-    """A group of texts into which code is put, for example the texts of matrix products.
+    """Puts dangerous code into one kind of text, for example into the texts of matrix products.
 
-    A subclass appends ``code`` to such texts in its method ``problem`` or ``field``.
+    Tests then check that logparse never runs it. A subclass adds ``code`` to the texts in its method ``problem`` or
+    ``field``.
     """
 
     def __init__(self, code: str) -> None:

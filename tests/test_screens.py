@@ -49,9 +49,9 @@ ANSWERS: Mapping[str, Sequence[str]] = {
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of README.md's session, with a store (Parquet folder) of three runs.
+    """Return the folder with the files of README.md's example session, and with a store (Parquet folder).
 
-    The runs are named ``after``, ``trace`` and ``before``.
+    The store has three runs of a job, named ``after``, ``trace`` and ``before``.
     """
     folder = files_of_session((ROOT / "README.md").read_text(encoding="utf-8"), tmp_path_factory.mktemp("screens"))
     damaged = (SAMPLES / "tunableop/tunableop_results0.csv").read_text(encoding="utf-8").splitlines()

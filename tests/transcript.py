@@ -38,7 +38,10 @@ SHOWN = (
 
 
 def files_of_session(text: str, folder: Path) -> Path:
-    """Run README.md's commands that make the session's files, in ``folder``. Returns the folder with these files."""
+    """Run the commands of README.md that make the files for its example session.
+
+    Returns the folder with these files.
+    """
     (folder / "sample_logs").symlink_to(SAMPLES)
     found = FILES.search(text)
     assert found is not None, "README has no commands that make the folder `session`"
@@ -96,7 +99,7 @@ def shortened(lines: Iterable[str], kept: str) -> Iterator[str]:
 
 
 def renewed(text: str) -> str:
-    """Return the text of README.md, with the session replaced by the output of a new one."""
+    """Return the text of README.md with up-to-date output of the commands in its example session."""
     with tempfile.TemporaryDirectory() as folder:
         lines = "\n\n".join(session(files_of_session(text, Path(folder))))
     block = f"{BEGIN}\n```console\n{lines}\n```\n{END}"

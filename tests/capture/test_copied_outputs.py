@@ -201,7 +201,10 @@ This process still has the job's standard error, and later writes more bytes to 
 
 @pytest.fixture
 def go(tmp_path: Path) -> Iterator[Path]:
-    """Path of a file by which a test lets the process that the job left behind continue and end."""
+    """Path of a file that ends a process which the job left in the background: the process waits until the file exists.
+
+    At the end of the test the file is created in any case.
+    """
     path = tmp_path / "go"
     yield path
     path.touch()

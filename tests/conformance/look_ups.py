@@ -46,11 +46,11 @@ class Library:
 
 @dataclass(frozen=True)
 class Build:
-    """The kernels that the real library was seen to use for one call.
+    """The kernels that the real library was seen to use for one call, with different override files.
 
-    - ``own`` is what it uses without a file.
-    - ``uses`` has what it uses if a file has only this kernel: {kernel: what is used}.
-    - ``absent`` has the kernels that it ignores in favour of a later row.
+    - ``own`` is what the library uses without a file.
+    - ``uses`` tells what it uses if the file names only this kernel: {kernel in the file: what is used}.
+    - ``absent`` are kernels that it ignores if a later line of the file names another one.
     """
 
     own: Any
@@ -123,7 +123,7 @@ def _probed(library: Library, readings: Iterable[Reading[Any]]) -> list[Build]:
 
 
 def _offered(library: Library, readings: Iterable[Reading[Any]]) -> list[set[Solution]]:
-    """Return for each call all kernels that the files have for it."""
+    """Return for each call all kernels that the override files (the user's choices of kernels) name for it."""
     offered: list[set[Solution]] = [set() for _ in library.calls]
     for reading in readings:
         for call, solutions in zip(library.calls, offered, strict=True):

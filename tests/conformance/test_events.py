@@ -1,4 +1,7 @@
-"""Test of how logparse measures short kernels, on a virtual GPU: with two events, while a kernel holds the GPU."""
+"""Test on a virtual GPU that logparse measures even very short kernels.
+
+The time is taken by two events around the kernels. Another kernel keeps the GPU busy until all of them are queued.
+"""
 
 from __future__ import annotations
 

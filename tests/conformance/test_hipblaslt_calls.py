@@ -129,10 +129,10 @@ def run(rocm: Rocm, folder: Path, calls: Sequence[object], most: int, settings: 
 
 @pytest.mark.parametrize(("arch", "device"), [("gfx90a", "gfx90a:sramecc+:xnack-"), ("gfx1201", "gfx1201")])
 def test_rows_that_coverage_names_are_used(rocm: Rocm, store: Store, tmp_path: Path, arch: str, device: str) -> None:
-    """The library uses a row of the file for a call exactly if ``logparse coverage`` says that the call has a row.
+    """hipBLASLt uses a line of its override file for a call exactly if ``logparse coverage`` predicts it.
 
-    All of logparse is used to write the file. As a control, one run does not get the file, because its path is in a
-    variable of another name.
+    The file (the user's choice of kernels) is written by ``logparse``. As a control, the job also runs with the file's
+    path in a variable that hipBLASLt does not read.
     """
     calls = [call(random.Random(number), arch) for number in range(sized(300, 6_000))]
     calls += [without_workspace(x) for x in calls[: len(calls) // 3] if x["workspace"]]

@@ -133,10 +133,10 @@ def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]])
 
 
 def row_of_object(target: Mapping[str, str], call: GemmProblem) -> GemmProblem:
-    """Return the matrix product for which the library looks for a row if the call is made through the C++ class.
+    """Return the matrix product that hipBLASLt looks for in its override file if a call is made through its C++ class.
 
-    Some library versions look for a row with another compute type than the C functions do. If the library looks for no
-    row at all, the call itself is returned.
+    Some versions then look for another compute type than for calls of the C functions. If a version does not look into
+    the file at all, the call's own matrix product is returned.
     """
     compute = (object_key(call, target) or NO_ROW).rpartition(",")[2]
     return call if compute == NO_ROW else replace(call, compute_type=compute)
@@ -144,9 +144,9 @@ def row_of_object(target: Mapping[str, str], call: GemmProblem) -> GemmProblem:
 
 @pytest.mark.parametrize("through", ["functions", "object"])
 def test_hipblaslt_uses_the_predicted_rows(rocm: Rocm, tmp_path: Path, through: str) -> None:
-    """The real library uses the rows that logparse predicts, whether C functions or the C++ class are called.
+    """The real hipBLASLt uses the lines of an override file that logparse predicts.
 
-    Calls through the C++ class use other rows.
+    This is tested for calls of the C functions and for calls through the C++ class, for which it uses other lines.
     """
     every = calls()
     path = tmp_path / "tuning.txt"

@@ -75,7 +75,10 @@ def test_if_threads_log_all_categories_only_the_profile_is_complete(rocm: Rocm, 
 
 
 def alone(rocm: Rocm, folder: Path, mask: str) -> bytes:
-    """Return the log that four threads write with this log mask alone."""
+    """Run a job with four threads, and return the log that hipBLASLt writes with this log mask.
+
+    The mask (``HIPBLASLT_LOG_MASK``) selects kinds of log lines, for example 32 for bench lines.
+    """
     folder = folder / mask
     folder.mkdir()
     job(rocm, folder, 4, "exit", HIPBLASLT_LOG_MASK=mask)

@@ -93,9 +93,10 @@ def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
 
 
 def expected(reading: Reading[Any], call: Problem) -> str | None:
-    """Return the name of a known difference between two ways in which MIOpen uses a find-db, or None.
+    """Name the known reason why MIOpen may use another solver here than logparse predicts, or return None.
 
-    logparse predicts MIOpen's Find, but the test asks MIOpen's immediate mode.
+    MIOpen can use a file of measured solvers in two ways: Find, which logparse predicts, and immediate mode, which the
+    test can run. The differences are known, for example a negative time.
     """
     rows = reading.by_key.get(OVERRIDE_FORMAT.key(call, TARGET) or "", ())
     whys = [breach.note.message for row in rows for breach in row.breaches]
@@ -205,9 +206,10 @@ def test_the_number_in_the_name_of_an_rdna_device(rocm: Rocm, tmp_path: Path) ->
 
 
 def test_databases_of_fusions_and_batch_normalisations(rocm: Rocm, tmp_path: Path) -> None:
-    """MIOpen writes other files for fusions and for batch normalisations, and logparse does not judge their lines.
+    """logparse does not check files that MIOpen writes for fused operations and for batch normalisations.
 
-    But the parameters of a fusion's solver are in the same file as those for convolutions, under the convolution's key.
+    One kind of entry is an exception: the parameters of a fusion's solver. MIOpen writes them into the file for
+    convolutions, so they are read like entries of convolutions.
     """
     device, norms = "gfx906_60.HIP.3_5_1_", "batchnorm_gfx906_60.HIP.3_5_1_.udb.txt"
     settings = SETTINGS | {"VGPU_ARCH": "gfx906:sramecc+:xnack-", "VGPU_CUS": "60"}
@@ -277,9 +279,9 @@ def test_miopen_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:
         own = found(b"")
 
         def ask(data: bytes) -> list[int | str]:
-            """Return the number of the solver that MIOpen uses for each convolution under this file.
+            """Return the number of the solver that MIOpen uses for each convolution if it reads this file.
 
-            The result is "own" if solver and time are the same as without a file.
+            "own" in place of a number means that MIOpen behaves in the same way as without the file.
             """
             return ["own" if x is None or x == y else x[0] for x, y in zip(found(data), own, strict=True)]
 

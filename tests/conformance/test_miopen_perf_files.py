@@ -83,9 +83,9 @@ def generated(seed: int, pairs: Sequence[Pair], texts: Mapping[str, Sequence[str
 
 
 def plain(pairs: Sequence[Pair], given: Mapping[int, str]) -> bytes:
-    """Return a correct perf-db that has exactly these parameters.
+    """Return a correct perf-db (MIOpen's file of tuned parameters) with the given parameters.
 
-    The keys of ``given`` are numbers of pairs (convolution, solver).
+    ``given`` maps an index into ``pairs`` to parameters. A pair is a convolution and a solver.
     """
     records: dict[str, list[str]] = {}
     for number, parameters in given.items():
@@ -102,7 +102,10 @@ def parameters_of(reading: Reading[Any], pair: Pair) -> str | None:
 
 
 def ends(reading: Reading[Any], pairs: Sequence[Pair]) -> bool:
-    """Tell whether logparse warns that parameters for one of the pairs (convolution, solver) may crash the process."""
+    """Tell whether logparse warns that MIOpen may crash because of the parameters in a file.
+
+    Only parameters for the given pairs (convolution, solver) are considered.
+    """
     for problem, solver in pairs:
         for row in reading.by_key.get(str(perf_key_of(problem)), ()):
             crashes = any(breach.note.rule == "crash" for breach in row.breaches)
@@ -114,7 +117,10 @@ def ends(reading: Reading[Any], pairs: Sequence[Pair]) -> bool:
 def built(
     ask: Callable[[bytes], Sequence[str | None]], pairs: Sequence[Pair], tried: set[Tried]
 ) -> dict[Tried, str | None]:
-    """Return what the real library compiles for each tried set of parameters, if a correct file has nothing else."""
+    """Ask MIOpen which kernel it compiles for each set of solver parameters in ``tried``.
+
+    Each question uses a correct file that has nothing else than these parameters, so that other lines have no effect.
+    """
     found: dict[Tried, str | None] = {}
     queues = [sorted(text for number, text in tried if number == at) for at in range(len(pairs))]
     while any(queues):

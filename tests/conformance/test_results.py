@@ -68,7 +68,10 @@ def product(kind: str = "f16_r", trans: str = "NN", **fields: Any) -> GemmProble
 
 
 def judged(loop: Loop, backend: str, problems: Sequence[Problem], most: int) -> list[list[tuple[float, str]]]:
-    """Return for each product the results of the library's first kernels: (relative error, text that names a fault)."""
+    """Run up to ``most`` kernels of a library for each matrix product, and check their results.
+
+    Returns for each product a list of (relative error, description of a fault or an empty text).
+    """
     lines = loop.run(*loop.job("checks", backend, [x.text for x in problems], most)).splitlines()
     return [json.loads(line) for line in lines]
 
@@ -143,7 +146,10 @@ def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
 def test_a_wrong_kernel_is_found(
     rocm: Rocm, tmp_path: Path, several: Sequence[Mapping[str, Any]], kernel: str, fault: str
 ) -> None:
-    """A kernel that computes wrong values is noticed, even if only the results besides D are wrong."""
+    """A kernel that computes wrong values is noticed, even if only a second output is wrong.
+
+    An example of a second output is a bias gradient.
+    """
     problems = [product(**fields) for fields in several]
     loop = Loop(rocm, tmp_path, GFX90A | {"VGPU_WRONG": kernel})
     for ((_, text),) in judged(loop, "hipblaslt", problems, 1):

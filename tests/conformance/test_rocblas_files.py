@@ -139,10 +139,10 @@ def test_rocblas_launches_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> N
 
 
 def test_both_functions_use_the_rows_written_for_them(rocm: Rocm, tmp_path: Path) -> None:
-    """Both functions of rocBLAS that can compute a product use the rows that were written for them.
+    """rocBLAS uses the lines of its override file for calls of both functions that compute matrix products.
 
-    ``rocblas_sgemm``, ``_hgemm`` and ``_dgemm`` find other rows than ``rocblas_gemm_ex``. ``logparse coverage`` must
-    know this.
+    An override file is the user's choice of kernels. ``rocblas_sgemm``, ``_hgemm`` and ``_dgemm`` use other lines than
+    ``rocblas_gemm_ex``, and ``logparse coverage`` must predict which.
     """
     every = [x for x in calls() if x.batch_count == 1 and x.a_type == x.compute_type]
     path = tmp_path / "override.csv"

@@ -75,7 +75,7 @@ def stream(data: bytes) -> None:
 
 
 def corpus(name: str, folder: Path) -> None:
-    """Write the real log text with which libFuzzer begins to files in ``folder``."""
+    """Write real log text from the samples into ``folder``, from which libFuzzer makes its random text."""
     found = seeds()
     texts = found[name] if name in found else [seed for format in FORMATS for seed in found[format.name]]
     if name not in found:

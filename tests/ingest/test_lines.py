@@ -133,9 +133,9 @@ def test_lines_in_colour_are_read_as_without(sample: str, native: str, monkeypat
     ],
 )
 def test_a_colour_inside_a_record_is_one_line(line: bytes, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A colour code in the middle of a log line does not split the line into two.
+    """A colour code of the terminal in the middle of a log line does not split the line into two.
 
-    ``read_lines`` checks that each line is counted once.
+    A second line would make ``read_lines`` fail, because it compares the number of lines with the log.
     """
     monkeypatch.setenv("LOGPARSE_NATIVE", native)
     assert read_lines(line, STREAMS)[1]

@@ -59,9 +59,9 @@ def test_changed_files_of_logparse_are_read(tmp_path: Path, store: Store, change
 
 
 def test_a_saved_answer_is_not_read_as_a_log(tmp_path: Path, store: Store) -> None:
-    """An answer of logparse that was saved to a file (``-o``) is not read as a log.
+    """If a user saves an answer of logparse to a file (``-o``), logparse does not read this file as a log later.
 
-    In an earlier version, a table of matrix products and calls was read as if it were the user's.
+    In an earlier version, a saved table of matrix products with their numbers of calls was read as new data of a job.
     """
     ingest([str(LOG)], store, run="r")
     table = pa.Table.from_pandas(store.query("select problem, calls from workload"))

@@ -95,10 +95,9 @@ def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list
 
 
 def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -> tuple[list[Record], Counter[str]]:
-    """Read a log with these formats. Returns all records, and how many lines of each kind there are.
+    """Read a log with the given formats. Returns everything that was read, and how many lines of each kind there are.
 
-    Records from blocks of several lines come first. The records of a line that occurs several times are repeated as
-    often.
+    Results from blocks of several lines come first. If a line occurs three times in the log, so does its result.
     """
     data = data.encode() if isinstance(data, str) else data
     reader = LineReader(formats, head=data)
@@ -114,9 +113,9 @@ def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -
 
 
 def units_of(read: Read) -> Counter[str]:
-    """Return how many lines (and parts of torn lines) of each kind there are, for example {"measurement": 3}.
+    """Return how many lines of each kind were read, for example {"measurement": 3}.
 
-    The numbers add up to the number of lines plus the number of places at which torn lines were split.
+    Two processes may have written into the same line. Then each part is counted as a line.
     """
     units = Counter({"foreign": read.foreign, "blank": read.blank})
     for line in read.claimed:

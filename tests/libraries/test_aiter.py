@@ -144,7 +144,10 @@ TARGET = {"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}
 
 
 def overrides(name: str) -> list[Override]:
-    """Return every measured row of a table as a row for an override file, with the name of its kernel."""
+    """Convert each measured row of aiter's table to a row for an override file (the user's choice of kernels).
+
+    The row also has the name of the kernel.
+    """
     found = read(name)
     kernels = {r.solution: r.kernel_name for r in found if isinstance(r, SolutionName)}
     return [

@@ -42,10 +42,10 @@ def rejects(path: Path) -> Iterator[str]:
 
 
 def damaged(text: str) -> Iterator[str]:
-    """Yield copies of a table in which one number is damaged.
+    """Yield copies of a CSV table, each with one number replaced by text that is no number.
 
-    Rows may have different numbers of columns. For each such number, each column of the first row with it is damaged
-    once.
+    Every column is damaged once. Rows of a table may have different numbers of columns. Then the first row of each
+    width is used.
     """
     lines, widths = text.split("\n"), set()
     for at, line in enumerate(lines):

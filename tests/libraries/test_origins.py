@@ -80,7 +80,7 @@ def read_row(row: Row) -> Iterator[Record]:
 
 
 def stating(origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace all log formats by a made-up one, which makes the given statement about its times."""
+    """Make logparse read only a made-up format whose times come from the given kind of tool (``origin``)."""
     columns = ("kernel", "m", "n", "k", "us")
     format = TableFormat(name="mytuner", about="times", columns=columns, begin=each_row(read_row), origins=(origin,))
     monkeypatch.setattr(worker, "FORMATS", (format,))

@@ -435,9 +435,9 @@ def test_rewrites_by_others_alarm_nobody(stores: dict[str, Store], tmp_path: Pat
 
 
 def test_a_log_read_again_is_not_missing() -> None:
-    """If a log was deleted from the store and read again, its entry is not reported as missing.
+    """If a log was deleted from a store (Parquet folder) and read again, the store is not reported as damaged.
 
-    The new entry is in a file of the same name, but another ``ingest`` wrote it.
+    The store has a small file for each log. When the log is read again, a new file gets the name of the deleted one.
     """
     first, second = (ListedRow("sources/a/b.parquet", attempt, "r", "/log") for attempt in ("1", "2"))
     known, manifest = Inventory(rows=frozenset({first, second})), Manifest(told=(Forgotten("f.json", ("1",), 0.0),))

@@ -71,7 +71,10 @@ def assert_same(store: Store, wanted: dict[str, list[str]]) -> None:
 
 @pytest.fixture(scope="module")
 def wanted(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Return the contents of a store (Parquet folder) in which each log has Parquet files of its own."""
+    """Return the right contents of the store, with which the tests compare theirs.
+
+    The logs are read one by one, so that no two of them share a Parquet file.
+    """
     single = open_store(tmp_path_factory.mktemp("single") / "store", create=True)
     for log in sorted(logs.iterdir()):
         ingest([str(log)], single)

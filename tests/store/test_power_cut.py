@@ -96,7 +96,10 @@ class Disk:
 
 @dataclass
 class Cut:
-    """How much unflushed data is left after a power cut: all, no or some names, and no or some bytes."""
+    """A power cut in a simulation: decides which data that were not yet flushed to the disk survive.
+
+    ``names`` tells whether new file names survive: all, some or none. Contents may survive only with "some".
+    """
 
     names: str
     rng: random.Random
@@ -175,9 +178,9 @@ def logs_in(folder: Path, *numbers: int) -> list[str]:
 
 
 def steps_of(folder: Path) -> list[Step]:
-    """Return the changes of a store (ingest, compact, forget) in order, as functions.
+    """Return functions that change a store (Parquet folder) one after the other, for example by reading logs.
 
-    A change may be repeated after a power cut. A store is a folder of Parquet files.
+    The tests cut the power during each of them. A function that did not finish can be called again.
     """
     for number in range(FILES):
         (folder / f"{number}.log").write_text(bench(number + 1, 40))

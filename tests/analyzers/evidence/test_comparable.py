@@ -191,8 +191,7 @@ def test_thinning_keeps_every_group_of_sizes() -> None:
 
 
 def test_groups_with_wrong_estimates_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    """logparse ships measured times only for data types for which the time of a product can be estimated from the
-    others.
+    """logparse ships times of matrix products only for data types for which estimates of other times are right.
 
     Two data types are left out here. For one the times are shuffled. The other has weight matrices of only two sizes,
     but the test of an estimate needs a third size.

@@ -141,7 +141,11 @@ def test_what_is_written_is_live_and_has_the_key_of_its_call(format: OverrideFor
 
 
 def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> None:
-    """A call of the matrix product that a row is for gets the kernel of this row."""
+    """For each line of an override file, a call of the line's matrix product or convolution gets the kernel in it.
+
+    An override file is the user's choice of kernels. If the library lacks the kernel, the call does not get it, and a
+    reason is stated.
+    """
     for file, target in samples()[format.name]:
         reading = format.reader(file.name, file.data, target)
         for row in reading.rows:
@@ -284,10 +288,10 @@ OTHER: Facts = {
 def test_another_gpu_or_build_is_noticed(
     format: OverrideFormat,
 ) -> None:
-    """If the user has another GPU or library build than the override file is for, logparse notices it.
+    """logparse notices if an override file (the user's choice of kernels) is for another GPU or library build.
 
-    Then no row of the file is used, or a note names the difference. If the user has the same GPU and build, all rows
-    are used as before.
+    Then either no line of the file is used, or a remark names the difference. With the same GPU and build all lines are
+    used.
     """
     for file, _ in samples()[format.name]:
         alone = format.inspect(file.name, file.data, {})

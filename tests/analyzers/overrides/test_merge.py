@@ -238,10 +238,11 @@ def test_find_dbs(tmp_path: Path) -> None:
 
 
 def test_a_conflict_names_the_first_of_several_files() -> None:
-    """If two files have the same row, the message about a conflict names the file that the user named first.
+    """If override files choose different kernels for one call, the message names the first file with the chosen kernel.
 
-    The user names the files ``b``, ``c`` and again ``b``. The row is in ``c`` and in ``b`` as it is read the second
-    time. The message names ``b``, because this path was named first.
+    An override file is the user's choice of kernels. The user names the files ``a``, ``b``, ``c`` and ``b`` again.
+    ``a`` has one kernel. ``c`` has another one, and so has ``b`` when it is read for the second time. The message names
+    ``b`` and ``a``, because the user named ``b`` before ``c``.
     """
     one, other = (f"{KEY}={x}:1.5,0,miopenConvolutionBwdWeightsAlgoGEMM\n" for x in ("GemmWrwUniversal", "GemmWrw"))
     texts = [("a", one), ("b", ""), ("c", other), ("b", other)]

@@ -96,9 +96,9 @@ def test_products_with_their_fastest_kernel_are_part_of_the_total() -> None:
 
 
 def test_the_possible_saving_includes_measured_savings() -> None:
-    """The largest possible saving includes measured savings of calls for which no log names the kernel that ran.
+    """The largest possible saving also includes calls for which no log names the kernel that ran.
 
-    Estimates are not included, and each matrix product or convolution is included only once.
+    Their saving must have been measured, not estimated. A matrix product or convolution is included only once.
     """
     t = tables(
         workload=[work(ONE, 10), work(W.text, 5)],

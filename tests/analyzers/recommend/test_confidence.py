@@ -81,10 +81,10 @@ def test_without_the_fact_a_pair_is_no_test() -> None:
 
 
 def test_a_confirmed_loss_is_no_gain_of_the_default() -> None:
-    """If the second measurement shows that the supposedly faster kernel is slower, no gain is reported at all.
+    """If a second measurement shows that a kernel is slower than the library's default, no gain is reported.
 
-    In particular, the default kernel is not reported as a gain, because the measurement did not test whether it is
-    faster.
+    The default kernel is then the faster one, but that is not reported as a gain either. The measurement only tested
+    the other kernel.
     """
     slow_winner = confirmed(FAST[1], FAST[0])
     assert not recommend(slow_winner, Settings()).findings

@@ -25,11 +25,11 @@ STORES, PROBLEMS = sized(60, 200), 12
 
 
 def most(stores: int, rate: float, doubt: float = 1e-3) -> int:
-    """Return how many of the simulated jobs may have a false finding before the test fails.
+    """Return how many simulated jobs may have a false report of a gain before the test fails.
 
-    Each of the ``stores`` jobs has a false finding with the probability ``rate``. By chance, more jobs than the
-    returned number have one with a probability of at most ``doubt``. The seeds are fixed, so the tested number never
-    changes.
+    There are ``stores`` jobs, each of which has a false report with the probability ``rate``. The probability of more
+    than the returned number is at most ``doubt``. The test gives the same result every time, because the seeds are
+    fixed.
     """
     below = 0.0
     for count in range(stores + 1):

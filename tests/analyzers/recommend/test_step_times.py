@@ -132,10 +132,10 @@ def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.Mon
 
 
 def test_a_saving_is_a_part_of_the_step_without_the_profiler() -> None:
-    """A saving is stated as a part of the step without the profiler, not of the traced step.
+    """A saving is stated as a part of the step's time without the profiler, not of the longer step in the trace.
 
-    The step takes 500 µs in the trace. Without the profiler it takes 450 µs, which is only known from a simulation. The
-    cost of the host is simulated, too, so it must be compared with the 450 µs.
+    The step takes 500 µs under the profiler and 450 µs without, as a simulation shows. A saving of 131 µs is simulated
+    for the step without the profiler, so it is stated as "131 of 450 µs".
     """
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0")
     now = replace(answer(450), now_us=450, ceilings=Ceilings(450, 319, 450, 450))
@@ -145,10 +145,10 @@ def test_a_saving_is_a_part_of_the_step_without_the_profiler() -> None:
 
 
 def test_headline_and_limit_name_the_same_gain() -> None:
-    """If the GPU waits for the host, the headline and the line about the limit promise the same gain.
+    """If the GPU waits for the host (CPU), two lines of the output promise the same gain.
 
-    In an earlier version, they differed for a trace of GPT-2 in which no step is marked: 8.5 ms for a busy GPU, and 7
-    ms for a host that takes no time.
+    One line is the headline ("keep the GPU busy"), the other says what limits the step. In an earlier version, they
+    promised 8.5 ms and 7 ms for the same trace of GPT-2, in which no step is marked.
     """
     now = replace(answer(1_000), now_us=1_000, ceilings=Ceilings(1_000, 700, 1_000, 540))
     found = replace(recommend(test_host_bound.traced(540.0), Settings()), step=StepTimes(now, {}))
@@ -160,10 +160,10 @@ def test_headline_and_limit_name_the_same_gain() -> None:
 
 
 def test_at_least_three_kinds_of_work_are_named() -> None:
-    """The line about the time of a step names at least three kinds of work besides the largest one.
+    """The line that divides a step's time by kinds of work names three kinds besides the largest one.
 
-    In an earlier version, communication took 11.8 of 18.8 ms, so the line named nothing else and ended with 6.41 ms of
-    "others".
+    Small kinds are joined as "the rest". In an earlier version, communication took 11.8 of 18.8 ms, and all other kinds
+    were joined.
     """
     kinds = (("exposed communication", 11_761.0), ("normalisation", 2_156.0), ("convolutions", 1_947.0),
              ("transposes and copies", 1_450.0), ("element-wise", 711.0), ("idle", 667.0))  # fmt: skip

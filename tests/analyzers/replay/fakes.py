@@ -30,9 +30,10 @@ def fake(*names: str) -> list[Solution]:
 
 
 class Fake:
-    """A fake library whose kernels are named by the test: the activation ``pick+fast`` of a product offers two kernels.
+    """A fake GPU library for tests. A test names its kernels in the activation of a matrix product.
 
-    Whenever a kernel is prepared, a line (m, kernel, process id) is appended to the file that ``FAKE_LOG`` names.
+    For example, the library offers the kernels "pick" and "fast" for a product with the activation ``pick+fast``. When
+    a kernel is prepared, the line "m kernel process-id" is appended to the file that ``FAKE_LOG`` names.
     """
 
     cache_bytes = 0

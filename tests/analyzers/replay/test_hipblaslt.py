@@ -80,8 +80,8 @@ def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
 def test_second_outputs_are_checked(backend: Backend, problem: GemmProblem, fault: str) -> None:
     """A kernel that writes a wrong second output is refused, even if its main result is right.
 
-    A second output is an auxiliary matrix or a bias gradient. In a call with scales, the wrong kernel spoils the main
-    result itself.
+    A second output is an auxiliary matrix or a bias gradient. The third case has no second output: the kernel for a
+    product with scales writes a wrong main result.
     """
     right, wrong = (backend.prepare(problem, x, Conditions()) for x in (FAST, WRONG))
     assert (right.fault(), acceptable(right.error(), error_bound(problem))) == ("", True)

@@ -18,11 +18,12 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 def is_a_sample(path: Path) -> bool:
-    """Tell whether a file of recorded times belongs to the data that the claim is about.
+    """Tell whether the tests check docs/results.md against this file of recorded kernel times.
 
-    * All planned products of the file must have been measured.
-    * The claim is about products above 2 GFLOP that were not chosen for being slow. So files with slow ones
-      (``wgrads-flagged-…``) are left out.
+    * All measurements that were planned for the file must be in it.
+    * Files with convolutions that were chosen for being slow (``wgrads-flagged-…``) are left out. docs/results.md is
+      about
+      random ones above 2 GFLOP.
     * Files with the convolutions of models (``wgrads-models-…``) are left out, too, because most of them are shorter.
     """
     if "flagged" in path.name or "models" in path.name:

@@ -96,7 +96,10 @@ def sides(folder: Path, units: int, *launch: str, code: int | None = None) -> tu
 
 
 def worked(log: Path) -> list[str]:
-    """Return which version of the job made each step, in the order in which the steps began."""
+    """Return whether the job before or after the change did each step, in the order in which the steps began.
+
+    Both jobs run at the same time and take turns. The names are read from a log that they write.
+    """
     lines = (x.split() for x in log.read_text().splitlines())
     return [name for name, *_ in sorted(lines, key=lambda x: float(x[1]))]
 

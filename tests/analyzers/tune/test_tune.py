@@ -323,7 +323,10 @@ def images(
 
 
 def taken_back() -> tuple[list[Units], list[Units]]:
-    """Return step times of two versions of a job that took turns, in which the change gains nothing."""
+    """Return step times of a job with and without a change that gains nothing.
+
+    So ``tune`` must remove the change again.
+    """
     return ([x for us in (1200, 1201, 1202) if (x := units(images("a", 1000, us, both=1.2))) is not None],) * 2
 
 
@@ -434,9 +437,10 @@ def test_a_change_that_contains_what_was_kept_and_pays_beside_it_is_left(
 def test_changes_timed_without_the_kept_change_are_named(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """If another change was only measured without the kept change, the output says that both were not timed together.
+    """The output names changes that would save time, but were never timed together with the change that was made.
 
-    The setting ``cudnn_benchmark`` was kept. ``channels_last`` was timed only without it, and saved 30 % of 1 ms.
+    ``tune`` made the change ``cudnn_benchmark``. The change ``channels_last`` was timed only without it, and saved 300
+    µs of 1 ms.
     """
     ratios = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored": 0.7}
     before, after = (job(run, Kind(8, 100, 6, us, 0, 0, steady(us + 200)), ratios=ratios) for run, us in RUNS)
@@ -453,9 +457,10 @@ RUNS = (("before", 1000), ("after", 600))
 
 
 def test_a_change_without_gain_is_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
-    """A change that makes no step faster is removed from the written files again.
+    """If a change makes no step faster, ``tune`` removes it again from the files that it writes.
 
-    The steps in the traced runs got faster, but the steps in runs that took turns did not.
+    In the traced runs the steps got faster. But when the job with and without the change was timed in turns, they did
+    not.
     """
     planted(monkeypatch, *ENDINGS["not faster"])
     said: list[str] = []
@@ -471,7 +476,7 @@ def test_a_change_without_gain_is_taken_back(monkeypatch: pytest.MonkeyPatch, st
 def test_files_without_gain_are_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
     """Override files (the user's choice of kernels) are removed again if the job gets no faster with them.
 
-    This is also true if nobody knows what they save. Here no log has the calls of the product in the files.
+    They are also removed if it is unknown how much the job should gain. Here no log has a call that the files are for.
     """
     before, after = images("before", 1000, 2500, both=1.2), images("after", 1000, 2500, both=1.2)
     planted(monkeypatch, before, after)

@@ -87,7 +87,7 @@ class Server:
         return self._process.stdout.readline().strip()
 
     def behaviours(self, *jobs: Job) -> list[Behaviour]:
-        """Run jobs at the same time, each in a new folder, and return their behaviour."""
+        """Run jobs at the same time, each in a new folder, and return their exit codes, outputs and written files."""
         for job in jobs:
             (job.folder / "cwd").mkdir(parents=True)
         assert self._process.stdin is not None

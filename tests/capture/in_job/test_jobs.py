@@ -43,9 +43,10 @@ for number in range({{steps}}):
 
 
 def traced(folder: Path, steps: int) -> tuple[str, str]:
-    """Run a job of ``steps`` steps with tracing, and return what it printed. Every fourth step has another size.
+    """Run a job that logparse traces while it runs, and return what the job printed to stdout and stderr.
 
-    The job is a new process. It finds the observer by its environment alone, and imports torch itself.
+    The job does ``steps`` steps in a new process. Every fourth step has another size. Environment variables alone start
+    the tracing, and the job imports torch itself.
     """
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(folder), "LOGPARSE_TRACE_UNITS": "2"}

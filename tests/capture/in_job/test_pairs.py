@@ -73,9 +73,10 @@ def states(comparison: Comparison, blocks: int, times: Callable[[Block], pairs.T
 
 
 def steady(ratio: float = 1.0, noise: Callable[[], float] = lambda: 0.0) -> Callable[[Block], pairs.Times]:
-    """Return a function that simulates the step times of a block in µs.
+    """Return a function that simulates the step times (µs) of a job in one turn with or without a change.
 
-    With the change on, steps take ``ratio`` times as long. ``noise`` returns a random log factor.
+    * With the change, a step takes ``ratio`` times as long.
+    * ``noise`` returns a random number for each step. The step takes exp(noise) times as long.
     """
 
     def times(block: Block) -> pairs.Times:
@@ -151,9 +152,10 @@ def test_units_that_are_never_alike_end_it() -> None:
 
 
 def run(ratio: float, noise: float, seed: int) -> tuple[Comparison, Interval]:
-    """Simulate timing a change until it is decided. Returns the comparison and the interval of the ratio.
+    """Simulate timing a job with and without a change in turns, until it is clear how much the change gains.
 
-    The noise of single steps is as large as the noise that all steps of a block have in common.
+    Returns the measurements, and the interval of the ratio of both times. There are two random errors of equal size:
+    one differs from step to step, the other is the same for all steps of a turn.
     """
     draw = random.Random(seed)
     comparison = Comparison(UNIT_US)

@@ -256,9 +256,10 @@ def tried(server: Server, kind: str, folder: Path) -> list[Record]:
     "kind", ["fsdp2", "fsdp1_orig", *(pytest.param(x, marks=pytest.mark.nightly) for x in _OTHERS)]
 )
 def test_a_sharded_job_computes_the_same_bits(job_server: Server, tmp_path: Path, kind: str) -> None:
-    """A job with sharded parameters computes exactly the same bits with a trial as without it.
+    """Trying a change in a running job with sharded parameters does not alter any bit of the job's results.
 
-    Its parameters remain sharded as before. The results with the tried change are compared with the results without it.
+    The parameters remain sharded as before. logparse also compares the results with the change switched on with the
+    results without it.
     """
     compared = "output" if "fsdp" in kind else "output and gradients"
     for record in tried(job_server, kind, tmp_path):

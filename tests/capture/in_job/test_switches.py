@@ -453,10 +453,10 @@ def test_cudnn_benchmark_is_not_tried_alone() -> None:
 
 
 def test_cudnn_benchmark_is_not_tried_on_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On ROCm the setting ``cudnn.benchmark`` is never tried in a running job, not even together with channels_last.
+    """On ROCm, logparse never tries the setting ``cudnn.benchmark`` in a running job, not even with channels_last.
 
-    PyTorch remembers MIOpen's solver for each convolution, and may do so only once for both layouts
-    (``Conv_miopen.cpp``).
+    PyTorch remembers which MIOpen solver to use for a convolution that has run (``Conv_miopen.cpp``). The solver may be
+    remembered for both memory layouts together, so it would also be used when the setting is switched on.
     """
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.version, "hip", "7.2")

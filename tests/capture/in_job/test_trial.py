@@ -411,9 +411,10 @@ def test_a_trial_works_if_the_job_keeps_a_loss(run: Any) -> None:
 
 
 def test_reading_the_state_before_backward_ends_the_trial(run: Any) -> None:
-    """If the job reads its state between forward and backward while a change is on, the trial ends.
+    """If the job reads its parameters between forward and backward pass, trying a change in it ends.
 
-    The record states this reason. The padded rows cannot be removed then, because the job's backward pass would fail.
+    The change adds rows to a weight matrix. They cannot be removed at this moment, because the backward pass would
+    fail. The recorded result states this reason.
     """
     ran = run(
         f"{ODD}for number in range(150):\n    loss = model(images).square().mean()\n"
@@ -575,9 +576,9 @@ def test_an_input_with_tensors_that_the_job_has_computed(run: Any) -> None:
 
 
 def test_a_missing_request_changes_nothing(job_server: Server, tmp_path: Path) -> None:
-    """If the file that asks for a trial no longer exists, the job runs as usual.
+    """A job runs as usual if it was told to try a change, but the file that describes the change does not exist.
 
-    A process may live longer than the trial that started it.
+    A process may live longer than the command that started it and that deletes the file.
     """
     program = tmp_path / "job.py"
     program.write_text(PROGRAM + "for _ in range(30): step()\nprint(state())")

@@ -79,9 +79,10 @@ def test_what_is_gone_leads_no_more() -> None:
 
 
 def windows_of(units: int, plan: Windows) -> list[tuple[int, int]]:
-    """Return where the traces begin in a job of ``units`` steps, as pairs (number of the trace, step before it).
+    """Return at which steps of a job of ``units`` steps logparse would trace.
 
-    A trace ends when its steps are done.
+    The result has a pair for each trace: (number of the trace, number of the step after which the trace begins). The
+    next trace begins after the end of the last one.
     """
     series, out, ends = Series(), [], 0
     for number in range(1, units + 1):

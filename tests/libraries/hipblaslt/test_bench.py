@@ -304,9 +304,10 @@ def test_options_of_adaptive_timing_cost_no_call(more: str) -> None:
 
 @pytest.mark.parametrize("kind", ["f4_r", "f6_r", "bf6_r"])
 def test_missing_scales_of_block_types_are_unknown(kind: str) -> None:
-    """If a data type needs scales per block but the log states none, the scales are unknown, and a remark says so.
+    """If a data type needs scales per block but the log line states none, the scales are stored as unknown.
 
-    Builds of 2026 log no scale for such types. The command that logparse writes has one.
+    A remark says so. hipBLASLt builds of 2026 do not log these scales. The hipblaslt-bench command that logparse writes
+    for the product still has a scale, because the types need one.
     """
     line = texts.bench(Launch()).replace("--a_type bf16_r --b_type bf16_r", f"--a_type {kind} --b_type {kind}")
     read, message = bench.read(line).records
@@ -328,10 +329,10 @@ def test_missing_scales_of_block_types_are_unknown(kind: str) -> None:
 
 
 def test_8_bit_products_logged_without_scale_have_unknown_scales() -> None:
-    """If the log line of an 8-bit matrix product states no scale, its scales are unknown instead of absent.
+    """If the log line of an 8-bit matrix product states no scale, the scales are stored as unknown, not as absent.
 
-    Builds of 2026 log the same line for a product without scales and for one with a scale per block (MX), see
-    rocm-libraries 12024. The types of gfx942 have no products with a scale per block, so there the scales are absent.
+    hipBLASLt builds of 2026 do not log scales per block (MX), see rocm-libraries 12024. So the product may have them.
+    On gfx942 such scales do not exist for its 8-bit types, so there the scales are stored as absent.
     """
 
     def of(kind: str, scales: str = "--scaleA 0 --scaleB 0") -> str:

@@ -15,10 +15,10 @@ from tests.libraries.hipblaslt.texts import SAMPLES
 
 
 def read(lines: Iterable[str]) -> tuple[Counter[str], list[Record]]:
-    """Read some lines. Returns how many lines of each kind there are, and what was read from them.
+    """Read lines of a benchmark's output. Returns the number of lines of each kind, and what was read from them.
 
-    For speed, ``ingest`` passes on only lines that contain certain words, but all lines while a table is being read.
-    This function does the same.
+    Like ``ingest``, this function first skips lines without certain words, which is faster. Only within a table it
+    reads every line.
     """
     format, reader = bench_output.FORMAT, bench_output.FORMAT.begin()
     units, out = Counter[str](), list[Record]()

@@ -1,6 +1,6 @@
-"""Tests of reading hipBLASLt's profile lines: real ones, grouped products, more details, and damaged lines.
+"""Tests of reading the profile lines of hipBLASLt's log: real lines, grouped products, more details, damaged lines.
 
-Each real line is compared with the bench line of the same call, which the test makes from it without logparse.
+Each real line must give the same call as a ``hipblaslt-bench`` line, which the tests make without code of logparse.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def records(name: str) -> list[str]:
 
 
 def as_bench(record: str) -> str:
-    """Return the bench line of the call that a profile line describes.
+    """Convert a line of hipBLASLt's profile log to the ``hipblaslt-bench`` command line of the same call.
 
-    The function works on strings and uses nothing of logparse.
+    Tests compare both. To be an independent check, the function uses no code of logparse.
     """
     pairs = dict(re.findall(r"(\w+): ([^,} ]+)", record))
     words = [f"-{x.lower()} {pairs[x]}" for x in "MNK"]
@@ -76,10 +76,7 @@ def test_pytorch_signatures_are_not_ours() -> None:
 
 
 def stated(text: str) -> str:
-    """Return the text of a matrix product with a known absence of scale and swizzle where the text says "unknown".
-
-    In such a text ``?`` means unknown and ``-`` means none.
-    """
+    """Replace "unknown" (``?``) by "none" (``-``) for the scales and swizzles in the text of a matrix product."""
     return text.replace("scale=-,-,-,?", "scale=-,-,-,-").replace("swizzle=?,?", "swizzle=-,-")
 
 

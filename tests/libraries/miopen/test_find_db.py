@@ -75,9 +75,9 @@ def rejects_of(outcomes: list[Outcome]) -> list[tuple[int, int, str]]:
 
 
 def plainly(data: bytes) -> list[Outcome]:
-    """Return the results of the reader that reads one line at a time.
+    """Read a find-db (MIOpen's file of measured solvers) line by line, in a slow but simple way.
 
-    If several lines have the same key, only the first one is taken.
+    The fast reader must give the same results. If several lines are for the same convolution, only the first is used.
     """
     out: list[Outcome] = []
     seen: set[str] = set()

@@ -55,10 +55,10 @@ class MadeTrace:
         stream: int = 0,
         dur: float | None = None,
     ) -> float:
-        """Add an operator that launches these kernels (name, µs), which run one after the other.
+        """Add a PyTorch operator to the made-up trace, with kernels (name, µs) that run one after the other.
 
-        The first kernel starts at ``at``, by default right after its launch. Returns the time at which the last kernel
-        ends.
+        The first kernel starts at ``at``, or by default ``LAUNCH_US`` after the operator. Returns the time at which the
+        last kernel ends.
         """
         self._ids += 1
         own = self._ids
@@ -79,7 +79,10 @@ class MadeTrace:
         return begun
 
     def convolution(self, ts: float, kernels: Sequence[tuple[str, float]], at: float | None = None) -> float:
-        """Add a forward convolution that MIOpen computes. Returns the time at which its last kernel ends."""
+        """Add a forward convolution that MIOpen computes to the made-up trace.
+
+        Returns the time at which its last kernel ends.
+        """
         values = ("", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False")
         dims = ((8, 64, 56, 56), (64, 64, 3, 3))
         return self.operator(

@@ -31,9 +31,9 @@ PROBLEMS, ALL_STEPS = [PRODUCT, BATCHED, PARTIAL], [GELU, BIAS, OTHER, ElementWi
 
 
 def found(*rows: tuple[str, str], devices: str = "") -> list[tuple[int, list[str], list[float]]]:
-    """Return which elementwise operators are found right after each matrix product in a series of kernels.
+    """Return which elementwise operators logparse finds right after each matrix product in a series of kernels.
 
-    Each kernel takes 1 µs. A row is the kernel's operator and a letter:
+    Each kernel takes 1 µs. It is given as the name of its operator and a letter for the kind of kernel:
 
     - p, b or ?: a matrix product.
     - g, i, r, C or t: an elementwise operator (C: a copy of another size; t: a GELU by tanh).

@@ -79,10 +79,10 @@ def test_scaled_types_contain_underscores() -> None:
 
 
 def test_one_scale_per_operand_of_fnuz_types() -> None:
-    """If a TunableOp key has FNUZ types, logparse reads it as a product with a single scale per operand.
+    """A TunableOp key with FNUZ types (8-bit types of gfx942) is read as a product with one scale per matrix.
 
-    The key itself only states that the scales are not row-wise (``rw_0``). But scales per block exist only on gfx950,
-    which has no FNUZ types. So the key can be read and written again unchanged.
+    The key only says that the scales are not per row (``rw_0``). They might be per block instead. But only gfx950 has
+    scales per block, and it has no FNUZ types. The key does not change if it is read and written again.
     """
     key = "ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e5m2fnuz_BFloat16_TN,tn_1_2_3_ld_3_3_1_rw_0_bias_None"
     assert (gemm(key).scale_a, gemm(key).scale_b) == ("scalar", "scalar")

@@ -16,9 +16,9 @@ FOLDER = SAMPLES / "tunableop"
 
 
 def read(data: bytes) -> tuple[list[Outcome], list[Record]]:
-    """Return the results for TunableOp's lines in a log, and all records.
+    """Read TunableOp's lines in a log. Returns the result of each line, and everything that was read from the log.
 
-    Some records are only known after the last line. They are included.
+    The second value includes facts that are only known after the last line.
     """
     taken, rest = stream(FORMAT, data)
     ours = [outcome for outcome in taken if outcome is not None]
