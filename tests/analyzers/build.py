@@ -1,4 +1,4 @@
-"""Build small tables for tests of the analyzers, with the same columns as logparse's SQL views."""
+"""Make small made-up tables as input for tests of the analyzers, with the columns of logparse's SQL views."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _frame(table: str, rows: list[Mapping[str, object]]) -> pd.DataFrame:
 
 
 def tables(run: str = "r", **given: Iterable[Mapping[str, object]]) -> Tables:
-    """Return the tables that an analyzer gets, with the given rows: ``tables(calls=[…], facts=[…])``.
+    """Make the input of an analyzer from the given rows, for example ``tables(calls=[…], facts=[…])``.
 
     The tables of matrix products, convolutions and links are filled with whatever the given rows mention.
     """

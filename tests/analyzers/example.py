@@ -1,4 +1,4 @@
-"""Build the tables of a run in which several analyzers find something, and matrix products that tests can vary."""
+"""Example data for tests: a run in which several analyzers find something, and matrix products that can be varied."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ F, B = replace(W, direction="F"), replace(W, direction="B")
 
 
 def plain(**fields: object) -> GemmProblem:
-    """Return a matrix product with these fields and no special features: no swizzle, no scales, all compute units."""
+    """Return a matrix product without special features: no swizzle, no scales, all compute units.
+
+    ``fields`` are its sizes, types and so on.
+    """
     return GemmProblem(**with_plain(fields))
 
 
@@ -66,7 +69,7 @@ def gemm(m: int = 4096, **more: object) -> GemmProblem:
 
 
 def everything() -> Tables:
-    """Return the tables of a run in which several analyzers find something to improve.
+    """Make the stored data of a run in which several analyzers find something to improve.
 
     * A find-db (MIOpen's file of solver times) of an MI300X has a slow weight gradient of ResNeXt.
     * A log has the kernels that hipBLASLt chose, and its queries to the heuristic that chooses them.

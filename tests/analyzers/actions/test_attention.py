@@ -74,9 +74,9 @@ def test_every_backend_of_a_cpu_computes_the_same(backend: Any, problem: Operato
 
 
 def test_a_gradient_can_be_timed_again_with_new_inputs(backend: Any) -> None:
-    """The backward pass of attention can be timed again after its inputs got new random values.
+    """The backward pass of attention can be timed again after its inputs were replaced by new random values.
 
-    Every block of measurements begins with new values.
+    logparse replaces the inputs before each series of timed calls.
     """
     ready = backend.prepare(BACKWARD, backend.solutions(BACKWARD, 9)[0], Conditions(sets=2))
     first = ready._call(0)
@@ -156,9 +156,10 @@ def test_the_calls_of_other_backends_change() -> None:
 
 
 def test_the_chosen_backend_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The generated code puts the chosen implementation of attention first, and keeps the others as alternatives.
+    """The code that logparse generates makes PyTorch prefer one implementation of attention, and keeps the others.
 
-    This order must stay in force after the module with the code is gone, because ``logparse run --with`` may drop it.
+    The preference stays in force even after the module with the generated code is gone. ``logparse run --with`` may
+    drop this module.
     """
     application = ACTIONS["attention_math"].application(job("_efficient_attention_forward"))
     assert application is not None

@@ -77,10 +77,10 @@ def test_every_form_computes_the_same(activation: str, bias: bool) -> None:
 
 
 def traced(store: Store, folder: Path, steps: list[tuple[Any, ...]], trains: bool = False) -> None:
-    """Read a trace with two calls of a linear layer, 20 µs each, into the store (Parquet folder).
+    """Make a trace of two linear layers (20 µs each), and read it into the store (Parquet folder).
 
-    After the first call the trace has the operators in ``steps``, 10 µs each. If ``trains`` is true, it also has the
-    operators of ``GRADIENT``, 5 µs each.
+    * ``steps`` are operators that follow the first layer, 10 µs each.
+    * With ``trains``, the trace also has the operators of the backward pass (``GRADIENT``), 5 µs each.
     """
     events = [after(2 + i, name, dims, 10.0, *values) for i, (name, dims, *values) in enumerate(steps)]
     back = [y for i, x in enumerate(GRADIENT) for y in after(90 + i, f"aten::{x}", OUT, 5.0)] if trains else []

@@ -62,11 +62,13 @@ def traced(model: Any, path: Path, as_device: Any) -> None:
 
 @pytest.fixture(scope="module")
 def loop(tmp_path_factory: pytest.TempPathFactory, torch_processes: None) -> tuple[Store, Path, Any]:
-    """Trace a small training job and measure its calls, once for all tests. Returns (store, folder, as_device).
+    """Trace a small training job and measure its calls, once for all tests of this file.
 
-    * ``store`` is a Parquet folder with the run ``before`` and the measured times.
-    * ``folder`` is for the files that a recommendation writes.
-    * ``as_device`` turns the trace of a CPU into the trace of a GPU.
+    Returns three values:
+
+    * a store (Parquet folder) with the traced run ``before`` and the measured times,
+    * a folder for the files that ``recommend`` writes,
+    * a function that turns the trace of a CPU into the trace of a GPU.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
@@ -136,9 +138,9 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
 
 
 def test_a_later_run_uses_the_measurements_of_an_earlier_one(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
-    """If the calls of a run were never measured, the gains are computed from the measurements of an earlier run.
+    """The gain of a change can be computed from kernel times that were measured for an earlier run of the job.
 
-    For example, a job that is traced again after tuning is a second run in the store (Parquet folder).
+    For example, a job is traced again after it was tuned, but its calls are not measured again.
     """
     store, out, _ = loop
     (tmp_path / "again.json").write_bytes((out.parent / "before.json").read_bytes())

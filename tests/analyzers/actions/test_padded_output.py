@@ -47,9 +47,9 @@ def applied(tmp_path: Path) -> Any:
 
 
 class Masked(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """A model whose output layer shares its weights with the embedding, and which also refers to the layer's bias.
+    """A model that uses one weight matrix for its embedding and its output layer, as BERT does.
 
-    BERT's head is like this.
+    The model also refers to the output layer's bias a second time.
     """
 
     def __init__(self) -> None:
@@ -82,8 +82,8 @@ def optimized(model: Any) -> Any:
 def losses(model: Any, optimizer: Any, steps: int = 4) -> list[float]:
     """Train the model for some steps and return the loss of each step.
 
-    The outputs are reshaped to the original vocabulary size, not to the padded size, because libraries do it in this
-    way.
+    The outputs are reshaped to the original size of the vocabulary, although the layer may be padded. Libraries do the
+    same.
     """
     source = torch.Generator().manual_seed(1)
     ids, labels = (torch.randint(0, VOCABULARY, (2, ROWS // 2), generator=source) for _ in range(2))

@@ -72,10 +72,10 @@ def test_a_layout_changes_images_and_drops_copies_that_only_turn_them() -> None:
 
 
 def test_a_slice_of_a_channels_last_gradient_is_channels_last() -> None:
-    """If images are stored as channels_last, a gradient that is a slice of a larger image's gradient is, too.
+    """If images are stored as channels_last, a gradient that is cut out of a larger image's gradient is too.
 
-    For example, DeepLabV3 resizes one of five images and then concatenates them. The gradient of that image is a slice
-    of channels, so its strides differ from the strides of a whole image.
+    For example, DeepLabV3 concatenates five images. The gradient of one of them is a slice of channels, so its strides
+    differ from the strides of a whole image.
     """
     part = Operand("float16", (2, 3, 4, 4), (128, 16, 4, 1))
     resized = OperatorProblem("aten::upsample_bilinear2d_backward", (part, "[4, 4]", "[2, 3, 1, 1]", "False", "", ""))
@@ -87,11 +87,10 @@ def test_a_slice_of_a_channels_last_gradient_is_channels_last() -> None:
 
 
 def test_adding_the_gradient_of_a_mean_costs_a_copy() -> None:
-    """If channels_last is used and the gradient of a mean is added to an image, the cost of one more copy is predicted.
+    """With channels_last, adding the gradient of a mean to an image costs a copy, and logparse predicts its cost.
 
-    The gradient of a mean over pixels (as in squeeze-and-excitation) is a single value repeated for all pixels: its
-    strides are 0. Such a tensor has no layout, so PyTorch leaves it in NCHW. The sum of it and an image in
-    channels_last then needs a copy.
+    The gradient of a mean over pixels (as in squeeze-and-excitation) is one value for all pixels: its strides are 0.
+    Such a tensor has no layout, so PyTorch leaves it in NCHW. Adding it to an image in channels_last then needs a copy.
     """
     mean = OperatorProblem("aten::div", (Operand("float16", (2, 8, 4, 4), (8, 1, 0, 0)), Operand("int64", (), ())))
     total = OperatorProblem("aten::add_", (PLAIN, PLAIN, "1"))
@@ -138,10 +137,10 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
 
 
 def test_printed_intervals_contain_the_measured_times() -> None:
-    """The interval that logparse prints for a step's time after a change contains 92 of 97 measured times.
+    """In 92 of 97 cases, the time of a step after a change was inside the interval that logparse had predicted.
 
-    On an H200, 97 changes of jobs were made and the time of a whole step was measured after each one. An interval that
-    only considers the scatter of the measured kernels would contain just 17 of the 97 times.
+    The 97 changes were made and measured on an H200. An interval that only considers the scatter of the measured
+    kernels would contain just 17 of the 97 times.
     """
     held, alone, small, pays = [], [], [], []
     for name in ("actions", "actions-others"):
@@ -221,7 +220,7 @@ def test_a_call_that_is_no_shorter_in_the_job_keeps_its_ratio() -> None:
 
 
 def test_channels_last_promises_nothing_before_it_is_measured() -> None:
-    """No gain is promised for channels_last before convolutions are measured in this layout.
+    """logparse promises no gain from channels_last until convolutions were measured in this layout.
 
     A trace shows which copies the layout would save, but not how long the convolutions would then take.
     """

@@ -1,6 +1,6 @@
-"""Tests of ``logparse verify``: its verdicts on whether a change of settings or of the model made a job faster.
+"""Tests of the verdicts of ``logparse verify``: did a change of settings or of the model make a job faster?
 
-The jobs are made up, and the verdicts are computed by hand. ``verify`` must compare steps of the same kind, tell
+The jobs are made up, and the right verdicts were computed by hand. ``verify`` must compare steps of the same kind, tell
 computation from communication, and use wall-clock time.
 """
 
@@ -145,7 +145,7 @@ def judged(before: Tables, after: Tables, **more: object) -> ActionProof:
 
 
 def stripped(found: ActionProof) -> list[str]:
-    """Return the printed lines of a verdict without their indents. Wrapped lines are joined again."""
+    """Return the lines that ``verify`` prints, without indentation. Lines that were wrapped are joined again."""
     return [x.strip() for x in "\n".join(lines(found)).replace("\n    ", " ").split("\n")]
 
 
@@ -154,10 +154,10 @@ def simple(run: str, conv_us: float, wall: Sequence[float], **more: float) -> Ta
 
 
 def test_a_gain_in_kernels_and_wall_time_is_verified() -> None:
-    """A change is "verified" if the kernels and the wall-clock time both became faster by as much as was promised.
+    """A change is "verified" if both the kernels and the whole step became faster by as much as was promised.
 
-    Here convolutions take 1 ms, and all kernels 2 ms. The change promises to save a fifth of the 1 ms, and saves these
-    0.2 ms.
+    Here convolutions take 1 ms of the 2 ms of all kernels. The change promises to save a fifth of the 1 ms, and it does
+    save 0.2 ms.
     """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
     assert found.verdict == "verified"
@@ -169,9 +169,9 @@ def test_a_gain_in_kernels_and_wall_time_is_verified() -> None:
 
 
 def test_shorter_waits_in_nccl_kernels_are_no_gain() -> None:
-    """If NCCL's kernels get shorter only because they wait less, this time is not credited to a change of the job.
+    """If NCCL's kernels get shorter only because they wait less, a change gets no credit for that.
 
-    In this DDP job the kernels took 52.1 ms before and 43.1 ms after the change, but the step got no faster. NCCL's
+    In this DDP job all kernels took 52.1 ms before and 43.1 ms after the change, but the step got no faster. NCCL's
     kernels account for 7.7 ms of the difference.
     """
     before = job("before", Kind(8, 100, 6, 15000, 15000, 22100, steady(39700)), ratio=0.95)
@@ -190,9 +190,9 @@ def test_shorter_waits_in_nccl_kernels_are_no_gain() -> None:
 
 
 def test_a_setting_in_use_promises_no_further_gain() -> None:
-    """For a setting that the program already uses, no further gain is promised.
+    """logparse promises no gain from a setting that the program already uses, such as ``cudnn.benchmark``.
 
-    The program may set ``cudnn.benchmark`` itself, or its user may already have followed logparse's advice.
+    The program may set it by itself, or its user may have followed logparse's advice.
     """
     kinds = Kind(8, 100, 6, 1000, 1000, 0, steady(2500))
     channels = {"torch:layout=NHWC,stored": 0.7, "torch:layout=NHWC,stored,benchmark": 0.6, "torch:benchmark": 0.8}
@@ -263,7 +263,7 @@ def test_runs_that_do_other_units_are_another_workload() -> None:
 
 
 def test_a_step_and_a_call_are_not_compared() -> None:
-    """A run that was measured in training steps is not compared with a run that was measured in calls of a module.
+    """``verify`` does not compare times of training steps with times of single model calls.
 
     Both are named after the sizes of their tensors, so a step and a call can have the same name.
     """
@@ -306,8 +306,8 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
 def test_a_gain_below_the_promise_does_not_pass() -> None:
     """If a change makes the job faster, but by less than was promised, the verdict is "faster, not as promised".
 
-    The promise is 200 µs, but the gain is only 40 µs. Two runs of the same job differ by less than 40 µs, so the gain
-    is real. But it is below the interval of gains that was promised.
+    The promise is 200 µs, but the gain is only 40 µs. The gain is real, because two equal runs differ by less than
+    that.
     """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 960, steady(2450)))
     assert found.verdict == "faster, not as promised"
@@ -340,7 +340,7 @@ def test_gain_beyond_the_kernels_is_credited_to_the_host(wall_us: float) -> None
 
 
 def times(found: ActionProof) -> tuple[float, float, float]:
-    """Return three times of the kernels in µs: before the change, as promised, and after the change."""
+    """Return three times of a job's kernels in µs: before the change, as promised, and after the change."""
     return found.measured.now_us, found.promised.then_us, found.measured.then_us
 
 
@@ -419,10 +419,10 @@ def test_a_host_bound_step_is_not_made_faster_by_kernels(
     ],
 )
 def test_unchanged_kernel_times_mean_no_effect(after_us: int, launched: float, verdict: str) -> None:
-    """If the kernels and their launches take as long as before, the change "had no effect", however the steps vary.
+    """If kernels and launches take as long as before a change, the verdict is "had no effect", however steps vary.
 
-    On an H200 the kernels of a step took 20.0 ms before and 19.9 ms after a change of the job ``moe``. The steps take
-    33 ms and vary by 8 %, so that a shorter step proves nothing.
+    On an H200, the kernels of a step of the job ``moe`` took 20.0 ms before and 19.9 ms after a change. Its steps take
+    33 ms and vary by 8 %, so a shorter step proves nothing.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", after_us, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * launched))
@@ -526,10 +526,10 @@ def timed(run: str, *walls: float) -> list[Units]:
 
 
 def test_alternating_runs_have_students_interval() -> None:
-    """From three runs before and three after a change, the time after it gets the interval of Student's t-test.
+    """The time after a change gets the interval of Student's t-test, from three runs before and three after it.
 
-    The means of the runs are 100, 101, 102 µs before and 97, 98, 99 µs after the change. Their averages are 101 and 98
-    µs, each with a variance of 1/3. So there are 4 degrees of freedom, and the interval is 98 ± t · √(1/3 + 1/3).
+    The runs take 100, 101, 102 µs before and 97, 98, 99 µs after the change. The averages are 101 and 98 µs, each with
+    a variance of 1/3. So there are 4 degrees of freedom, and the interval is 98 ± t · √(1/3 + 1/3).
     """
     found = unit_time(timed("a", 100, 101, 102), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
     off = student_t_quantile(0.975, 4) * (2 / 3) ** 0.5
@@ -546,10 +546,10 @@ def by_turns(*us: float, kind: str = "float16[8, 3]") -> list[dict[str, float]]:
 
 
 def test_alternating_runs_are_compared_with_their_neighbours() -> None:
-    """If two versions of a job run in alternation, each stretch of time is compared with the neighbouring stretch.
+    """If a job before and after a change runs in turns, each turn is compared with the turns next to it.
 
-    The versions take 100 and 80. Some stretches are disturbed, and for a while the host is slower. Because neighbours
-    are compared, the gain is still found to be 20.
+    So it does no harm that the host gets slower for a while, or that some turns are disturbed. The steps take 100 µs
+    before and 80 µs after the change, and this is what is found.
     """
     slow = [1.0] * 24 + [1.7] * 8
     before = by_turns(*(x * y for x, y in zip([100, 101, 99, 190, 100, 100, 160, 100] * 4, slow, strict=True)))
@@ -642,10 +642,10 @@ def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
 
 @pytest.mark.parametrize("conv_us", [1000, 800])
 def test_an_interval_with_zero_and_a_large_gain_decides_nothing(conv_us: float) -> None:
-    """If the interval of the gain contains both zero and a large gain, the verdict is "time unknown".
+    """If the measured gain may be zero but may also be large, the verdict is "time unknown".
 
-    On two H100s an earlier version of ``verify`` wrongly reported "had no effect" for a change that made the program 27
-    % faster. The interval of the gain was [-29.6, 21.2] ms for a step of 65 ms.
+    On two H100s, an earlier version reported "had no effect" although the change made the program 27 % faster. The
+    interval of the gain was [-29.6, 21.2] ms for a step of 65 ms.
     """
     before, after = (simple(run, us, steady(2500), talk_us=300) for run, us in (("before", 1000), ("after", conv_us)))
     others = replace(after, kernels=after.kernels.assign(kernel=after.kernels["kernel"] + "_2"))
@@ -718,7 +718,7 @@ def test_a_run_that_left_its_mark_is_judged_as_ever() -> None:
 
 
 def test_a_change_that_no_process_reported_has_no_verdict() -> None:
-    """If a process was asked to change a setting but never reported that it did, the verdict is "time unknown".
+    """If no process reports that it made the requested change, the verdict of ``verify`` is "time unknown".
 
     Here the job ran without the change. It was only faster because the machine was quieter.
     """
@@ -728,9 +728,9 @@ def test_a_change_that_no_process_reported_has_no_verdict() -> None:
 
 
 def test_equal_kernels_without_a_report_are_no_gain() -> None:
-    """If no process reported the change and the same kernels ran, a faster step is not credited to the change.
+    """If the same kernels ran and no process reported the change, a faster step is not credited to the change.
 
-    Here logparse had not been asked to apply the change, because the program was expected to do so itself.
+    Here logparse was not asked to apply the change, because the program was expected to do so itself.
     """
     before, after = simple("before", 1000, steady(2500)), marked("after", 985, steady(2300))
     found = judged(before, after, times=([units(before)] * 3, [units(after)] * 3))

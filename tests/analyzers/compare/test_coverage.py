@@ -134,10 +134,10 @@ def test_calls_that_share_an_entry() -> None:
 
 
 def test_a_row_is_compared_with_the_librarys_own_choice() -> None:
-    """A row of an override file is reported as slower if the library's own choice was faster in the same measurement.
+    """A line of an override file is reported as slower if the library's own choice was faster when both were measured.
 
-    If logparse called the library directly, the fact ``pick`` names the library's choice. The kernel ``Default`` in the
-    same measurement is PyTorch's choice, which may be another one.
+    If logparse called the library directly, the fact ``pick`` names the library's own choice. The kernel ``Default`` is
+    PyTorch's choice, which may be another one.
     """
     target = {"arch": ARCH, "hipblaslt_revision": "r"}
     made = tuning_file.write([Override(problem=ONE, solution=Solution("hipblaslt", "7"), target=target)], target)
@@ -223,10 +223,10 @@ def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path)
 
 
 def test_shapes_in_a_servers_log_that_have_no_row_are_named(store: Store, tmp_path: Path) -> None:
-    """If a server's log has a shape without a row in aiter's 8-bit table, ``coverage`` says which row would help.
+    """If a server used a shape that is missing in aiter's table of tuned kernels, ``coverage`` says what to add.
 
-    aiter also looks up larger values of M (the number of rows). For example, M = 300 has no row, but a row for M = 320
-    or M = 512 would be used for it, too.
+    aiter also looks up larger values of M (the number of rows). For example, a table row for M = 320 or M = 512 would
+    also be used for M = 300.
     """
     table, missed = "a8w8_bpreshuffle_tuned_gemm.csv", "not found tuned config in /x/{}, will use default config!"
     log = tmp_path / "server.log"

@@ -1,7 +1,7 @@
-"""Tests of ``logparse diff``, which compares two runs: it must find the planted changes and nothing else.
+"""Tests of ``logparse diff``, which compares two runs: it must find the changes that the tests made, and no others.
 
-For an upgrade of a library, it must decide for every row of an override file (the user's choice of kernels) what to do.
-The printed texts are compared with golden files (expected outputs).
+After an upgrade of a library, it must also say what to do with every line of an override file (the user's choice of
+kernels). The printed texts are compared with golden files (expected outputs).
 """
 
 from __future__ import annotations
@@ -169,9 +169,9 @@ def test_changes_below_the_floor_count_as_the_same() -> None:
 
 
 def test_diff_fails_if_nothing_was_compared() -> None:
-    """If ``diff`` found no time to compare, it says so and fails.
+    """If ``diff`` found nothing to compare in two runs, it says so and exits with an error.
 
-    In CI, a check without anything to compare must not look like a check that passed.
+    In CI, a check that compared nothing must not look like a check that passed.
     """
     picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
     found = diff(*picks)
@@ -215,7 +215,7 @@ def test_renderings() -> None:
 def test_products_with_another_fastest_kernel_are_counted(
     sample: str, old: str, new: str, flips: str, store: Store, tmp_path: Path
 ) -> None:
-    """``diff`` counts the matrix products and convolutions whose fastest kernel differs between two tuning runs.
+    """``diff`` counts for how many matrix products a second tuning run found another fastest kernel than the first.
 
     Both tuning runs were made on one machine. The test uses every kind of file in which a tuning run may be recorded.
     """
@@ -268,7 +268,7 @@ def test_the_only_problem_that_may_be_meant_is_compared() -> None:
 def test_a_call_has_its_average_time_over_all_trace_files() -> None:
     """If a run has several trace files, ``diff`` uses the average time of a call over all of them.
 
-    All kinds of steps are included. If a call launches several kernels, their times are added up, but it remains one
+    Steps of every kind are included. If a call launches several kernels, their times are added up to the time of one
     call.
     """
 
@@ -308,9 +308,9 @@ def test_a_text_of_a_problem_that_both_runs_call_is_not_gone() -> None:
 
 
 def test_traced_calls_count_for_the_whole_run(store: Store) -> None:
-    """If only two of a job's 40 steps were traced, each call in the trace counts 20 times.
+    """If only two of a job's 40 steps were traced, each call in the trace is counted 20 times.
 
-    Another process of the job ran without logs, so its steps do not count.
+    Steps of another process, which ran without logs, are not counted.
     """
     ingest([str(SAMPLES / "traces" / "job.trace.json")], store, run="run")
     traced = times_of_run(store)
@@ -386,9 +386,9 @@ def test_random_runs_are_compared_as_plain_loops_compare_them(
 
 
 def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
-    """Return the time that ``diff`` should use for a matrix product, for each kind of measurement.
+    """Return the times of a matrix product that ``diff`` should use: {kind of measurement: (µs, kernel)}.
 
-    The result is {kind: (time in µs, kernel)}. For each kind, the time is of one kernel:
+    For each kind of measurement, it is the time of one kernel:
 
     * The kernel that ran in the job, if it was measured.
     * Otherwise the default kernel, if the measurement is a confirming one (``replay-confirm``).

@@ -25,20 +25,20 @@ MANY = [gemm(64 * n) for n in range(1, 31)]
 
 
 def of_files(one: tuple[str, str], two: tuple[str, str], times: tuple[float, float]) -> Answer:
-    """Return the answer of ``verify`` for a job with two matrix products.
+    """Return what ``verify`` prints for an override file (the user's choice of kernels) with two matrix products.
 
-    ``one`` and ``two`` are the kernels of the products, before and after an override file was applied. ``times`` are
-    the products' times after it.
+    * ``one`` and ``two`` are the kernels of the products before and after the file was used.
+    * ``times`` are the products' times after it was used.
     """
     before, after = test_verify.run("a", *one, SLOW), test_verify.run("b", *two, times)
     return verify.answer(verify.verify(before, after, [test_verify.file()], {test_verify.ONE.text: 25.0}))
 
 
 def many(fast: float) -> Answer:
-    """Return the answer of ``verify`` for an override file (the user's choice of kernels) with thirty rows.
+    """Return what ``verify`` prints for an override file (the user's choice of kernels) with thirty lines.
 
-    The last ten matrix products still run another kernel than their row names. ``fast`` is the time of the rows'
-    kernel.
+    For the last ten matrix products the file had no effect: another kernel ran. ``fast`` is the time of the kernel that
+    the file names.
     """
     wanted = [Override(problem=p, solution=Solution("hipblaslt", "7"), target=test_verify.HERE) for p in MANY]
     file = inspect("tuning.txt", tuning_file.write(wanted, test_verify.HERE)[0].data, test_verify.HERE)

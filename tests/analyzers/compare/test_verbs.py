@@ -137,7 +137,7 @@ def test_a_table_of_flydsl_is_not_judged_by_the_rules_of_triton(tmp_path: Path) 
 
 
 def test_lint_lists_files_that_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``logparse lint dir/*`` judges every override file, and lists the files that it could not read as such.
+    """``logparse lint dir/*`` checks every override file, and lists the files that are no override files.
 
     The exit code shows that there were such files.
     """
@@ -196,10 +196,10 @@ def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
 
 
 def test_a_file_is_checked_with_its_own_validators(store: Store) -> None:
-    """A TunableOp file is checked with its own version lines ("validators"), not with the validators of another file.
+    """The version lines ("validators") of one TunableOp file are not used to check another file.
 
-    PyTorch refuses a file unless its whole set of validators is right. An older file in the same run may have one more
-    kind of validator. If it counted, every newer file would seem to be refused.
+    PyTorch refuses a file unless exactly the right validators are in it. An older file of the same run may have one
+    more of them. With that one, every newer file would seem to be refused.
     """
     ingest([LOG, TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], store, run="job")
     tables = tables_of(store)

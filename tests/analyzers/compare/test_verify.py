@@ -1,6 +1,7 @@
-"""Tests of ``logparse verify`` on override files: whether their rows took effect and gained what was promised.
+"""Tests of ``logparse verify`` on override files (the user's choice of kernels).
 
-An override file is the user's choice of kernels. The tests cover every way in which ``verify`` can fail.
+``verify`` tells whether the library used the lines of the file, and whether the promised time was saved. The tests
+cover every way in which ``verify`` can fail.
 """
 
 from __future__ import annotations
@@ -99,9 +100,9 @@ def test_another_solution_ran() -> None:
 
 
 def test_a_kernel_that_ran_without_the_file_proves_nothing() -> None:
-    """If the library ran the file's kernels even without the file, ``verify`` says that nothing proves an effect.
+    """If the same kernels ran without the override file, ``verify`` says that nothing proves the file's effect.
 
-    Only a row that changes which kernel runs is a proof.
+    Only a line that changes which kernel runs is a proof.
     """
     times = (1000.0, 500.0)
     found = verify(run("a", "7", "7", times), run("b", "7", "7", times), [file()])
@@ -197,10 +198,10 @@ def test_row_is_not_blamed_for_calls_that_its_kernel_cannot_compute(
     not_applied: list[Problem],
     covered: dict[Problem, str],
 ) -> None:
-    """A row of an override file is not called ineffective because of a call that the row's kernel cannot compute.
+    """A line of an override file is not called ineffective because of calls that its kernel cannot compute.
 
-    Some hipBLASLt kernels write an extra matrix besides the result, others do not. An override file does not state
-    which of the two a row is for. So a call that needs the other sort of kernel can have the same key.
+    Some hipBLASLt kernels write an extra matrix besides the result, others do not. The file does not state for which of
+    the two a line is. So a line can also match a call that needs the other sort of kernel.
     """
     found = verify(two_kinds("a", *before), two_kinds("b", *after), [file()])
     effects = {(x.problem, x.effect) for x in found.outcomes}
@@ -235,10 +236,10 @@ def test_row_is_not_blamed_for_calls_that_its_kernel_cannot_compute(
 def test_a_row_is_not_used_by_calls_with_too_little_workspace(
     need: int | None, given: list[int | None], state: str, reason: str
 ) -> None:
-    """If a call gives less workspace than its row's kernel needs, ``coverage`` says that the row is not used, and why.
+    """If a call gives less workspace than a kernel needs, ``coverage`` says that the override file has no effect on it.
 
-    hipBLASLt skips such a kernel. How much it needs is known only if it was measured, because the file does not state
-    it.
+    hipBLASLt skips such a kernel. The file does not state how much workspace it needs, so this is known only if the
+    kernel was measured.
     """
     after = with_workspace("hipblaslt:1", need, given)
     use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
@@ -265,7 +266,7 @@ def test_a_kernel_that_ran_had_enough_workspace(given: list[int | None], covered
 
 
 def with_workspace(pick: str, need: int | None, given: list[int | None]) -> Tables:
-    """Return a run in which each call of the matrix product ``ONE`` ran the kernel ``pick``.
+    """Make the stored data of a run in which each call of the matrix product ``ONE`` ran the kernel ``pick``.
 
     * ``given`` has the workspace of each call in bytes.
     * ``need`` is the workspace in bytes that the kernel in the override file needs, as measured.
@@ -313,9 +314,9 @@ def test_whole_runs_are_compared_where_their_traces_did_the_same_work() -> None:
 
 
 def test_promised_gains_are_per_call() -> None:
-    """The promised gain of a matrix product is the gain of one call, not of all calls in a run.
+    """The promised gain of a matrix product is the gain of a single call.
 
-    The promise may come from another run, in which the number of calls was different.
+    The promise may come from another run with another number of calls, so a gain of all calls would be wrong.
     """
     columns = {"problem": [ONE.text, TWO.text, None, ONE.text], "per_call_us": [25.0, None, 9.0, 20.0], "calls": 77}
     assert promises(pd.DataFrame(columns)) == {ONE.text: 25.0}
@@ -338,10 +339,10 @@ def test_lint_renderings() -> None:
 
 
 def test_tables_of_aiter_are_judged_by_a_servers_log(store: Store, tmp_path: Path) -> None:
-    """``verify`` tells from a server's log which rows of aiter's tuned tables took effect.
+    """``verify`` tells from a server's log which rows of aiter's tables of tuned kernels had an effect.
 
-    For each shape that aiter looked up, the log names a kernel or none. A row took effect if the log names the row's
-    kernel, or finds the row without naming a kernel.
+    The log has a line for each shape that aiter looked up. A row had an effect if this line names the row's kernel, or
+    says that the row was found without naming a kernel.
     """
     table = "a8w8_bpreshuffle_tuned_gemm.csv"
     shape = "[aiter] shape is M:{}, N:1280, K:8192, q_dtype_w:torch.float8_e4m3fnuz,"

@@ -120,10 +120,10 @@ def test_a_slower_machine_does_not_make_calls_look_slow(here: float, scale: floa
 
 
 def test_each_group_of_products_has_its_own_factor() -> None:
-    """If this machine is slower than the one with the shipped times, the factor is found for each type of data alone.
+    """logparse finds out for each data type separately how much slower this machine is than the one with shipped times.
 
-    Here 16-bit products take 1.3 times as long as in the shipped table, and bfloat16 products take as long as there. If
-    none of a type's products was measured, the factor of the other types is used.
+    Here float16 products take 1.3 times as long as in the shipped table, and bfloat16 products take as long as there.
+    If none of a type's products was measured, the factor of the other types is used.
     """
     bf16 = rows().assign(problem=rows()["problem"].str.replace("f16_r", "bf16_r"))
     table = pd.concat([rows(1.0, SHIPPED), bf16.assign(source=SHIPPED)], ignore_index=True)

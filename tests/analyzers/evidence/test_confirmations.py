@@ -24,9 +24,9 @@ GENERATOR = np.random.default_rng
 def measured(
     generator: np.random.Generator, speedup: float, processes: int = PROCESSES, between: float = BETWEEN
 ) -> Pairs:
-    """Simulate how several processes measure one pair of kernels. Each process has a random deviation of its own.
+    """Simulate how several processes measure two kernels, whose times have the true ratio ``speedup``.
 
-    ``speedup`` is the true ratio of the two times.
+    Each process has a random error of its own, with the standard deviation ``between``.
     """
     ratios = (
         math.log(speedup)
@@ -38,7 +38,10 @@ def measured(
 
 
 def run(generator: np.random.Generator, speedups: list[float], **more: float) -> list[Confirmation]:
-    """Simulate the measurements of several pairs of kernels, and judge them together."""
+    """Simulate how several pairs of kernels are measured, and judge all pairs together, as ``replay`` does.
+
+    ``speedups`` has the true ratio of the two times of each pair.
+    """
     pairs = {i: measured(generator, x, **more) for i, x in enumerate(speedups)}  # type: ignore[arg-type]
     return list(judge_all(pairs)[0].values())
 
@@ -102,10 +105,9 @@ def test_a_few_true_gains_are_found_among_a_thousand_pairs(real: int) -> None:
 
 
 def test_intervals_are_right_if_kernels_vary_differently() -> None:
-    """The 95 % intervals stay right if some kernels vary more between processes than others.
+    """The 95 % intervals stay right even if some kernels vary more from process to process than others.
 
-    The deviation between processes is estimated from all kernels together, although it differs between large and small
-    kernels.
+    logparse estimates one deviation for all kernels together, although in fact large and small kernels differ in it.
     """
     generator, wrong, total = GENERATOR(6), 0, 0
     for _ in range(100):
@@ -119,7 +121,7 @@ def test_intervals_are_right_if_kernels_vary_differently() -> None:
 @pytest.mark.parametrize("shape", ["two points", "exponential", "one process in twenty is ten times as far off"])
 @pytest.mark.parametrize("pairs_of_a_run", [1, 10])
 def test_unusual_noise_makes_at_most_15_percent_of_intervals_wrong(shape: str, pairs_of_a_run: int) -> None:
-    """If the noise is far from normally distributed, at most 15 % of the 95 % intervals miss the true ratio.
+    """Even with unusual noise, at most 15 % of the 95 % intervals miss the true ratio of two times.
 
     With only four processes no interval can be exact for every kind of noise. For example, if the noise is either +1 or
     -1, all four values are equal in one case of eight. The interval then has no width.
@@ -147,10 +149,10 @@ def test_devices_do_not_lend_each_other_their_deviation() -> None:
 
 
 def test_the_interval_of_a_single_process_is_wider() -> None:
-    """If only one process measured two kernels, the interval is made wider, because processes differ from each other.
+    """If only one process measured two kernels, the interval of their ratio is made wider.
 
-    The ratio of two times differs by 0.3 % between processes. So the interval from a single process must be at least
-    that wide, even if the 12 blocks of measurements in this process agree to 0.01 %.
+    The ratio differs by 0.3 % from process to process. So the interval must be at least that wide, even if the 12
+    blocks of measurements in the single process agree to 0.01 %.
     """
     old = Pairs(tuple(100.0 + 0.01 * (i % 3) for i in range(12)), (100.0,) * 12)
     judged = judge(old)

@@ -1,4 +1,4 @@
-"""Tests of the remarks about logs that do not state which process wrote them, so that calls may be counted twice.
+"""Tests of remarks that calls may be counted twice, because logs do not state which process wrote them.
 
 A remark names calls that are added up, calls that are left out, or files that may be the same log twice.
 """
@@ -59,10 +59,9 @@ def test_what_graphs_ran_without_a_name_is_in_no_row(store: Store) -> None:
 
 
 def test_rocblas_calls_beside_hipblaslt_calls_are_not_counted(store: Store, tmp_path: Path) -> None:
-    """If one log has calls of rocBLAS and of hipBLASLt, a remark names the rocBLAS calls that are not counted.
+    """If one log has calls of rocBLAS and of hipBLASLt, only hipBLASLt's calls are counted, and a remark says so.
 
-    rocBLAS may pass its calls on to hipBLASLt, and then the log has each call twice. So only hipBLASLt's calls are
-    counted.
+    rocBLAS may pass its calls on to hipBLASLt. Then the log has each call twice.
     """
     lines = [line for line in (SAMPLES / RANK0).read_text().splitlines() if line.startswith("hipblaslt-bench ")]
     own = "./rocblas-bench -f gemm_ex --transposeA T --transposeB T -m 96 -n 64 -k 128 --alpha 1 --a_type bf16_r"

@@ -146,9 +146,9 @@ def test_arrays_of_one_length() -> None:
 
 
 def test_products_with_similar_sizes_are_grouped() -> None:
-    """Matrix products with nearly equal sizes are put into one group, even with ten widely differing sizes each.
+    """Matrix products with nearly equal sizes are put into one group, even if each has ten sizes.
 
-    Ten such sizes have more combinations than a 64-bit number can count.
+    Ten widely differing sizes have more combinations than a 64-bit number can count.
     """
     at = np.random.default_rng(1).integers(-(10**4), 10**4, (50, 10)).astype(float)
     both = np.concatenate([at, at + 0.2])

@@ -1,4 +1,4 @@
-"""Tests of the tables of GPU time by matrix product, operator and kernel, which sum over several traces."""
+"""Tests of the tables that divide GPU time by matrix product, operator and kernel, summed over several traces."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tests of override rows (the user's choice of kernels) for sizes that lie between two measured sizes.
+"""Tests of override files (the user's choice of kernels) with lines for sizes between two measured sizes.
 
-The tests check which rows are written, and which sizes are measured for them.
+The tests check which lines are written, and which sizes are measured for them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ def found_of(store: Store, settings: Settings = STEP) -> Recommendation:
 
 
 def sizes_written(found: Recommendation, settings: Settings = STEP) -> dict[int, str]:
-    """Write the tuning file for a recommendation, and return the kernel that it has for each N: {n: kernel}."""
+    """Return the kernel that the written tuning file has for each size N: {n: kernel}.
+
+    The file is written for the given recommendation, and then read as hipBLASLt would read it.
+    """
     made = emissions(found, TARGET, [WRITER], settings)
     data = next((x.data for x in made.files if x.name == "hipblaslt_tuning.txt"), b"")
     file = inspect("t.txt", data, TARGET)

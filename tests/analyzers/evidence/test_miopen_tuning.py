@@ -1,4 +1,4 @@
-"""Tests of the rows that logparse writes for MIOpen: they must have a solver's parameters and a second solver.
+"""Tests of the lines that logparse writes for MIOpen. A line has a solver with its parameters, and a second solver.
 
 The second solver is the fallback if MIOpen's build lacks the first one.
 """
@@ -163,9 +163,9 @@ def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
 
 
 def test_one_of_two_solvers_exists_in_the_build() -> None:
-    """A row for MIOpen names two solvers, of which at least one is known to exist in the user's MIOpen build.
+    """A line that logparse writes for MIOpen names two solvers. The user's MIOpen build is known to have one of them.
 
-    MIOpen overwrites a row if it has none of the named solvers. The faster one may be from another build's database.
+    If MIOpen has neither solver, it overwrites the line. The faster solver may be known only from another build.
     """
     slow, naive = record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)
     for users, second in (
@@ -188,10 +188,10 @@ def test_without_a_solver_of_the_build_nothing_is_proposed() -> None:
 
 @pytest.mark.parametrize(("solver", "origin", "noted"), [(GEMM, "find-db", 1), (CK, "find-db", 0), (GEMM, "driver", 0)])
 def test_time_that_miopen_does_not_measure_is_noted(solver: str, origin: str, noted: int) -> None:
-    """A finding from MIOpen's own measurement says that it does not include the time for setting dW to zero.
+    """If a solver's time was measured by MIOpen, a remark says that setting dW to zero is not included.
 
-    A GEMM solver of weight gradients first sets dW to zero. In the job this takes time, but MIOpen's search does not
-    measure it.
+    A GEMM solver of weight gradients first sets the result dW to zero. This takes time in the job, but MIOpen's search
+    does not measure it.
     """
     row = record(solver, 200.0, "GEMM", 128) | {"origin": origin}
     given = tables(

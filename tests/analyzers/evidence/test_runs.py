@@ -47,9 +47,10 @@ def test_every_subcommand_reports_a_confirmed_padding(store: Store, tmp_path: Pa
 
 
 def test_needed_rows_give_the_same_override_files(samples: Store) -> None:
-    """If only the needed rows are read, the override files are the same, including the parameters of MIOpen's solvers.
+    """The same override files are written if only the needed rows of the store are read.
 
-    Without its parameters, a solver runs several times slower than measured.
+    The files include the parameters of MIOpen's solvers. Without its parameters, a solver runs several times slower
+    than measured.
     """
     whole = recommend(tables_of(samples), Settings())
     narrowed = recommend(tables_to_analyse(samples), Settings())
@@ -60,7 +61,7 @@ def test_needed_rows_give_the_same_override_files(samples: Store) -> None:
 
 @pytest.mark.parametrize("seed", range(sized(1, 40)))
 def test_needed_rows_of_random_data_give_the_same_findings(seed: int, tmp_path: Path) -> None:
-    """For random data, the findings and differences are the same, whether all rows are read or only the needed ones.
+    """For random data, reading all stored rows or only the needed ones gives the same findings and the same ``diff``.
 
     The data are two runs of random sample logs and random find-db records (MIOpen's solver times). Times, chosen
     kernels and GPUs differ between the runs.
@@ -88,9 +89,10 @@ def test_needed_rows_of_random_data_give_the_same_findings(seed: int, tmp_path: 
 
 
 def check(whole: Tables, narrowed: Tables, files: Sequence[str]) -> None:
-    """Check that reading all rows and reading only the needed rows give the same answers about each override file.
+    """Check that leaving out unneeded rows of the store does not change the answers about override files.
 
-    The answers are the calls for which the file (the user's choice of kernels) has a row, and the notes about its rows.
+    The answers about a file (the user's choice of kernels) are the calls to which it applies, and the remarks about its
+    lines.
     """
     for path in files:
         one, two = (coverage(lint(path, None, tables), tables) for tables in (narrowed, whole))

@@ -1,4 +1,4 @@
-"""Tests of how measurements by several processes become one result about a change of a job's settings or model."""
+"""Tests of how a change that several processes tried in a running job gets one result from all of them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from logparse.libraries.own.job_trials import Record, Seen
 
 
 def seen(ratio: float, pairs: int = 16, noise: float = 0.01, control: float = 0.0, seed: int = 0, **more: Any) -> Seen:
-    """Return the record of a process that measured this ratio: the time with a change, divided by the time without it.
+    """Make the record of a process that tried a change in the running job, with made-up times.
 
-    ``control`` is the log ratio that the process measured for two equal versions. Ideally it is 0.
+    * ``ratio`` is the time with the change, divided by the time without it.
+    * ``control`` is the logarithm of the ratio for two equal versions of the job. Ideally it is 0.
     """
     draw = random.Random(seed)
     logs = [math.log(ratio) + draw.gauss(0.0, noise) for _ in range(pairs)]

@@ -1,4 +1,4 @@
-"""Tests of times per step or request. Each kind of step is weighted by how often it occurs in the run.
+"""Tests of times per step or request, averaged over all kinds of steps by how often they occur.
 
 If kernels on two streams overlap, the common time counts only once.
 """
@@ -30,7 +30,7 @@ def kind(count: int, traced: int, *us: float) -> str:
 
 
 def server(large: int = 30, small: int = 10) -> Tables:
-    """Return the run of a server with batches of 16 (100 µs of kernels) and batches of 1 (10 µs).
+    """Make the stored data of a server with two kinds of batches: 16 requests (100 µs of kernels) or 1 (10 µs).
 
     The trace has one batch of 16 and three batches of 1. In the whole run there are ``large`` batches of 16 and
     ``small`` batches of 1.
@@ -151,9 +151,10 @@ def test_weighed_tables_can_be_weighed_by_other_counts() -> None:
 
 
 def test_step_times_come_from_the_run_without_logs() -> None:
-    """If a job also ran without logs, step times come from that run, and numbers of steps come from the run with logs.
+    """If a job ran with and without logs, the time of a step is taken from the run without logs.
 
-    Writing logs made the job slower. The run without logs made another number of steps.
+    Writing logs made the job slower. The number of steps is taken from the run with logs, because the two numbers
+    differ.
     """
     held = server()
     alone = json.dumps({"count": 90, "traced": 0, "us": [400.0, 100.0, 110.0], "host_us": [90.0, 60.0, 61.0, 62.0]})
@@ -183,9 +184,9 @@ def test_a_run_beside_logs_gets_the_times_of_one_before_without_them() -> None:
 
 
 def test_traced_calls_are_scaled_to_the_whole_run() -> None:
-    """If a log has only some of the job's calls, calls that only the trace has are scaled to the whole run.
+    """Calls that only the trace has are scaled up to the whole run, because other calls come from a complete log.
 
-    The log has the matrix products of all 40 batches, and the trace has the convolutions of four. Without the scaling,
+    The log has the matrix products of all 40 batches, the trace has the convolutions of only four. Without the scaling,
     there would seem to be only a tenth of the convolutions.
     """
     rows = [work(gemm().text, 80), work(W.text, 8, calls_from="profiler")]

@@ -1,4 +1,4 @@
-"""Tests of finding faster solvers for a convolution's weight gradient that is slow in MIOpen's own database.
+"""Tests of finding faster solvers for a weight gradient that is slow in the database that MIOpen ships.
 
 The faster solvers come from another memory layout, or from the database in which MIOpen keeps a user's measurements.
 """
