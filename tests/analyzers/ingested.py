@@ -44,12 +44,12 @@ def tunableop(*rows: tuple[str, str, float], validators: Sequence[str] = VALIDAT
 
 
 def key(n: int, m: int = 4096, k: int = 8192, ldb: int | None = None, op: str = "Gemm") -> str:
-    """Return the text by which TunableOp names an m × n × k product in bf16 whose first operand is transposed (TN)."""
+    """Return TunableOp's name of an m × n × k matrix product in bf16 whose first operand is transposed (TN)."""
     return f"{op}TunableOp_BFloat16_TN,tn_{m}_{n}_{k}_ld_{k}_{ldb or k}_{m}"
 
 
 def bench(m: int, n: int, k: int, *, ldb: int | None = None, count: int = 1, dtype: str = "bf16_r") -> str:
-    """Return the log line that hipBLASLt writes for each call of a product (log mask 32), repeated ``count`` times."""
+    """Return the line that hipBLASLt logs for a call of a matrix product (log mask 32), ``count`` times."""
     line = (
         f"hipblaslt-bench --api_method c -m {m} -n {n} -k {k} --lda {k} --ldb {ldb or k} --ldc {m} --ldd {m} "
         "--stride_a 0 --stride_b 0 --stride_c 0 --stride_d 0 --alpha 1.000000 --beta 0.000000 --transA T --transB N "
@@ -70,10 +70,10 @@ def replayed(
     errors: Mapping[str, float] | None = None,
     pick: str = "Default",
 ) -> None:
-    """Store the times (kernel → µs) of a matrix product as if logparse had measured it alone, outside of the job.
+    """Store measured times of a matrix product (kernel → µs), as if ``logparse replay`` had measured them.
 
-    If ``confirmed`` names the fastest kernel, also store the second measurement, which confirms that it is faster than
-    the default: twelve pairs of times.
+    If ``confirmed`` names the fastest kernel, a second measurement is stored, too. Its twelve pairs of times confirm
+    that the kernel is faster than the default.
     """
     known = [*(Fact(name, value) for name, value in facts.items()), Fact("pick", pick)]
     rows: list[Record] = [
@@ -96,7 +96,7 @@ def replayed(
 
 
 def count_units(store: Store, run: str) -> None:
-    """Record that the job of a run made 40 steps, of which the trace contains two.
+    """Store that a job made 40 steps, of which two are in the trace.
 
     A second process of the job, which wrote no logs, made seven steps.
     """
@@ -108,7 +108,7 @@ def count_units(store: Store, run: str) -> None:
 
 
 def product(m: int, n: int, k: int, **more: object) -> GemmProblem:
-    """Return the matrix product that a log line from the function ``bench`` describes."""
+    """Return the matrix product that is logged by the line from the function ``bench``."""
     given: dict[str, object] = {
         "trans_a": "T",
         "trans_b": "N",

@@ -102,9 +102,9 @@ def sampled_points(sampled: Store) -> pd.DataFrame:
 
 
 class _Here:
-    """Stand-in for the process that reads a store (Parquet folder) for the HTML page.
+    """Fake helper process for the web page: it reads the store (Parquet folder) in the test's own process.
 
-    The test's own process reads it instead, because it has already imported all modules.
+    This is faster, because the test's process has already imported all modules.
     """
 
     def __init__(self, job: Job) -> None:
@@ -123,10 +123,10 @@ class _Here:
 
 @contextmanager
 def reading_here() -> Iterator[None]:
-    """Let HTML pages read their data in the test's own process. This saves seconds per test.
+    """Make web pages read their data in the test's own process, which saves seconds per test.
 
-    A page normally starts two processes, which first have to import many modules. ``os.nice`` is replaced by a function
-    that does nothing, because it would slow down the test's process.
+    A page normally starts two processes, which first have to import many modules. ``os.nice`` does nothing meanwhile,
+    because it would slow down the test's process.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "_started", _Here)

@@ -1,4 +1,4 @@
-"""Tests of how the HTML page shows a recommendation: proposed changes, where the time goes, and all files as a zip."""
+"""Tests of how the web page shows what to do: proposed changes, where the time goes, and all files as a zip."""
 
 from __future__ import annotations
 

@@ -31,7 +31,10 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_the_page_agrees_with_recommend(sampled: Store) -> None:
-    """The HTML page shows the same findings as ``logparse recommend``, although it reads only a part of the rows."""
+    """The web page shows the same findings as ``logparse recommend``.
+
+    The page reads only a part of the stored rows.
+    """
     settings = Settings()
     tables = Tables(run="demo", **sampled.frames())
     result, said = recommend(tables, settings), analyse(sampled)

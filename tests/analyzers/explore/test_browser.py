@@ -172,10 +172,10 @@ def ready(page: Page) -> None:
 
 
 def show(page: Page, address: str) -> None:
-    """Go to a view of the HTML page, and wait until the page is quiet.
+    """Open an address in the browser tab, and wait until the web page makes no more requests for 0.25 s.
 
-    If the tab already has a page of this server, go there as the page's own links do, without loading it again. The
-    page is quiet if it has made no request for a quarter of a second.
+    If the tab already has a page of this server, the address is opened as the page's own links do it, without loading
+    the page again.
     """
     server, _, search = address.partition("?")
     if NIGHTLY or page.url.partition("?")[0] != server:
@@ -290,10 +290,10 @@ def close(page: Page) -> None:
 
 
 def test_an_override_row_is_copied_with_three_clicks(seen: Visit, demo: Served) -> None:
-    """A user needs three clicks to copy a row of an override file: on a filter, on a row and on the copy button.
+    """Three clicks copy a line for an override file: on a filter, on a table row and on the copy button.
 
-    The user starts at the first screen, which shows where the time goes, the proposed changes and the first rows of the
-    table. An override file is the user's choice of kernels.
+    An override file is the user's choice of kernels. The first screen shows where the time goes, the proposed changes,
+    and the first rows of the table.
     """
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})
@@ -349,10 +349,10 @@ def test_an_override_row_is_copied_with_three_clicks(seen: Visit, demo: Served) 
 
 
 def test_everything_is_reachable_by_keyboard_and_in_the_url(seen: Visit, demo: Served) -> None:
-    """Everything on the HTML page can be reached by keyboard, and the URL contains the whole state of the page.
+    """Everything on the web page can be reached by keyboard, and the URL contains the whole state of the page.
 
-    The test begins with a link that somebody else sent. It then uses filters, search, table and card by keyboard alone.
-    Sorting, column filters and export come last.
+    The test opens a link that somebody else sent. By keyboard alone, it then uses filters, search, the table, a row's
+    details, sorting, column filters and the export.
     """
     page = seen.page
     page.goto(demo.url + "?view=regret&operation=GEMM&search=NT+4096")
@@ -536,9 +536,9 @@ def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: 
 
 @pytest.fixture(scope="module")
 def traced(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Start the HTML page on a store (Parquet folder) that holds a trace and two logs of one job.
+    """Start the web page on a store (Parquet folder) with a trace of a job, and two logs of another job.
 
-    Between the logs the library chose another kernel.
+    Between the two logs the library chose another kernel.
     """
     folder = tmp_path_factory.mktemp("traced")
     store = open_store(folder / "store", create=True)
@@ -591,10 +591,10 @@ def test_a_step_leads_to_its_kernels_and_two_runs_to_changed_picks(seen: Visit, 
 
 @pytest.fixture(scope="module")
 def reports(planted: Store, sampled: Store, after: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Write two HTML reports and return their paths: {name: path}.
+    """Write two HTML reports and return their paths by name.
 
-    The report ``demo`` shows the samples. The report ``beside`` compares two stores (Parquet folders) whose texts
-    contain HTML markup.
+    * ``demo`` shows the samples.
+    * ``beside`` compares two stores (Parquet folders) whose texts contain HTML markup.
     """
     from typer.testing import CliRunner
 

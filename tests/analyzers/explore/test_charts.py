@@ -65,7 +65,10 @@ def described(figure: go.Figure) -> dict[str, Any]:
 
 
 def compare(here: pd.DataFrame, there: pd.DataFrame, names: tuple[str, str] = ("before", "after")) -> go.Figure:
-    """Return the chart that compares two tables of products, before and after a change."""
+    """Draw the chart that compares the times of matrix products before and after a change.
+
+    ``here`` and ``there`` are the tables of products.
+    """
     other = here["problem"].map(there.groupby("problem")["time_us"].min()).astype("float64")
     ratio = other / here["time_us"]
     moved = np.select([ratio > 1 + NOISE, ratio < 1 - NOISE], ["slower", "faster"], "same")

@@ -1,6 +1,6 @@
-"""Tests of the texts that the HTML page offers to copy: a sentence, a command and a row of an override file.
+"""Tests of texts that a user can copy from the web page: a sentence, a command, a line for an override file.
 
-If there is no such row for a matrix product, the page states the reason.
+An override file is the user's choice of kernels. If there is no line for a matrix product, the page states the reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def told(example_points: pd.DataFrame) -> pd.Series:
 
 
 def proposed(problem: Problem, solution: Solution, target: dict[str, str]) -> str:
-    """Return the text in the column ``proposed`` of the HTML page's table, for a finding that proposes this kernel."""
+    """Return what the column ``proposed`` of the web page's table contains if logparse proposes this kernel."""
     override = Override(problem=problem, solution=solution, target=target, time_us=10.0, workspace_bytes=0)
     finding = Finding(analyzer="a", message="", problem=problem, remedy=UseRows(override))
     return str(found([finding])["proposed"].item())

@@ -1,4 +1,4 @@
-"""Tests that the table behind the HTML page, which SQL computes, has the same values as simple Python code computes."""
+"""Tests that the table behind the web page is right: its SQL must compute the same values as simple Python code."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_label_flops_and_bytes_are_the_models(sampled_points: pd.DataFrame) -> N
 
 
 def test_an_empty_column_has_the_type_string() -> None:
-    """A column without any value gets the type "string".
+    """A column without any value gets the type "string" before DuckDB reads it.
 
     Otherwise DuckDB 1.5, the newest version for Python 3.10, would take a column of ``None`` as integers.
     """
@@ -119,8 +119,8 @@ def test_a_difference_of_two_measured_times_is_labelled_measured(
 ) -> None:
     """A saving that is the difference of two measured times is labelled "measured".
 
-    This is so even if no log names the kernel that ran. For example, MIOpen's file of a user's measurements may have a
-    faster solver than the file that MIOpen ships.
+    This is so even if no log names the kernel that ran. For example, MIOpen measured a faster solver for the user than
+    the one in the file that it ships.
     """
     v, evidence = example_views, Evidence(sureness=sureness)
     finding = Finding(

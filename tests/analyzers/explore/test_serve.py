@@ -80,9 +80,9 @@ def test_the_browser_can_ask_before_slow_imports(sampled: Store, monkeypatch: py
 
 
 def test_printed_text_does_not_disturb_progress_reports(capfd: pytest.CaptureFixture[str]) -> None:
-    """If a library prints something, this does not disturb the progress reports of the process that reads the data.
+    """Text that a library prints does not get into the progress reports of the process that reads the data.
 
-    In an earlier version, a progress bar of DuckDB ended the HTML page of a large store (Parquet folder).
+    In an earlier version, a progress bar of DuckDB ended the web page of a large store (Parquet folder).
     """
     with child._reports() as reports:
         os.write(1, b"50%")

@@ -114,9 +114,9 @@ def test_each_kind_of_work_has_its_own_colour(place: int) -> None:
 
 
 def test_a_step_begins_with_its_first_launched_kernel() -> None:
-    """The timeline of a step begins with the first kernel that the step launched, even if the GPU runs it much later.
+    """The timeline of a step begins when the GPU runs the first kernel that the step launched, not earlier.
 
-    The host may launch step after step while the GPU still does work from before the trace.
+    The host may already launch this step while the GPU still does work from before.
     """
     works = {"start": np.array([0.0, 10.0, 100.0, 110.0, 200.0, 210.0]), "us": np.full(6, 5.0)}
     asked = np.array([np.nan, np.nan, 1.0, 2.0, 21.0, 22.0])

@@ -68,7 +68,7 @@ def test_held_against_comparable_problems() -> None:
 
 
 def test_the_number_of_calls_comes_from_the_log() -> None:
-    """The number of calls in a finding comes from the job's log, not from the trace.
+    """The number of calls that is stated with a slow call comes from the job's log, not from the trace.
 
     ``logparse capture --trace`` traces only a few steps, but the log has the calls of all steps.
     """
@@ -112,8 +112,8 @@ def test_convolutions_compare_within_their_direction() -> None:
 def test_calls_with_comparable_times_are_left_to_another_analyzer() -> None:
     """The analyzer ``below-roofline`` does not judge a call if measured times of comparable calls exist.
 
-    The analyzer ``slower-than-comparable`` judges the call instead. Here logparse ships measured times of comparable
-    convolutions on an MI300X.
+    Then the analyzer ``slower-than-comparable`` judges the call. For example, logparse ships measured times of
+    comparable convolutions on an MI300X.
     """
     plain = replace(W, groups=1)
     given = traced([(plain, 40 * least(plain))])

@@ -40,7 +40,10 @@ FRAMES = [field.name for field in fields(Tables) if field.name != "run" and fiel
 
 @cache
 def planted(analyzer: Analyzer) -> Tables:
-    """Return tables in which this analyzer finds something, made by the function ``planted`` of its test module."""
+    """Return test data in which this analyzer finds something.
+
+    They are made by the function ``planted`` of the analyzer's own test module.
+    """
     case: Tables = import_module(f"{__package__}.test_{analyzer.name.replace('-', '_')}").planted()
     return case
 
@@ -51,9 +54,9 @@ for _analyzer in ANALYZERS:  # now, since a module with properties cannot be imp
 
 @cache
 def together() -> Tables:
-    """Return the test cases of all analyzers as the tables of one run.
+    """Return the test data of all analyzers as one run.
 
-    If two cases have a file of the same name, they remain two files.
+    If the data of two analyzers have a file of the same name, they remain two files.
     """
     cases = {"everything": everything()} | {analyzer.name: planted(analyzer) for analyzer in ANALYZERS}
     return tables(
@@ -206,9 +209,9 @@ def test_measurements_of_other_products_propose_nothing() -> None:
 
 @cache
 def of_known_devices() -> Tables:
-    """Return the test cases of all analyzers as one run in which every file has a GPU.
+    """Return the test data of all analyzers as one run, in which every file states its GPU.
 
-    A file that states no GPU is taken to come from an MI300X (gfx942, 304 compute units).
+    A file that stated no GPU now states an MI300X (gfx942, 304 compute units).
     """
     given = together()
     stated = set(given.facts.loc[given.facts["name"] == "arch", "source_id"])
@@ -217,10 +220,11 @@ def of_known_devices() -> Tables:
 
 
 def beside_another_device(arch: str, run: str, seed: int) -> Tables:
-    """Return the tables of ``of_known_devices``, and also the same measurements as if made on another GPU.
+    """Return the test data of ``of_known_devices``, and the same measurements again as if made on another GPU.
 
     A third of the added times are the same as on the first GPU. The others are multiplied by random factors from 1/100
-    to 100.
+    to
+    100.
     """
     known = of_known_devices()
     rows, generator = known.measurements, np.random.default_rng(seed)
@@ -234,7 +238,7 @@ def beside_another_device(arch: str, run: str, seed: int) -> Tables:
 
 
 def without_other_devices(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings without the remarks of the analyzer ``slow-wrw`` that another GPU has a faster solver."""
+    """Cut one remark out of the findings' texts: that a solver is faster on another GPU (analyzer ``slow-wrw``)."""
     return [
         replace(
             x, message=x.message.partition("; on gfx")[0], advice=x.advice and x.advice.replace(TUNE_ELSEWHERE, TUNE)

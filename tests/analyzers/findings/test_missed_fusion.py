@@ -25,14 +25,14 @@ BF16 = "c10::BFloat16"
 
 
 def planted() -> Tables:
-    """Return a run in which separate kernels add a bias and apply ReLU after a matrix product."""
+    """Make the stored data of a run in which a bias and a ReLU run as separate kernels after a matrix product."""
     return tables(facts=[tail(product(1024, 512, 512).text, ["bias", "relu"], 3, [9.0, 6.0])])
 
 
 def tail(problem: str, steps: list[str], calls: int, us: list[float]) -> dict[str, object]:
-    """Return a row of the table ``facts``, which says that these elementwise operations follow a matrix product.
+    """Return a fact that says which elementwise operations follow a matrix product in the trace ``t``.
 
-    The row belongs to the trace ``t``. ``us`` has the time of each operation in µs, summed over all calls.
+    ``us`` has the time of each operation in µs, summed over all calls.
     """
     value = json.dumps({"problem": problem, "tail": steps, "calls": calls, "us": us})
     return {"source_id": "t", "run": "r", "name": "epilogue_kernels", "value": value}
@@ -52,7 +52,10 @@ def kernel(id: int, us: float, name: str = "k", at: float = 0) -> dict[str, Any]
 
 
 def addmm(id: int) -> list[dict[str, Any]]:
-    """Return the trace events of a linear layer that turns N rows of K values into N rows of M values."""
+    """Return the trace events of one call of a linear layer.
+
+    It turns N rows of K values into N rows of M values.
+    """
     dims = [[M], [N, K], [K, M], [], []]
     return [operator(id, "aten::addmm", dims, ["", "", "", "1", "1"]), kernel(id, 20.0, "gemm")]
 
@@ -146,7 +149,7 @@ def test_no_saving_without_a_measurement(steps: list[str], calls: int, us: float
 
 @needs_corpus
 def test_the_cost_of_unfused_gelu_in_gpt2(store: Store, tmp_path: Path) -> None:
-    """For GPT-2, which computes its GELU with single operators, the cost of not fusing these operators is right.
+    """logparse computes the right cost for a GELU that GPT-2 computes with several unfused operators.
 
     The expected time is computed from the kernels of the trace by a few lines that do not use logparse.
     """

@@ -26,7 +26,10 @@ SOLVER = {x: f"miopen:ConvDirectNaiveConv{word}" for x, word in zip("FBW", ("Fwd
 
 
 def traced(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known: str) -> Tables:
-    """Return the tables of a trace. Each row is (convolution, kernel, number of launches, µs per launch)."""
+    """Make the stored data of a trace from rows of (convolution, kernel, number of launches, µs per launch).
+
+    ``calls`` is how often each convolution is called.
+    """
     problems = sorted({x.text for x, *_ in rows})
     return tables(
         kernels=[
@@ -41,9 +44,9 @@ def traced(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known:
 
 
 def planted() -> Tables:
-    """Return a trace with one call of MIOpen's naive (very slow) solver, on an unknown GPU.
+    """Make the stored data of a trace with one call of MIOpen's naive (very slow) solver, on an unknown GPU.
 
-    The call is short, because the cases of all analyzers are also tested together, and it must not outweigh them.
+    The call is short. Other tests add the data of all analyzers, and this one must not outweigh the others.
     """
     return traced((VIDEO, NAIVE["F"], 1, 2e4), (VIDEO, "add_bias", 1, 50.0), calls=1)
 
@@ -169,7 +172,7 @@ def test_a_pick_that_is_naive_now_and_then_is_not_the_pass() -> None:
 
 
 def test_the_workspace_of_the_gemm_solver() -> None:
-    """The workspace that logparse computes for MIOpen's GEMM solver equals the sizes in MIOpen's own files."""
+    """logparse computes the same workspace size for MIOpen's GEMM solver as the one in MIOpen's own files."""
     for key, size in (
         ("96-5-482-834-3x3x3-96-3-480-832-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F", 12_421_693_440),
         ("3-224-224-7x7-64-112-112-16-3x3-2x2-1x1-0-NCHW-FP32-F", 7_375_872),

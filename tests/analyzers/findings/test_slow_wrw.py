@@ -102,7 +102,7 @@ def test_estimates_and_picks_are_no_measurements() -> None:
     ],
 )
 def test_a_slow_solver_that_did_not_run_is_no_finding(ran: str, us: float, elsewhere: str, still: bool) -> None:
-    """A slow solver in MIOpen's database is not reported if the log shows that the job ran a faster one."""
+    """A slow solver in MIOpen's database is not reported if the job's log shows that a faster one ran."""
     rows = [
         measurement(F.text, "miopen:A", 100.0),
         measurement(W.text, "miopen:A", 900.0),
@@ -129,9 +129,9 @@ def test_siblings_are_of_the_same_file() -> None:
 
 
 def test_expected_time_comes_from_other_layers_on_the_same_gpu() -> None:
-    """The expected time of a weight gradient comes from other layers that were measured on the same GPU.
+    """How long a weight gradient should take is estimated from other layers that were measured on the same GPU.
 
-    It uses neither the slow weight gradient itself nor times from another GPU.
+    Neither the slow weight gradient itself nor times from another GPU are used.
     """
     layers = [replace(W, n=n, c=c, k=k, groups=1) for n in (8, 16, 40) for c in (64, 130, 300) for k in (64, 130, 300)]
     known = [(x, 5 + 1e-8 * float(x.flops or 0)) for x in layers]
@@ -202,7 +202,7 @@ def test_gpu_names_and_architectures_are_matched() -> None:
 
 @pytest.mark.parametrize("elsewhere", [{"arch": "gfx90a", "cu_count": "104"}, {"arch": "gfx942", "cu_count": "304"}])
 def test_a_run_is_judged_by_its_own_files(elsewhere: dict[str, str]) -> None:
-    """A weight gradient that is slow in the present run is reported, even if it was faster in another run.
+    """A weight gradient that is slow in this run is reported, even if it was faster in another run.
 
     The other run may come from another GPU, or from the time before a change.
     """
@@ -350,7 +350,10 @@ def test_a_trace_shows_a_slow_w_weighted_by_its_calls() -> None:
 
 @pytest.mark.parametrize("known", [{"arch": "sm_90"}, {"device": "NVIDIA H200"}, {"backend": "CUDA"}])
 def test_advice_on_nvidia_is_to_measure_with_logparse(known: dict[str, str]) -> None:
-    """On NVIDIA the advice is to measure the kernels with logparse, because no NVIDIA tool searches as MIOpen does."""
+    """On NVIDIA, the user is advised to measure other kernels with ``logparse replay``.
+
+    No NVIDIA tool searches for faster kernels as MIOpen does.
+    """
     [found] = slow(traced(700.0, **known))
     assert found.advice == slow_wrw.TUNE_CUDNN
     assert found.remedy == Replay()
@@ -375,7 +378,10 @@ def test_a_trace_beside_a_find_db_of_its_device_is_weighted_too() -> None:
     ],
 )
 def test_the_known_issue_of_miopen_3_3_0_is_named(known: dict[str, str], named: bool) -> None:
-    """The advice names ROCm issue 4080, and another version as the way out, if the run used MIOpen 3.3.0."""
+    """If the run used MIOpen 3.3.0 on an MI300X, the advice names ROCm issue 4080 and another MIOpen version.
+
+    Other versions and GPUs do not have this issue.
+    """
     given = replace(planted(), facts=frame("facts", facts("m", **known)))
     (one,) = [x for x in slow_wrw.find(given, Settings()) if x.problem is not None]
     assert one.advice is not None

@@ -20,10 +20,10 @@ from tests.conftest import CORPUS
 
 
 def records(path: Path) -> Iterator[tuple[str, str, list[tuple[str, float]]]]:
-    """Yield the layer, the direction and the solver times of each line of a MIOpen database.
+    """Read a MIOpen database and yield the layer, the direction and the solver times of each line.
 
-    The layer is the text before "=", without the direction and with the sizes of the forward pass. The times are
-    (solver, ms).
+    * The layer is the text before "=", without the direction and with the sizes of the forward pass.
+    * The times are pairs of (solver, ms).
     """
     with bz2.open(path, "rt") as file:
         for line in file:

@@ -38,9 +38,8 @@ def best() -> tuple[tuple[GemmProblem, float], ...]:
 
 
 def evidence(times: tuple[tuple[GemmProblem, float], ...]) -> list[dict[str, object]]:
-    """Return measurements of two kernels for each matrix product.
-
-    The default takes 1.4 times as long as the other one.
+    """Return stored measurements for each matrix product: the best kernel, and the default, which takes 1.4 times as
+    long.
     """
     return [
         measurement(x.text, solution, time_us, source_id="known", origin="bench")
@@ -57,9 +56,10 @@ SLOW, FINE = half(1000, 1000, 1000), half(1100, 900, 1000)
 
 
 def planted(times: tuple[tuple[GemmProblem, float], ...] | None = None) -> Tables:
-    """Return a run with 125 measured matrix products, and two more products for which only the default's time is known.
+    """Make the stored data of a run in which one matrix product takes five times as long as it should.
 
-    One of the two takes five times as long as it should.
+    Other kernels were not measured for this product and for one normal product. But the times of 125 similar products
+    are known.
     """
     rows = [*evidence(best() if times is None else times), lone(SLOW, 5 * us(1000, 1000, 1000))]
     rows.append(lone(FINE, 1.02 * us(1100, 900, 1000)))
@@ -141,10 +141,10 @@ def block_scaled(rows: int) -> GemmProblem:
 
 @pytest.mark.parametrize(("factor", "flagged"), [(4.0, True), (1.2, False)])
 def test_a_slow_call_is_found_by_shipped_times_alone(factor: float, flagged: bool) -> None:
-    """A slow call is found by the times that logparse ships, even if nothing else was measured on this machine.
+    """logparse finds a slow call even if nothing else was measured on this machine, by the times that it ships.
 
-    A call must then be slower than usual to be reported, because GPUs of one architecture with equally many compute
-    units still differ in speed.
+    The call must then be even slower to be reported, because GPUs of one architecture with equally many compute units
+    still differ in speed.
     """
     asked = block_scaled(512)
     expected = best_times(tables(), "gfx942 304").expect([asked.text]).expected_us[0]

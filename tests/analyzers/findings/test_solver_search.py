@@ -1,4 +1,4 @@
-"""Tests of the finding that a job searched for the fastest convolution solvers while it was traced."""
+"""Tests that logparse notices if a job was still searching for the fastest convolution solvers in its trace."""
 
 from __future__ import annotations
 

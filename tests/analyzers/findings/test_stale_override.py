@@ -27,9 +27,9 @@ ROWS = tunableop((key(512), "Gemm_Hipblaslt_1", 0.5), (key(1024), "Default", 0.7
 
 
 def planted() -> Tables:
-    """Return a run whose override file (the user's choice of kernels) does not fit its log.
+    """Make the stored data of a run whose override file (the user's choice of kernels) is out of date.
 
-    The file was made on another GPU and with another build of the library.
+    The log shows another GPU and another build of the library than the file is for.
     """
     formats = {"old": TUNABLEOP, "log": "hipblaslt-bench"}
     return tables(

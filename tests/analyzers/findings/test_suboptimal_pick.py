@@ -74,10 +74,10 @@ def test_a_group_is_advised_for_the_program_because_no_file_chooses_for_it() -> 
 
 
 def test_kernels_that_need_more_workspace_are_not_written() -> None:
-    """If a faster kernel needs more workspace than the calls give, no file that selects it is written.
+    """If a faster kernel needs more workspace than the calls give, it is not written into an override file.
 
-    The user gets advice instead. hipBLASLt would not use such a kernel from a file. Only the program can give it a
-    larger workspace.
+    The user gets advice instead, because only the program can give more workspace. hipBLASLt would ignore the file's
+    line.
     """
     rows = (measurement(G, "hipblaslt:7", 50.0), measurement(G, "hipblaslt:9", 40.0, workspace_bytes=4096))
     for stated, written in ((0, False), (4095, False), (4096, True)):
@@ -302,10 +302,10 @@ def test_the_number_of_calls_is_the_same_as_in_top(store: Store) -> None:
 
 @pytest.mark.parametrize("best", ["torch:layout=NHWC,stored", "torch:pad=64", "kernel:mine:gemm", "cudnn:eng1_k2=0"])
 def test_a_gain_that_no_file_can_express_is_advice(best: str) -> None:
-    """If no override file can express a faster way to compute a product, the user gets advice instead.
+    """If a faster way to compute a product cannot be written into an override file, the user gets advice instead.
 
-    Libraries do not read from a file that they should use another layout, padding, a user's own kernel or a plan of
-    cuDNN.
+    For example, no library reads from a file that it should use another layout, padding, a user's own kernel or a plan
+    of cuDNN.
     """
     [found] = problems(given(None, measurement(G, "Default", 50.0), measurement(G, best, 40.0)))
     assert found.override is None
@@ -313,7 +313,7 @@ def test_a_gain_that_no_file_can_express_is_advice(best: str) -> None:
 
 
 def test_the_latest_confirmation_is_used() -> None:
-    """If a faster kernel was confirmed by several measurements, the latest one is used, not the most favourable one.
+    """If a faster kernel was measured several times, the latest measurement is used, not the most favourable one.
 
     The most favourable one would overstate the gain. But a measurement by more processes is preferred to a later one by
     fewer processes.
@@ -339,7 +339,7 @@ def test_the_latest_confirmation_is_used() -> None:
 
 
 def test_channels_last_is_not_proposed_for_unknown_layouts() -> None:
-    """If a trace does not state the memory layout of a convolution, channels_last is not proposed.
+    """If a trace does not state the memory layout of a convolution, channels_last is not proposed for the job.
 
     The job may already use it.
     """

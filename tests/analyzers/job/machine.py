@@ -36,9 +36,9 @@ class Do(NamedTuple):
 
 
 def program(seed: int) -> list[Do]:
-    """Return a random step of a few dozen kernels.
+    """Return a made-up step of a few dozen kernels, for the simulated machine to run.
 
-    Depending on ``seed``, the host, a stream or a wait limits the time of the step.
+    ``seed`` decides what limits the step: the host, a stream or a wait.
     """
     chance = random.Random(seed)
     host, device = chance.choice([5.0, 20.0, 60.0]), chance.choice([5.0, 20.0, 60.0])

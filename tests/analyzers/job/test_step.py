@@ -118,17 +118,18 @@ def graph(*events: Event) -> Graph:
 
 
 def simulate(found: Graph, scale: Mapping[str, float] | None = None, host_factor: float = 1.0) -> float:
-    """Return the simulated time of a step in µs, the mean of all steps in the trace.
+    """Return how long a step would take with other times of kernels and host, in µs. It is the mean of all traced
+    steps.
 
-    ``scale`` multiplies the times of kernels. Its keys are matrix products, operators or names of kernels.
-    ``host_factor`` multiplies the times of the host's work.
+    * ``scale`` multiplies the times of kernels. Its keys are matrix products, operators or names of kernels.
+    * ``host_factor`` multiplies the times of the host's work.
     """
     changed = {name: Factor(x, x, x) for name, x in (scale or {}).items()}
     return Step([found], {}).us(lambda x: x.scaled(factors_of(x, changed)[0]), host_factor)
 
 
 def error(found: StepAnswer) -> float:
-    """Return by how much the time of a real step may differ from the simulated one, as a fraction.
+    """Return by which fraction the time of a real step may differ from the simulated one.
 
     The host's speed differs between two starts of a job. So the fraction is larger if more of the step waits for the
     host or for data.
@@ -168,7 +169,7 @@ STATED = {
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_two_streams_with_an_event(stated: bool) -> None:
-    """If one stream waits for an event of another stream, it still waits for it when the other stream gets faster.
+    """In the simulation, a stream that waits for an event of another stream still waits if kernels get faster.
 
     If the kernel ``first`` takes half the time, it ends at 55 µs. The kernel ``second`` starts 1 µs later, at 56 µs,
     and ends at 56 + 50 = 106 µs. The host's synchronisation returns 4 µs later, and the host works for 5 µs more.
@@ -180,7 +181,7 @@ def test_two_streams_with_an_event(stated: bool) -> None:
 
 
 def test_streams_without_an_event_run_side_by_side() -> None:
-    """Without an event, a stream does not wait for another stream.
+    """In the simulation, a stream does not wait for another stream unless an event makes it wait.
 
     The kernel ``second`` runs from 26 to 76 µs, no matter when ``first`` ends. The host's synchronisation returns 5 µs
     after both kernels have ended.
@@ -285,7 +286,7 @@ def test_a_collective_with_untraced_ranks_is_shortened() -> None:
 
 @pytest.mark.parametrize(("factor", "us", "limit"), [(0.5, 100, "host"), (1.0, 100, "host"), (2.0, 181, "kernels")])
 def test_the_host_can_limit_a_busy_gpu(factor: float, us: float, limit: str) -> None:
-    """The host can be the limit of a step although the GPU is never idle in the trace.
+    """The host can limit a step even if the GPU is never idle in the trace.
 
     The GPU first has 1,000 µs of earlier work. Then kernels of 90 µs follow without gaps. But the host launches only
     one kernel per 100 µs, so in the long run a step takes 100 µs.
@@ -301,7 +302,7 @@ def test_the_host_can_limit_a_busy_gpu(factor: float, us: float, limit: str) -> 
 
 
 def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
-    """Return steps of 500 µs that the host limits: it launches ten kernels of 10 µs each, one every 50 µs.
+    """Make steps of 500 µs in which the GPU waits for the host: it launches a kernel of 10 µs every 50 µs.
 
     ``untraced`` is the time of a step without the profiler, in µs.
     """
@@ -371,10 +372,10 @@ def test_the_host_is_scaled_to_the_untraced_step() -> None:
 
 @pytest.mark.parametrize("slowed", [1.2, 1.8, 2.5])
 def test_the_slowdown_by_the_profiler_is_found(slowed: float) -> None:
-    """The simulation finds out by how much the profiler slowed the host, from the time of a step without the profiler.
+    """The simulation finds out by which factor the profiler slowed the host.
 
     Random programs run on a simulated machine, once without the profiler and once with a host that is slowed by a known
-    factor. The factor must be found if the host limits the program.
+    factor. This factor must be found if the host limits the program.
     """
     found = 0
     for seed in range(20):
@@ -391,7 +392,7 @@ def test_the_slowdown_by_the_profiler_is_found(slowed: float) -> None:
 
 
 def test_a_gpu_bound_step_keeps_the_traced_host_times() -> None:
-    """If the GPU limits a step, the step's time without the profiler says nothing about the host's speed.
+    """If the GPU limits a step, the step's time without the profiler does not show how fast the host is.
 
     The step has a kernel of 400 µs and 100 µs of host work. It takes 5 % longer without the profiler. This cannot be
     due to the host, so the simulation keeps the host's times of the trace.
@@ -481,10 +482,10 @@ def test_a_removed_kernel_saves_its_launch_too() -> None:
 
 
 def test_a_kernel_with_a_wrong_correlation_id_has_no_launch() -> None:
-    """A kernel in a trace is linked to no launch if its correlation id is not a whole number.
+    """If a kernel in a trace has a damaged correlation id, it is linked to no launch.
 
-    A correlation id is the number that a kernel and its launch have in common. A damaged trace, or a trace of another
-    profiler, may lack it. In particular, such a kernel must not get the id of the kernel before it.
+    A correlation id is the number that a kernel and its launch have in common. An id that is not a whole number is
+    damaged. In particular, such a kernel must not get the id of the kernel before it.
     """
     odd = [kernel("k", 10, 20, 1) | {"args": {"device": 0, "stream": 7, "correlation": x}} for x in ([1], 1.0, True)]
     found = trace(mark(1, 0, 50), launch(1, 1), kernel("k", 5, 8, 1), *odd)
@@ -542,7 +543,7 @@ def test_the_limit_is_the_one_that_takes_most_of_all_steps() -> None:
 
 
 def test_a_graph_launch() -> None:
-    """A kernel after a CUDA graph with two branches starts 1 µs after both branches have ended.
+    """In the simulation, a kernel after a CUDA graph with two branches starts 1 µs after the later branch has ended.
 
     In the trace the branch ``long`` ends last. If it takes a tenth of the time, the other branch ends last, at 51 µs.
     The next kernel then starts at 51 + 1 = 52 µs.
@@ -608,10 +609,10 @@ def test_waits_for_data_are_shortened_alone() -> None:
 
 
 def test_no_predicted_limit_is_longer_than_the_step() -> None:
-    """The predicted step time with an infinitely fast host is never longer than the present step time.
+    """The predicted time of a step with an infinitely fast host is never longer than its present time.
 
-    In this trace the simulated mean would become longer: the first step ends 890 µs earlier, but the data for the
-    second step still comes at the same time. The present time is stated instead.
+    In this trace the simulated mean of two steps would become longer: the first step ends 890 µs earlier, but the data
+    for the second step still come at the same time. The present time is stated instead.
     """
     name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
     waits = [op(name, start, end) | {"cat": "user_annotation"} for start, end in ((5, 10), (910, 1500))]
@@ -697,9 +698,10 @@ def test_a_stream_synchronisation_waits_for_the_stream_of_the_last_launch() -> N
 
 
 def test_the_caller_waits_for_the_autograd_thread() -> None:
-    """The backward pass runs in another thread, but the simulation puts it between the forward pass and the optimizer.
+    """The simulation knows that the main thread waits for the backward pass, which runs in another thread.
 
-    The calling thread waits for it. So if the host takes half the time, the step takes half the time.
+    So the backward pass comes between the forward pass and the optimizer. If the host takes half the time, the step
+    takes half the time.
     """
     found = graph(
         mark(1, 0, 400),
@@ -746,8 +748,8 @@ def test_the_depth_of_the_queue_comes_from_the_trace() -> None:
     """The simulation finds out from the trace how many launched kernels the GPU's queue has room for.
 
     If the queue is full, the host waits in the launch. In an FP8 job on an H200 the queue had room for 1,022 kernels.
-    If 1,024 were assumed, a simulated launch would return two kernels too early, and the rest of its real wait would be
-    mistaken for work of the host.
+    If 1,024 were assumed, a simulated launch would return too early, and the rest of the real wait would be mistaken
+    for work of the host.
     """
     events, at, depth = [], 0.0, 1022
     for i in range(1100):
@@ -778,7 +780,7 @@ def test_kernels_of_an_operator_are_known_by_their_problem() -> None:
 def test_changes_of_other_operators_are_simulated() -> None:
     """The simulation also predicts changes of operators that are neither matrix products nor convolutions.
 
-    Attention takes 100 µs, or half of it with cuDNN's kernel. An earlier version ignored such a change.
+    Here attention takes 100 µs, or half of it with cuDNN's kernel. An earlier version ignored such a change.
     """
     name, sizes, strides = "aten::_scaled_dot_product_flash_attention", [8, 16, 64, 64], [65536, 4096, 64, 1]
     inputs = {"Input Dims": [sizes] * 3, "Input type": ["c10::BFloat16"] * 3, "Input Strides": [strides] * 3}
@@ -846,7 +848,7 @@ def two_ranks(store: Store, tmp_path: Path) -> Tables:
 
 
 def of_an_older_store(held: Tables) -> Tables:
-    """Return the tables as if an older version of logparse had stored them: without the timelines of the traces.
+    """Remove the timelines of the traces from the stored data, as if an older version had stored them.
 
     The simulation of a step needs the timelines. Versions of 2026 did not store them.
     """
@@ -865,10 +867,10 @@ def test_a_step_needs_no_file_of_its_traces(two_ranks: Tables, tmp_path: Path) -
 
 
 def test_a_step_of_an_older_store_is_read_from_the_trace_file(two_ranks: Tables, tmp_path: Path) -> None:
-    """If an older version stored no timeline of a trace, the step is simulated from the original trace file.
+    """If an older version of logparse did not store a trace's timeline, it is read from the original trace file.
 
-    If a file is gone or has changed, a note names it and says what to do. If no usable file is left, there is no
-    prediction.
+    The simulation of a step needs the timeline. If a file is gone or has changed, a note names it and says what to do.
+    If no usable file is left, there is no prediction.
     """
     kept, held = step_of(two_ranks, HALF), of_an_older_store(two_ranks)
     found = step_of(held, HALF)
@@ -915,7 +917,7 @@ def test_a_stored_trace_is_unchanged(seed: int) -> None:
 
 
 def test_nothing_is_predicted_from_a_misleading_trace(store: Store, tmp_path: Path) -> None:
-    """If the traced step takes much longer than a step without the profiler, logparse predicts nothing and says why.
+    """If the step in a trace takes far longer than a step without the profiler, logparse predicts nothing and says why.
 
     Here the trace has a kernel of 100 µs, but without the profiler a whole step takes only 20 µs.
     """
@@ -978,10 +980,10 @@ def test_an_unchanged_trace_keeps_its_times(name: str) -> None:
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_simulated_times_come_true(stated: bool) -> None:
-    """The predicted times of steps are the times that a simulated machine really takes after the change.
+    """The predicted times of steps with other kernel times are right, as a simulated machine shows.
 
-    Random programs run on the machine with a profiler that makes the host 1.4 times as slow. This gives the trace. Then
-    the programs run without the profiler and with other times of kernels.
+    Random programs run on this machine with a profiler that makes the host 1.4 times as slow. This gives the trace.
+    Then the programs run without the profiler and with the other kernel times.
     """
     errors = []
     for seed in range(sized(40, 400)):

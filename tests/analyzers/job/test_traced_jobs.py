@@ -1,7 +1,4 @@
-"""Tests with small traces of jobs, which logparse reads from files.
-
-The tests check which of several traces represents the job, and at what time a step in a trace begins.
-"""
+"""Tests with small made-up traces of jobs: how long is a step, and which of several traces represents the job?"""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ def time_of(store: Store, *paths: str) -> GpuTime:
 
 
 def advice(store: Store, *paths: str) -> tuple[Recommendation, str]:
-    """Read these files as one run. Returns logparse's recommendation and its printed text, joined to one line."""
+    """Read these files as one run. Returns what ``recommend`` finds, and its printed text as one line."""
     ingest([*paths], store, run="run")
     found = advise(store, Settings(), "run")
     return found, " ".join(" ".join(screen(found, Written(Path("out")))).split())
@@ -58,7 +55,7 @@ def advice(store: Store, *paths: str) -> tuple[Recommendation, str]:
 
 
 def late_kernels(first: float, name: str = "ProfilerStep#6") -> MadeTrace:
-    """Return a trace of one step of 390 ms. The step launches its first kernel after ``first`` µs."""
+    """Make a trace of one step of 390 ms, which launches its first kernel after ``first`` µs."""
     trace = MadeTrace()
     trace.step(0, 390_000, name)
     for i in range(12):
@@ -88,7 +85,7 @@ def test_a_late_first_kernel_is_the_hosts(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_step_of_a_late_gpu_lasts_from_first_to_last_kernel(tmp_path: Path, store: Store) -> None:
-    """If the GPU is still busy with earlier work, a step lasts from its first to its last kernel on the GPU.
+    """If the GPU is still busy with earlier work, a step is timed from its first to its last kernel on the GPU.
 
     This is 10 ms here. The host took only 2.4 ms to launch these kernels. The trace does not show the earlier work.
     """
@@ -103,7 +100,7 @@ def test_a_step_of_a_late_gpu_lasts_from_first_to_last_kernel(tmp_path: Path, st
 
 
 def decoding(pid: int = 7, **header: object) -> MadeTrace:
-    """Return a trace without marked steps, in which a CUDA graph of 10 ms is launched once."""
+    """Make a trace in which a CUDA graph of 10 ms is launched once. The trace has no marked steps."""
     trace = MadeTrace(pid, **header)
     trace.operator("aten::mm", 0, [(GEMM, 100.0)])
     trace.graph(100, [("paged_attention", 4_900.0), (GEMM, 5_000.0)], at=110)
@@ -111,10 +108,9 @@ def decoding(pid: int = 7, **header: object) -> MadeTrace:
 
 
 def capturing(annotation: str = "", ran: int = 2, step: bool = False) -> MadeTrace:
-    """Return a trace in which the program captures a CUDA graph, which takes 48 ms of host time.
+    """Make a trace in which the program captures a CUDA graph, which takes 48 ms of host time.
 
-    The trace of ``decoding`` launches the same graph. ``ran`` is the number of kernels that ran before and after the
-    capture.
+    The trace of ``decoding`` launches the same graph. ``ran`` is the number of kernels that run outside the capture.
     """
     trace = MadeTrace()
     for i in range(ran):
@@ -231,7 +227,7 @@ def test_the_remedy_of_a_search_is_told(tmp_path: Path, store: Store) -> None:
 
 
 def replays(kept: int, of: int) -> MadeTrace:
-    """Return a trace in which a CUDA graph of 900 µs is launched ``of`` times, once per ms.
+    """Make a trace in which a CUDA graph of 900 µs is launched ``of`` times, once per ms.
 
     Only the first ``kept`` launches have their kernels in the trace.
     """
@@ -271,7 +267,7 @@ def test_idle_time_is_known_if_few_graph_launches_lack_kernels(
 
 
 def decode(gaps: int, us: float = 400_000.0) -> MadeTrace:
-    """Return a trace of four steps, each with kernels of 10 ms.
+    """Make a trace of four steps, each with kernels of 10 ms.
 
     In each of the first ``gaps`` steps, the GPU also waits in a copy for ``us`` µs.
     """
@@ -363,7 +359,7 @@ RANK = {"distributedInfo": {"rank": 1, "world_size": 2}}
 
 @cache
 def alone(made: Callable[..., MadeTrace]) -> dict[str, float]:
-    """Return the times of a job from its trace alone."""
+    """Return the GPU times of a job per step from one of its traces, without any other file."""
     with tempfile.TemporaryDirectory() as folder:
         first = made(distributedInfo={"rank": 0, "world_size": 2}).write(Path(folder) / "job.json")
         return per_step(time_of(open_store(Path(folder) / "store", create=True), first))
