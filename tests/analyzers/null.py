@@ -50,8 +50,8 @@ def confirmations(
 ) -> Iterator[tuple[GemmProblem, str, Pairs]]:
     """Yield the products for which, by chance, another kernel than the library's choice seemed fastest.
 
-    Each item is (product, the seemingly fastest kernel, pairs of times). The pairs are a second measurement, which must
-    confirm the first one.
+    Each item is (product, seemingly fastest kernel, pairs of times). The pairs are a second measurement of both
+    kernels, which must show if the kernel is really faster.
     """
     for index in range(problems):
         sample = clock(generator, float(generator.uniform(20.0, 2000.0)))
@@ -62,10 +62,10 @@ def confirmations(
 
 
 def processes(generator: np.random.Generator, sample: Callable[[], float], floor: float, count: int = 3) -> Pairs:
-    """Return pairs of times of the default kernel and the seemingly fastest one, as measured by ``count`` processes.
+    """Simulate how several processes measure the default kernel and another one in turns. Returns the pairs of times.
 
-    In each process the second kernel is slower or faster by a small random factor, which does not change in the
-    process.
+    Both kernels are equally fast. But in each process the second one is slower or faster by a small random factor,
+    which stays the same within the process.
     """
     pairs = Pairs((), ())
     for _ in range(count):
@@ -84,7 +84,7 @@ def processes(generator: np.random.Generator, sample: Callable[[], float], floor
 
 
 def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
-    """Return the tables of a job in which all kernels are equally fast.
+    """Make the stored data of a job in which all kernels are equally fast.
 
     They contain the calls of the job, and the results of measuring its kernels.
     """
@@ -109,10 +109,10 @@ def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
 
 @cache
 def _called(problems: int) -> Tables:
-    """Return tables that contain only the calls of the job. The calls are the same in all simulated jobs."""
+    """Return stored data with only the calls of a job. All simulated jobs have the same calls."""
     return tables(workload=[work(gemm(64 * (i + 1)).text, 100) for i in range(problems)])
 
 
 def confirmation(problem: GemmProblem, winner: str, pairs: Pairs, floor: float = 0.03) -> str:
-    """Return the result of a confirming measurement, in the text form that logparse stores."""
+    """Return the result of a second measurement, which confirms a faster kernel, as the text that logparse stores."""
     return confirmation_text(problem.text, "Default", winner, pairs, judge(pairs, floor=floor))

@@ -45,7 +45,7 @@ warning of a CUDA build of PyTorch without a GPU, which is missing if logparse t
 
 @dataclass(frozen=True)
 class Behaviour:
-    """The visible behaviour of a program in one run: exit code, printed bytes and the files that it left.
+    """The behaviour of a program in one run: its exit code, its printed bytes, and the files that it left.
 
     Lines of logparse itself are left out of the printed bytes, and so is text that differs between any two runs.
     """
@@ -108,7 +108,7 @@ def capturing(folder: Path, *options: str) -> list[str]:
 def both(
     command: Sequence[str], folder: Path, stdin: bytes = b"", environ: Mapping[str, str] = ENVIRON
 ) -> tuple[Behaviour, Behaviour]:
-    """Run a command alone, and then under ``capture --trace 2``. Both runs have the same path as their folder."""
+    """Run a command alone, and then under ``capture --trace 2``, in a folder with the same path."""
     plain = behaviour(command, folder / "here", stdin, environ)
     shutil.rmtree(folder / "here")
     return plain, behaviour([*capturing(folder), *command], folder / "here", stdin, environ)

@@ -218,10 +218,10 @@ sys.exit(7)
 
 
 def driven(tmp_path: Path, *command: str, facts: str = "no") -> list[str]:
-    """Return a command that runs ``capture`` with this job in a process of its own.
+    """Return a command that runs this job under ``logparse capture``, in a process of its own.
 
-    ``facts`` is "yes" to ask PyTorch about the machine, which takes two seconds, and "no" not to ask. Otherwise it is
-    the name of the GPU's architecture.
+    ``facts`` says what is known about the machine: "yes" asks PyTorch, which takes two seconds, and "no" asks nothing.
+    Any other text is the name of the GPU's architecture.
     """
     return [sys.executable, "-c", DRIVER, str(tmp_path / "logs"), str(tmp_path / "store"), facts, *command]
 
@@ -320,7 +320,10 @@ def test_what_cannot_run_gives_a_shells_exit_code(tmp_path: Path, name: str, cod
 
 
 def test_capture_does_not_wait_for_processes_left_behind(tmp_path: Path) -> None:
-    """``capture`` ends with the job, even if the job leaves a process behind that still has its standard error."""
+    """``capture`` ends with the job, even if the job left a process in the background.
+
+    That process still has the job's standard error.
+    """
     leaves = "import subprocess, sys; print(subprocess.Popen(['sleep', '900'], stdout=-3).pid, flush=True)"
     command = driven(tmp_path, *python(leaves))
     out = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=PATIENCE_S)
@@ -491,9 +494,9 @@ def test_the_jobs_own_interpreter_is_asked(tmp_path: Path) -> None:
 
 
 def test_facts_come_from_the_jobs_own_python(tmp_path: Path) -> None:
-    """``capture`` asks the torch of the job's own Python about the machine.
+    """``capture`` gets facts about the machine from the torch that the job's own Python imports.
 
-    Here the job's Python has a fake torch. Its answers are stored under the names that the log formats also use.
+    Here this is a fake torch. Its answers are stored under the names that the log formats also use.
     """
     (tmp_path / "torch.py").write_text(
         textwrap.dedent("""

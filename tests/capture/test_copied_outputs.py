@@ -1,4 +1,4 @@
-"""Tests of how ``logparse capture`` copies what a job prints.
+"""Tests of how ``logparse capture`` passes on what a job prints, while it also keeps a copy.
 
 If the job is started at a terminal, it must still have one. Processes that the job leaves behind must not be harmed.
 """
@@ -251,7 +251,7 @@ THREADED = "import threading, time; threading.Thread(target=time.sleep, args=(60
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_to_a_librarys_thread_reaches_the_job_once(number: signal.Signals) -> None:
-    """If a library's thread receives a signal, the job gets the signal exactly once.
+    """If a signal reaches ``capture`` in a thread of a library, it is passed on to the job exactly once.
 
     In an earlier version the signal ended ``capture``, but not the job.
     """

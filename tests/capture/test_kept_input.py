@@ -31,7 +31,7 @@ def piped(data: bytes) -> int:
 
 
 def start(kept: KeptInput, program: str) -> bytes:
-    """Run a program with the standard input that logparse kept for it, and return what the program prints."""
+    """Run a program with a kept copy of standard input, and return what the program prints."""
     with kept.given() as streams:
         words = [sys.executable, "-c", f"import sys\nread = sys.stdin.buffer\n{program}"]
         return subprocess.run(words, stdin=streams.get(0), stdout=-1, check=True).stdout

@@ -1,7 +1,7 @@
 """Tests that a program does the same under ``logparse capture --trace`` as without it.
 
-The tests run small programs, and also larger ones that lie beside the test data, if this machine has them.
-``observing.differences`` compares a run with ``capture`` and a run without it.
+The tests run small programs, and also larger ones from the folder of test data, if this machine has them.
+``observing.differences`` compares the two runs.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ JOB = "import sitecustomize, torch, os; print(torch.setting, os.environ.get('FRO
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Return environment variables for a job, so that it finds a fake torch and a ``sitecustomize`` of its own."""
+    """Return environment variables with which a job finds a fake torch and a ``sitecustomize`` of its own."""
     (tmp_path / "own/torch").mkdir(parents=True)
     (tmp_path / "own/torch/__init__.py").write_text("setting = 'default'\n")
     (tmp_path / "own/sitecustomize.py").write_text("import os\nos.environ['OWN'] = 'kept'\n")
@@ -91,7 +91,7 @@ PRINTS = "import torch; print(torch.backends.cudnn.benchmark)"
 
 
 def made(folder: Path, *, settings: bool = True) -> Path:
-    """Make a folder with an ``apply.py``, as ``logparse recommend`` writes it.
+    """Make a folder with an ``apply.py`` of the kind that ``logparse recommend`` generates.
 
     If ``settings`` is true, the file changes a setting when it is imported. Otherwise it changes nothing.
     """
@@ -230,7 +230,7 @@ def test_marks_that_cannot_be_written_never_fail_the_job(tmp_path: Path, with_to
 
 
 def test_capture_stores_the_applied_changes(tmp_path: Path, with_torch: dict[str, str]) -> None:
-    """If ``logparse capture`` runs ``logparse run --with``, it stores which changes the job applied.
+    """If ``capture`` runs a job with ``logparse run --with``, it stores which changes the job made.
 
     ``logparse verify`` needs to know them.
     """

@@ -38,8 +38,9 @@ def best() -> tuple[tuple[GemmProblem, float], ...]:
 
 
 def evidence(times: tuple[tuple[GemmProblem, float], ...]) -> list[dict[str, object]]:
-    """Return stored measurements for each matrix product: the best kernel, and the default, which takes 1.4 times as
-    long.
+    """Return stored measurements of two kernels for each matrix product: the fastest one, and the default.
+
+    The default takes 1.4 times as long.
     """
     return [
         measurement(x.text, solution, time_us, source_id="known", origin="bench")

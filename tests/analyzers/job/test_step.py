@@ -118,8 +118,7 @@ def graph(*events: Event) -> Graph:
 
 
 def simulate(found: Graph, scale: Mapping[str, float] | None = None, host_factor: float = 1.0) -> float:
-    """Return how long a step would take with other times of kernels and host, in µs. It is the mean of all traced
-    steps.
+    """Simulate a step with other times of kernels and host. Returns the mean time of all traced steps in µs.
 
     * ``scale`` multiplies the times of kernels. Its keys are matrix products, operators or names of kernels.
     * ``host_factor`` multiplies the times of the host's work.

@@ -213,8 +213,8 @@ gfx950,2,4,1024,4096,ck,311,1,7.8,opus_bmm_kernel,8.6,1075.87,0.0015
 def test_rows_with_mx_scales_fit_every_gpu_of_the_architecture() -> None:
     """A row of aiter's batched table with MX scales is used on every GPU of its architecture.
 
-    The number of compute units does not matter, because aiter's function ``lookup_mxscale_bmm_config`` ignores it. The
-    size columns of this table have small letters.
+    aiter's function ``lookup_mxscale_bmm_config`` ignores the number of compute units. The size columns of this table
+    have small letters.
     """
     name = "dsv4_batched_gemm_a8w8_blockscale_mxscale_tuned.csv"
     here, away = (inspect(name, MXSCALE.encode(), {"arch": x, "cu_count": "304"}) for x in ("gfx950", "gfx942"))
@@ -226,7 +226,7 @@ def test_rows_with_mx_scales_fit_every_gpu_of_the_architecture() -> None:
 
 
 def test_tables_with_w_scale_block_are_refused() -> None:
-    """``logparse lint`` refuses a table with the column ``w_scale_block``, because it cannot check it.
+    """``logparse lint`` refuses aiter's tables with the column ``w_scale_block``, because it cannot check them.
 
     Later versions of aiter look rows up by this column, too, and it is not known how they write its value.
     """
@@ -279,7 +279,10 @@ def read(text: str) -> Mapping[Hashable, object] | None:
 
 
 def asked(key: str) -> tuple[object, ...]:
-    """Return the key with which aiter looks up a call, as a tuple whose values have the same types as in aiter."""
+    """Convert a key from text to the tuple with which aiter looks up a call.
+
+    The values get the types that aiter uses.
+    """
     gfx, cu, m, n, k, bias, dtype, out, scaled, shuffled = key.split(",")
     flags = [FLAGS.index(x) == 1 for x in (bias, scaled, shuffled)]
     return (gfx, int(cu), int(m), int(n), int(k), flags[0], dtype, out, flags[1], flags[2])
@@ -290,7 +293,7 @@ EDITS = (",", " ", "0", "1", ".0", "x", "True", "torch.float16", "gfx950", "\r",
 
 @given(st.lists(written, min_size=1, max_size=4), st.data())
 def test_rows_that_lint_calls_useless_are_never_found(entries: list[Override], data: st.DataObject) -> None:
-    """If aiter finds a row for a call, ``lint`` must not say that no call can find the row.
+    """``lint`` never says that a row of aiter's table is useless if aiter would find the row for some call.
 
     The table may be damaged anywhere. aiter's reader is imitated with pandas.
     """

@@ -1,7 +1,7 @@
-"""Tests of ``logparse bisect``, which finds the rows of an override file that make a user's check fail.
+"""Tests of ``logparse bisect``, which finds the lines of an override file that make a user's test fail.
 
-An override file is the user's choice of kernels. The tests run the search with random checks, cut files of every format
-to some of their rows, and run the subcommand with shell scripts as checks.
+An override file is the user's choice of kernels. The tests run the search with random answers, remove lines from files
+of every format, and run the subcommand with shell scripts as user's tests.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def failing(guilty: Sets) -> Callable[[Sequence[int]], bool]:
 
 
 def arbitrary(seed: int, every: int) -> Callable[[Sequence[int]], bool]:
-    """Return a stand-in for the user's check that answers at random, but always in the same way for the same rows.
+    """Return a function that stands for the user's test of some lines, and answers at random.
 
-    The check passes if no row is tested, and fails if all ``every`` rows are tested.
+    It gives the same answer for the same lines. It passes without any line, and fails with all ``every`` lines.
     """
     return lambda rows: len(rows) == every or (bool(rows) and random.Random(f"{seed} {sorted(rows)}").random() < 0.3)
 
@@ -82,10 +82,10 @@ def test_ddmin_fails_and_does_not_without_any_one_row(case: tuple[int, Callable[
 def test_the_guilty_set_is_minimal_even_without_some_answers(
     case: tuple[int, Callable[[Sequence[int]], bool]], seed: int, skipped: float
 ) -> None:
-    """The search finds a minimal set of guilty rows, even if the user's check cannot tell for some sets of rows.
+    """``bisect`` finds a minimal set of bad lines, even if the user's test cannot tell for some sets of lines.
 
-    Minimal means: if any one row is removed from the set, the check no longer fails. If the check cannot tell for a
-    set, the set is treated as if it passed.
+    Minimal means: if any one line is removed from the set, the test no longer fails. If the test cannot tell for a set,
+    the set is treated as if it passed.
     """
     count, fails = case
 
@@ -143,7 +143,7 @@ EVERY = [(format.name, number) for format in OVERRIDE_FORMATS for number in rang
 
 @given(st.sampled_from(EVERY), st.integers(0, 1 << 30), st.sampled_from([b"", b"\r"]))
 def test_a_cut_file_differs_only_in_its_rows(of: tuple[str, int], wanted: int, end: bytes) -> None:
-    """An override file that is cut to some rows has exactly these rows, and everything between rows unchanged.
+    """If lines are removed from an override file, the other lines and everything between them stay unchanged.
 
     This is also true for files with the line ends of Windows.
     """
@@ -272,7 +272,10 @@ HEAD = "Validator,PT_VERSION,2.11.0\n"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """Write an override file of 64 rows. The row in line n + 2 names the kernel 101 + n."""
+    """Write an override file (the user's choice of kernels) with 64 lines that name the kernels 101, 102 and so on.
+
+    Kernel 101 + n is in line n + 2 of the file.
+    """
     path = tmp_path / "tunableop_results0.csv"
     path.write_text(HEAD + "".join(f"{row}\n" for row in ROWS))
     return path
@@ -323,9 +326,9 @@ def test_the_jobs_output_is_in_a_file_per_run(table: Path) -> None:
 
 
 def test_only_the_end_of_a_long_output_is_kept(table: Path) -> None:
-    """The log of a check has only the end of its output.
+    """If the user's test prints a lot, ``bisect`` keeps only the end of the output.
 
-    In an earlier version, a check that printed all day filled the disk.
+    In an earlier version, a test that printed all day filled the disk.
     """
     bisect(table, f"seq 100000; echo the last word; {bad(140)}")
     (folder,) = table.parent.glob(".*bisect*")
@@ -458,10 +461,10 @@ def test_a_check_that_answers_in_two_ways_is_reported_with_both(table: Path, tmp
 
 
 def test_files_of_other_gpus_are_copied_and_cut_too(table: Path) -> None:
-    """If TunableOp has a file for each GPU, ``bisect`` gives the user's check a copy of all of them.
+    """If TunableOp has a file for each GPU, ``bisect`` gives the user's test a copy of all of them.
 
-    ``bisect`` removes rows from one file to find the rows that make the check fail. If the file of another GPU has the
-    same content, the same rows are removed from its copy.
+    ``bisect`` removes lines from one file to find the lines that make the test fail. If the file of another GPU has the
+    same content, the same lines are removed from its copy.
     """
     table = table.rename(table.with_name("mine 10.csv"))
     for name, text in (("mine 11.csv", table.read_text()), ("mine 2.csv", HEAD), ("notes.txt", "foreign")):
@@ -545,9 +548,9 @@ def inside(table: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def finished(table: Path) -> None:
-    """Run the same search again after an interruption, and check that it uses the answers that it already has.
+    """Start ``logparse bisect`` again after an interruption, and check that it uses the answers that it already has.
 
-    The search runs the user's check on many sets of rows. Only two sets may be tested twice: the interrupted one, and
+    ``bisect`` runs the user's test with many sets of lines. Only two sets may be tested twice: the interrupted one, and
     the final one, which is always confirmed.
     """
     done = bisect(table, counting(5))

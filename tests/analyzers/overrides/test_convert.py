@@ -1,6 +1,6 @@
 """Tests of ``logparse convert``, which rewrites an override file (a choice of kernels) for another library.
 
-The kernels keep their indices, so the file must never be used with another library build. Rows that the other library
+The kernels keep their numbers, so the file must never be used with another library build. Lines that the other library
 cannot express are left out.
 """
 
@@ -123,9 +123,10 @@ def test_to_aiter() -> None:
 
 
 def test_rocblas_indices(tmp_path: Path) -> None:
-    """A rocBLAS index is converted to hipBLASLt's index if it stands for a kernel of hipBLASLt.
+    """``convert`` translates rocBLAS's number of a kernel to hipBLASLt's number, if the kernel is from hipBLASLt.
 
-    In rocBLAS 5 a positive index is hipBLASLt's index + 1. An index below -10 is from Tensile, so it is not converted.
+    In rocBLAS 5 a positive number is hipBLASLt's number + 1. A number below -10 is a kernel of Tensile, so it is not
+    converted.
     """
     text = Path(CSV).read_text().splitlines()
     head = [line for line in text if line.startswith("Validator")]

@@ -1,6 +1,6 @@
-"""Tests that times for β = 0 are not compared with times for β ≠ 0, although hipBLASLt's files cannot tell these apart.
+"""Tests that times of matrix products with β = 0 and with β ≠ 0 are not compared.
 
-With β ≠ 0 a matrix product does more work, because it also reads C.
+With β ≠ 0 a product does more work, because it also reads C. hipBLASLt's files do not tell the two apart.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def test_lint_keeps_both_and_asks_for_times_of_both() -> None:
 
 @pytest.mark.parametrize("name", ["one", "two"])
 def test_merge_compares_times_of_equal_work_only(tmp_path: Path, name: str) -> None:
-    """When files are merged, a shorter time for β ≠ 0 never replaces a row for β = 0.
+    """When hipBLASLt files are merged, a shorter time for β ≠ 0 never replaces a line for β = 0.
 
-    For each row that is left out, a note names the row and its β.
+    With β ≠ 0 a matrix product does more work. For each line that is left out, a note names the line and its β.
     """
     rows = [entry(7, 9.0), entry(8, 5.0, beta="1"), entry(9, 8.0)]
     texts = {"one": [rows], "two": [rows[:1], rows[1:]]}[name]
@@ -74,10 +74,10 @@ def test_labels_differ(tmp_path: Path, store: Store) -> None:
 
 
 def test_diff_compares_products_with_the_same_key(tmp_path: Path) -> None:
-    """``logparse diff`` compares two matrix products if they have the same key in hipBLASLt's tuning files.
+    """``logparse diff`` compares two matrix products if hipBLASLt's tuning files have the same key for them.
 
-    For example, the key does not contain the types of scales. There is one exception: a row for β ≠ 0 is never compared
-    with a row for β = 0, because the kernel then does more work.
+    For example, the key does not contain the types of scales. There is one exception: a time for β ≠ 0 is never
+    compared with a time for β = 0, because the kernel then does more work.
     """
     scaled = {"scaleA": "1", "scaleB": "1", "a_type": "f8_r", "b_type": "f8_r"}
     plain = {**scaled, "scaleA": "0", "scaleB": "0"}

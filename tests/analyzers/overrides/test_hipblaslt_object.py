@@ -1,8 +1,8 @@
 """Tests of matrix products that a program calls through hipBLASLt's C++ class instead of its C functions.
 
-Up to hipBLASLt 1.2.2 such calls need other rows of the tuning file than calls of the C functions. The log line of such
-a call has ``--api_method cpp``. rocBLAS calls hipBLASLt in this way. ``tests/conformance/test_hipblaslt_files.py``
-compares which rows the real library uses for these calls.
+rocBLAS calls hipBLASLt in this way. The log line of such a call has ``--api_method cpp``. Up to hipBLASLt 1.2.2 such
+calls need other lines of the tuning file than calls of the C functions. ``tests/conformance/test_hipblaslt_files.py``
+compares which lines the real library uses for these calls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOG = SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log"
 
 
 def lines(count: int) -> list[str]:
-    """Return the first ``count`` calls of the sample log, as logged if the program had used hipBLASLt's C++ class."""
+    """Return the first ``count`` lines of the sample log, as if the program had called hipBLASLt's C++ class."""
     every = dict.fromkeys(x for x in LOG.read_text().splitlines() if x.startswith("hipblaslt-bench "))
     return [x.replace("--api_method c ", "--api_method cpp ") for x in every][:count]
 

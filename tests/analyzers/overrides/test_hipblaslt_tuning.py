@@ -1,4 +1,4 @@
-"""Tests of hipBLASLt's tuning files: what ``logparse lint`` says about them, and which rows logparse writes.
+"""Tests of hipBLASLt's tuning files: what ``logparse lint`` says about them, and which lines logparse writes.
 
 Both depend on the library version and the GPU. ``tests/conformance/test_hipblaslt_files.py`` compares what the real
 library reads from thousands of edited files.
@@ -45,9 +45,9 @@ def cell(column: str, value: str) -> str:
 
 
 def test_an_empty_revision_is_not_unknown() -> None:
-    """An empty build revision is a revision like any other: a file with it is used only by a build with it.
+    """If a tuning file states an empty build revision, only a hipBLASLt build with an empty revision uses it.
 
-    Debian's builds of hipBLASLt have an empty revision.
+    Debian's builds have an empty revision. It must not be confused with an unknown one.
     """
     assert inspect("t.txt", (GIT + entry()).encode(), TARGET).accepted is True
     assert inspect("t.txt", ("Git Version: abc\n" + entry()).encode(), TARGET).accepted is False
@@ -202,9 +202,9 @@ def test_a_file_of_rocm_6_4() -> None:
 
 
 def test_an_old_file_is_read_as_its_library_version_reads_it() -> None:
-    """An old tuning file without column names is read as the library version would read it that the file is for.
+    """logparse reads an old hipBLASLt tuning file without column names in the same way as the stated library version.
 
-    The versions know different data types. ROCm 6.4 (hipBLASLt 0.12) drops rows with the type xf32. The last versions
+    The versions know different data types. ROCm 6.4 (hipBLASLt 0.12) drops lines with the type xf32. The last versions
     before 7.0 that read such files take xf32 for f32.
     """
     text = (FIRST + f"    {','.join(VALUES.split(','))}\n").replace("f16_r,f32_r,0", "f16_r,xf32_r,0").encode()
@@ -221,10 +221,10 @@ def test_an_old_file_is_read_as_its_library_version_reads_it() -> None:
 
 
 def test_rows_copied_to_other_sizes_are_no_measurements() -> None:
-    """A time in a tuning file that was copied from another size is not taken as a measurement.
+    """If a time in a tuning file was copied from another size, it is not taken as a measurement.
 
-    Teams that serve models copy the measurement of one size to rows of smaller sizes. Only one row was really measured:
-    the row whose sizes agree with its Gflop/s.
+    Teams that serve models copy the measurement of one size to lines of smaller sizes. Only one line was really
+    measured: the line whose sizes agree with its Gflop/s.
     """
     cells = VALUES.split(",")
     copies = [",".join([*cells[:5], str(n), *cells[6:]]) for n in (63, 64, 62, 64)]

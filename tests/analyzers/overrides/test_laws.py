@@ -42,10 +42,9 @@ from tests.test_emitted import CASES, TARGET, overrides_of, own_samples
 
 @cache
 def samples() -> dict[str, list[tuple[Emission, Facts]]]:
-    """Return sample files of each format of override files, with the GPU and software that each file is for.
+    """Return sample override files (choices of kernels) as {format: [(file, GPU and software that the file is for)]}.
 
-    The result is {format: [(file, facts)]}. logparse writes these files. If it cannot write a format, the files without
-    errors in ``sample_logs/`` are taken.
+    logparse writes these files. If it cannot write a format, the files without errors in ``sample_logs/`` are taken.
     """
     out: dict[str, list[tuple[Emission, Facts]]] = {}
     for format in OVERRIDE_FORMATS:
@@ -161,7 +160,7 @@ def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> 
 
 
 def overrides(format: OverrideFormat) -> list[tuple[list[Override], Facts]]:
-    """Return all rows of a format's sample files, with the GPU and software that each file is for."""
+    """Return the lines of all sample files of a format, with the GPU and software that each file is for."""
     return [(overrides_of(format, x.name, x.data, target), target) for x, target in samples()[format.name]]
 
 
@@ -195,9 +194,9 @@ VERSIONS: list[Facts] = [
 @pytest.mark.parametrize("format", [x for x in OVERRIDE_FORMATS if x.writer], ids=lambda format: format.name)
 @given(st.data())
 def test_a_written_row_is_used_or_refused_with_a_reason(format: OverrideFormat, data: st.DataObject) -> None:
-    """The library uses every row that logparse writes to an override file (the user's choice of kernels).
+    """The library uses every line that logparse writes to an override file (the user's choice of kernels).
 
-    If the library would drop a row, logparse does not write it and gives a reason. This must be true for any matrix
+    If the library would drop a line, logparse does not write it and gives a reason. This must be true for any matrix
     product, kernel and library version.
     """
     assert format.writer is not None
@@ -238,9 +237,9 @@ def test_a_writer_leads_to_its_format() -> None:
 
 
 def test_overrides_of_the_samples_are_written(format: OverrideFormat) -> None:
-    """Most rows of the sample override files (choices of kernels) can be written to a file again.
+    """Most lines of the sample override files (choices of kernels) can be written to a file again.
 
-    This guards another test, which allows that a row is refused. That test would also pass if no row were ever written.
+    Another test allows that logparse refuses to write a line. That test would also pass if no line were ever written.
     """
     if format.writer is not None:
         for given, target in overrides(format):
@@ -334,9 +333,9 @@ READ = {x.name: x for x in FORMATS if isinstance(x, FileFormat) and x.name in {y
 
 @given(st.data())
 def test_a_refused_file_gives_no_measurements(data: st.DataObject) -> None:
-    """If a damaged row makes the library refuse the whole file, logparse takes none of its times as measured.
+    """If the library would refuse a whole override file because of one damaged line, logparse uses no time from it.
 
-    The test damages one cell of a row.
+    The test damages one cell of a line.
     """
     format = data.draw(st.sampled_from([x for x in OVERRIDE_FORMATS if x.name in READ and not x.convolutions]))
     file, target = data.draw(st.sampled_from(samples()[format.name]))
@@ -413,7 +412,7 @@ def test_only_entries_that_miopen_uses_are_read(name: str, data: st.DataObject) 
 
 
 def claims(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Yield the key and the solver of every entry of a MIOpen database that logparse took as measured or tuned."""
+    """Yield the entries of a MIOpen database that logparse took as measured or tuned, as pairs (key, solver)."""
     rows = outcome.tables["measurements"].to_pylist() if outcome.tables else []
     yield from ((x["key_text"], x["raw"]) for x in rows if x["status"] != "skipped")
     for x in outcome.records:
@@ -426,9 +425,9 @@ def test_what_order_means_is_stated_for_every_format(format: OverrideFormat) -> 
 
 
 def in_order(format: OverrideFormat, file: Emission, target: Facts, draw: st.DataObject) -> bytes:
-    """Return an override file with its rows in another order and some rows twice.
+    """Return an override file with its lines in another order and some lines twice.
 
-    Rows for the same key keep their order, because it decides which one is used.
+    Lines for the same key keep their order, because it decides which one is used.
     """
     if file.data.lstrip().startswith(b"{"):  # its rows are members of an object
         members = draw.draw(st.permutations(list(json.loads(file.data).items())))
@@ -443,7 +442,7 @@ def in_order(format: OverrideFormat, file: Emission, target: Facts, draw: st.Dat
 
 
 def answers(format: OverrideFormat, reading: Reading[Any]) -> tuple[object, ...]:
-    """Return everything that logparse knows from an override file: facts, rows, and the kernel for each call."""
+    """Return everything that logparse reads from an override file: facts, lines, and the kernel for each call."""
     served = {}
     # A table of tiles serves calls by the number of tokens, not by problem.
     for row in reading.rows if format.kinds else ():

@@ -55,7 +55,7 @@ CALL = "gfx942,304,{},256,5120,False,torch.bfloat16,torch.bfloat16,False,False"
 
 
 def test_tables_of_aiter(tmp_path: Path) -> None:
-    """A merged aiter table has only one row for each key, and ``lint`` finds nothing wrong in it.
+    """If two tables of aiter are merged, the new table has only one row for each key, and ``lint`` accepts it.
 
     Two rows with the same key would make aiter's reader fail.
     """
@@ -110,9 +110,9 @@ def test_the_other_tables_of_aiter(tmp_path: Path) -> None:
 
 
 def tuning(name: str, folder: Path, *entries: tuple[str, str, str], revision: str = "r", headed: bool = True) -> str:
-    """Write a hipBLASLt tuning file with the columns of the sample. Each entry is (m, kernel index, µs).
+    """Write a hipBLASLt tuning file with the columns of the sample, and return its path.
 
-    Returns its path.
+    Each entry is (m, kernel index, µs).
     """
     lines = (SAMPLES / f"hipblaslt/tuning_{'7.0' if headed else '6.4'}.txt").read_text().splitlines()
     out = [f"Git Version: {revision}"]

@@ -1,6 +1,6 @@
 """Tests of ``logparse lint`` on user find-dbs, the files in which MIOpen stores the solvers that it measured.
 
-``lint`` must name each broken rule, and report no error for files that MIOpen wrote.
+``lint`` must name each error in a file, and report none for files that MIOpen wrote.
 """
 
 from __future__ import annotations
@@ -107,7 +107,10 @@ NAIVE = "ConvDirectNaiveConvWrw:{},0,miopenConvolutionBwdWeightsAlgoDirect"
 
 
 def test_a_line_that_miopen_would_replace_is_noticed() -> None:
-    """If a find-db line has no usable solver left, ``lint`` warns that MIOpen will search again and replace it."""
+    """If no solver in a line of a find-db can be used, ``lint`` warns that MIOpen will replace the line.
+
+    A find-db is MIOpen's file of measured solvers. MIOpen searches again if a line has no usable solver.
+    """
     huge = ROW.replace("6422528", "99999999999999")
     assert [x[1:] for x in rules(huge)] == [("error", "workspace"), ("warning", "overwritten")]
     assert "overwritten" not in [x[2] for x in rules(huge.replace("\n", f";{NAIVE.format(9)}\n"))]
@@ -130,9 +133,9 @@ NHWC = "64-56-56-3x3-64-56-56-32-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-BF16-{}"
     ],
 )
 def test_solvers_of_2026_are_known(direction: str, solver: str, family: str) -> None:
-    """``lint`` knows the solvers that MIOpen added in 2026, with their direction and algorithm.
+    """``lint`` knows the solvers that MIOpen added in 2026, with their directions and algorithms.
 
-    An earlier version reported them as unknown and their lines as lost, and ``recommend`` could not write them.
+    An earlier version called them unknown and their lines lost, and ``recommend`` could not write them.
     """
     row = f"{NHWC.format(direction)}={solver}:0.02,0,{algorithm_name(family, direction)}\n"
     file = inspect("gfx950100.HIP.3_5_2_.ufdb.txt", row.encode(), {}, "miopen-find-db")
@@ -199,7 +202,7 @@ F_KEY = "64-128-128-3x3-64-128-128-8-1x1-1x1-1x1-0-NCHW-FP16-F"
     ],
 )
 def test_compute_units_in_file_names_are_counted_as_hip_does(name: str, words: list[str], wanted: str) -> None:
-    """The number of compute units in the name of a find-db file is counted in the way in which HIP counts them.
+    """The number of compute units in the name of a find-db (MIOpen's file of measured solvers) is HIP's number.
 
     On RDNA HIP counts pairs of compute units, and MIOpen (``GetDbBasename``) uses this number. A user states the number
     that the tool rocminfo prints, so logparse must convert it.
@@ -224,9 +227,9 @@ def test_two_words_that_state_one_count_of_cus_agree() -> None:
 
 
 def test_an_empty_tweak_is_not_unknown() -> None:
-    """If the last part of MIOpen's version (the "tweak") is empty, logparse takes it as known, not as unknown.
+    """If the last part of MIOpen's version (the "tweak") is empty, a file of another build is refused.
 
-    So a file of another build is refused. Debian's builds of MIOpen have an empty tweak.
+    Debian's builds of MIOpen have an empty tweak. It must not be confused with an unknown one.
     """
     target = TARGET | {"miopen_tweak": ""}
     assert inspect("gfx942130.HIP.3_4_0_.ufdb.txt", ROW.encode(), target).accepted is True
@@ -265,9 +268,9 @@ SHIPPED = (SAMPLES / "miopen/gfx942130.HIP.fdb.txt").read_text(encoding="utf-8")
 
 @given(st.data())
 def test_lines_checked_together_have_the_same_errors(data: st.DataObject) -> None:
-    """``lint`` checks the usual lines of a find-db together, to be fast, with the same result as one by one.
+    """``lint`` finds the same errors in a find-db if it checks many lines at once, as if it checks each line alone.
 
-    The test damages some of the lines at random.
+    Checking usual lines together is faster. The test damages some of the lines at random.
     """
     lines = data.draw(st.lists(st.sampled_from([*SHIPPED[:40], ROW.strip()]), min_size=1, max_size=5))
     for _ in range(data.draw(st.integers(0, 3))):

@@ -35,9 +35,10 @@ def rules(text: str) -> list[tuple[int | None, str, str]]:
 
 
 def test_files_of_batch_normalisations_are_not_used(store: Store, tmp_path: Path) -> None:
-    """A perf-db file for batch normalisations is recognised but not used: it is not checked, merged or read.
+    """logparse recognises a perf-db (MIOpen's file of tuned parameters) for batch normalisations, but does not use it.
 
-    MIOpen 3.5.1 keeps the rows of batch normalisations in a file of their own.
+    The file is not checked, merged or read. MIOpen 3.5.1 keeps the lines of batch normalisations in a file of their
+    own.
     """
     path = tmp_path / f"batchnorm_{NAME}"
     path.write_text("2x4x64x14x14x1x1x1x0xNCHWxTrnxFP32x1=BnFwdTrainingSpatial:Variant1-1\n", encoding="utf-8")
@@ -140,7 +141,7 @@ def test_parameters_by_which_the_library_divides_are_not_0(parameters: str, cras
     ],
 )
 def test_split_k_solvers_with_too_little_workspace(solver: str, parameters: str, version: str, warned: bool) -> None:
-    """``lint`` warns of solvers that split the sum along K, if this version of MIOpen gives them too little workspace.
+    """``lint`` warns of solvers that split the sum along K, because MIOpen gives them too little workspace.
 
     This is true up to MIOpen 3.5.0. If the version is unknown, there is no warning.
     """

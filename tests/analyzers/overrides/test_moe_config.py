@@ -1,6 +1,6 @@
-"""Tests of tables of fused-MoE kernels: which tables a server uses, and what its log says about them.
+"""Tests of tables of kernels for fused MoE layers: which tables a server uses, and what its log says about them.
 
-The tests also check which shapes logparse proposes to tune.
+The tests also check for which shapes logparse proposes tuning.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def judged(members: object, name: str = NAME, target: dict[str, str] | None = No
 
 
 def rules(file: OverrideFile) -> list[tuple[int | None, str, str]]:
-    """Return the line, severity and rule of each note that ``lint`` made about a table.
+    """Return what ``lint`` says about a table, as tuples (line, severity, name of the broken rule).
 
-    The examples are short, so the note about too few sizes is left out.
+    The examples are short, so the remark about too few sizes is left out.
     """
     return [(note.line, note.severity, note.rule) for note in file.notes if note.rule != "ladder"]
 
@@ -102,10 +102,10 @@ def test_rules_that_depend_on_the_name() -> None:
 
 
 def test_tables_of_block_scaled_products(tmp_path: Path) -> None:
-    """``lint`` knows the special rules for tables of block-scaled matrix products.
+    """``lint`` knows the special rules for a server's tables of block-scaled matrix products.
 
     * The file name has no number of experts.
-    * The server takes the entry ``triton_version`` for a number of tokens and fails.
+    * If the file has the entry ``triton_version``, the server takes it for a number of tokens and fails.
     * The server does not look for these tables in the user's folder.
     """
     name = "N=4096,K=1024,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128]"

@@ -1,4 +1,4 @@
-"""Tests of matrix products that need different kernels although hipBLASLt's files cannot tell them apart.
+"""Tests of pairs of matrix products that need different kernels, but look the same in hipBLASLt's files.
 
 No subcommand may confuse these products.
 """
@@ -78,10 +78,9 @@ def test_a_row_serves_calls_of_its_own_product_alone(name: str, store: Store, tm
 
 
 def test_a_call_with_unknown_swizzle_may_be_either_product(store: Store, tmp_path: Path) -> None:
-    """A log line that does not say whether an operand is swizzled is linked to the product with and without swizzle.
+    """If a log line does not say whether an operand is swizzled, its call may be the product with or without swizzle.
 
-    Both links are marked as uncertain, because the line may come from either product. hipBLASLt's Trace lines are such
-    lines.
+    Both are shown as uncertain. hipBLASLt's Trace lines are such lines.
     """
     trace = (
         "[2026-01-01 00:00:00][HIPBLASLT][1][Trace][rocblaslt_matmul] A=0x1 Adesc=[type=R_16BF rows=64 cols=256 ld=64] "

@@ -1,6 +1,6 @@
-"""Tests that a new override file keeps the rows of the user's own file, which it replaces.
+"""Tests that a new override file (choice of kernels) keeps the lines of the user's own file that it replaces.
 
-No row is kept if the user's file is for another library build.
+No line is kept if the user's file is for another library build.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def solutions(name: str, data: bytes) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(("path", "depth", "head"), [(CSV, 1, 5), (TUNING, 2, 1), (USER, 1, 0)])
 def test_new_rows_replace_the_users_rows_with_the_same_key(path: Path, depth: int, head: int) -> None:
-    """If the user's file and the new one have different kernels for the same key, the new kernel is written.
+    """If the user's override file and the new one name different kernels for a call, the new kernel is written.
 
-    All other rows of the user's file are kept.
+    All other lines of the user's file are kept.
     """
     lines = path.read_text().splitlines()
     new = "\n".join(lines[head : head + depth])

@@ -132,9 +132,10 @@ STRIDES = {"a": "--stride_a 8704 ", "b": "--stride_b 4096 ", "c": "--stride_c 20
 def test_a_logged_call_finds_the_same_rows_as_in_rocblas(
     function: str, strides: dict[str, str], trans: str, kind: str, served: list[str]
 ) -> None:
-    """For a logged call, logparse finds the same rows of an override file that rocBLAS 5.2 was seen to use.
+    """logparse predicts which line of an override file rocBLAS uses for a call in a log.
 
-    Even for the same matrix product, each function of rocBLAS uses another row or none.
+    rocBLAS 5.2 was seen to use these lines. Even for the same matrix product, each function of rocBLAS uses another
+    line or none.
     """
     given = dict.fromkeys("abcd", "") | strides
     outcome = rocblas.read_bench(LINE.format(function=function, trans=trans, kind=kind, **given))

@@ -1,6 +1,6 @@
 """Tests of TunableOp results files: what ``logparse lint`` says about them, and what PyTorch would read.
 
-The expected results were observed with torch 2.11 on a GPU.
+What PyTorch reads was observed with torch 2.11 on a GPU.
 """
 
 from __future__ import annotations
@@ -189,9 +189,10 @@ OLD = (
     ],
 )
 def test_a_file_for_another_version_is_rejected(head: str, stated: dict[str, str], why: str) -> None:
-    """If a version that the user states differs from a version line ("validator") of the file, PyTorch would reject it.
+    """``lint`` rejects a TunableOp file if its version lines ("validators") differ from what the user states.
 
-    If the versions are the same, PyTorch may still reject the file, because it compares all version lines.
+    PyTorch would reject such a file. If the stated versions are the same, PyTorch may still reject the file, because it
+    compares all version lines.
     """
     file = judged(head + ROW, stated)
     assert file.accepted is (False if why else None)

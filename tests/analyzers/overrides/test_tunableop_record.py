@@ -1,8 +1,8 @@
-"""Tests that logparse accepts the same TunableOp files as PyTorch's own reader did.
+"""Tests that logparse accepts exactly the TunableOp files that PyTorch accepts.
 
-The programs ``benchmarks/gpu_tunableop.py`` and ``torch_reader.py`` recorded which files PyTorch accepts: 247 files
-were read by PyTorch on an H200, and 4,094 files by the reader of PyTorch 2.15. logparse judged every single file in the
-same way. The tests make the same files again and compare the numbers of accepted files.
+PyTorch was run on 247 files on an H200, and the reader of PyTorch 2.15 on 4,094 files (``benchmarks/gpu_tunableop.py``
+and ``torch_reader.py``). logparse judged every single file in the same way. The tests make the same files again and
+compare the numbers of accepted files.
 """
 
 from __future__ import annotations

@@ -84,7 +84,10 @@ FILES = (
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Write the override files and ``apply.sh`` to a folder with blanks and a quote in its path."""
+    """Write override files (choices of kernels) and the script ``apply.sh`` that makes libraries use them.
+
+    The folder has blanks and a quote in its path.
+    """
     out = tmp_path / "over rides" / "it's here"
     out.mkdir(parents=True)
     made = script([OVERRIDE], FILES, TARGET, str(out))
@@ -102,7 +105,7 @@ def tool(folder: Path, name: str, output: str, code: int = 0) -> None:
 
 
 def machine(tmp_path: Path, rocminfo: str | None = ROCMINFO, torch: Mapping[str, str] | None = TORCH) -> dict[str, str]:
-    """Return the environment variables of a shell whose tools report a certain GPU and certain library versions.
+    """Return environment variables for a shell that sees a made-up machine with a certain GPU and library versions.
 
     With ``rocminfo=None`` the tool ``rocminfo`` is missing, and with ``torch=None`` PyTorch is missing.
     """
@@ -193,9 +196,9 @@ def test_a_caution_is_printed_and_the_files_apply(shell: str, folder: Path, tmp_
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("code", [*BLIND, *LINES], ids=repr)
 def test_facts_are_never_run_as_code(shell: str, code: str, tmp_path: Path) -> None:
-    """No text about the expected machine (a fact's name or value, a warning) is ever run as code by the shell.
+    """``apply.sh`` never runs text about the expected machine as code.
 
-    A machine that reports the same strange text is still accepted.
+    Such text is a fact's name or value, or a warning. A machine that reports the same strange text is still accepted.
     """
     target = {"arch": "gfx942", "cu_count": "304", "hipblaslt_revision": f"3b{code}", f"validator:A{code}": f"1{code}"}
     out = tmp_path / "out"
@@ -244,10 +247,10 @@ def test_one_of_several_gpus_is_enough(shell: str, folder: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_apply_sh_works_after_a_move(shell: str, folder: Path, tmp_path: Path) -> None:
-    """``apply.sh`` still works after its folder was moved.
+    """The script ``apply.sh`` still works after its folder was moved.
 
-    Bash tells a script where it lies. In other shells, ``apply.sh`` finds its files only in the working directory, and
-    otherwise an error says what to do.
+    Bash tells a script in which folder it is. In other shells, ``apply.sh`` looks for its files in the working
+    directory. If they are not there, an error says what to do.
     """
     moved = tmp_path / "moved"
     shutil.move(folder, moved)
@@ -284,7 +287,7 @@ class cuda:
 
 
 def test_facts_from_pytorch_are_right(folder: Path, tmp_path: Path) -> None:
-    """The Python code within ``apply.sh`` gets the right facts about GPU and libraries from PyTorch.
+    """``apply.sh`` gets the right facts about GPU and libraries from PyTorch, by a piece of Python code.
 
     A real Python interpreter runs this code, with a fake ``torch`` module that answers as on an MI300X.
     """
@@ -327,7 +330,7 @@ def test_without_override_files_there_is_nothing_to_apply() -> None:
 def test_compute_units_are_counted_as_hip_does(
     shell: str, arch: str, cus: str, wanted: str, mode: str | None, applies: bool, tmp_path: Path
 ) -> None:
-    """``apply.sh`` compares the number of compute units in the way in which HIP counts them.
+    """``apply.sh`` compares the machine's number of compute units with the expected one, as HIP counts them.
 
     MIOpen's file names have HIP's number, but the tool rocminfo prints another one. On RDNA, HIP counts pairs of
     compute units, unless an environment variable turns that off.

@@ -27,10 +27,11 @@ def kernel(problem: str | None, total_us: float) -> dict[str, object]:
 
 
 def traced() -> Tables:
-    """Return a traced run of two steps, which calls three matrix products.
+    """Make the stored data of a trace of two steps, which call three matrix products.
 
-    For the first product, the library's choice of kernel was also measured alone. The second product only has a time in
-    the trace. The third one has no time at all.
+    * For the first product, the library's choice of kernel was also measured alone.
+    * The second product only has a time in the trace.
+    * The third product has no time at all.
     """
     called = ((ONE, 100), (TWO, 50), (THREE, 50))
     return tables(
@@ -56,8 +57,8 @@ def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
 def test_traced_time_is_used_for_all_logged_calls() -> None:
     """If a log has more calls of a product than the trace, the traced time is used for all of them.
 
-    The log has 100 calls, and the trace has ten. A call takes 120 µs in the trace and 100 µs alone. So each of the 100
-    calls is counted with 120 µs, as on the HTML page.
+    The log has 100 calls, and the trace has ten of them. A call takes 120 µs in the trace, and 100 µs if it is measured
+    alone. So each of the 100 calls is counted with 120 µs, as on the web page.
     """
     t = tables(
         calls=[call(ONE, count=100), call(ONE, count=10, category="profiler", source_id="t")],
@@ -137,7 +138,7 @@ def test_verdicts() -> None:
 
 
 def test_the_possible_saving_does_not_depend_on_min_gain() -> None:
-    """The largest possible saving is the same for every ``--min-gain`` (the smallest gain that the user wants to see).
+    """The largest possible saving does not depend on ``--min-gain``, the smallest gain that the user wants to see.
 
     In an earlier version, a ``--min-gain`` above 75 % removed a measured gain of 75 % from it.
     """

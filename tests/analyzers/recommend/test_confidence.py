@@ -20,9 +20,9 @@ HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201"}
 
 
 def confirmed(pick_us: Sequence[float], winner_us: Sequence[float], source: str = "c", told: bool = True) -> Tables:
-    """Return a run with one matrix product, called ten times.
+    """Make the stored data of a job that calls one matrix product ten times.
 
-    A second measurement compared its default and a faster kernel.
+    A second measurement compared the library's default kernel with a faster one.
     """
     pairs = Pairs(tuple(pick_us), tuple(winner_us))
     rows = [

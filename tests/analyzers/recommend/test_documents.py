@@ -62,9 +62,9 @@ def test_documents_are_valid_and_plain_json(given: Tables) -> None:
 
 
 def names(value: object, open_: frozenset[str]) -> Iterator[str]:
-    """Yield the names of all fields of a JSON value, also of nested ones.
+    """Yield the names of all fields in a JSON value, also of nested ones.
 
-    The fields in ``open_`` may contain fields with any names, so the names in them are left out.
+    The fields in ``open_`` may have any content, so the names in them are left out.
     """
     if isinstance(value, list):
         for x in value:

@@ -45,10 +45,10 @@ def test_the_bound_is_that_of_the_binomial_distribution() -> None:
 
 @pytest.mark.parametrize("floor", [pytest.param(0.03, marks=pytest.mark.nightly), 0.0])
 def test_equally_fast_kernels_give_no_findings(floor: float) -> None:
-    """At most 5 % of the simulated jobs have a finding. All their kernels are equally fast, so every finding is false.
+    """If all kernels of a job are equally fast, logparse reports a gain in at most 5 % of the simulated jobs.
 
     Usually a gain is reported only if it is at least 3 %. The test is repeated with a smallest gain of 0. Then only the
-    statistical tests and their correction for many tests prevent false findings.
+    statistical tests and their correction for many tests prevent false reports.
     """
     found = uncorrected = refused = 0
     for seed in range(STORES):

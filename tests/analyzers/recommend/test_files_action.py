@@ -20,7 +20,7 @@ TABLES = tables()
 
 @pytest.fixture(scope="module")
 def findings() -> list[Finding]:
-    """Return the findings that save time and can be written as a row of an override file.
+    """Return the findings of the example that save time and can be written as a line of an override file.
 
     An override file is the user's choice of kernels.
     """

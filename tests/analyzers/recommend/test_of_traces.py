@@ -1,6 +1,7 @@
-"""Tests of ``logparse recommend`` for a run that has a trace and no logs.
+"""Tests of ``logparse recommend`` for jobs of which only a trace exists, and no logs.
 
-For samples the whole printed text is compared with a reviewed text. For real traces only the figures are compared.
+For sample traces the whole printed text is compared with an expected one. For real traces only the figures are
+compared.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def recommended(trace: Path, folder: Path) -> Recommendation:
 
 
 def rendered(sample: str, folder: Path) -> str:
-    """Return the report that ``recommend`` writes for a sample trace. The path of the samples is cut out of it."""
+    """Return the report that ``recommend`` writes for a sample trace, without the path of the samples."""
     return report(recommended(SAMPLES / sample, folder), []).replace(f"{SAMPLES}/", "")
 
 
@@ -55,7 +56,7 @@ def test_the_page_states_where_the_time_goes_first(store: Store) -> None:
 
 
 def figures(found: Recommendation) -> dict[str, Any]:
-    """Return the main figures of a recommendation.
+    """Return the main figures of a recommendation, with which the tests compare known ones.
 
     * ``parts`` has the milliseconds per step of each kind of work.
     * ``busy`` is the fraction of time in which the GPU is busy.
@@ -72,7 +73,7 @@ def figures(found: Recommendation) -> dict[str, Any]:
 
 @needs_corpus
 def test_a_real_training_step_of_an_mi300x(tmp_path: Path) -> None:
-    """The times and findings for a real trace of ResNet training on an MI300X are right.
+    """For a real trace of ResNet training on an MI300X, ``recommend`` reports the right times and findings.
 
     In this trace the GPU lags behind the host: a quarter of the kernels were launched before the trace began.
     """

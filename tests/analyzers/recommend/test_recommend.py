@@ -111,10 +111,10 @@ def test_a_text_without_calls_repeats_nothing_of_the_counted_one() -> None:
 
 
 def test_a_measurement_by_direct_calls_is_used(store: Store, tmp_path: Path) -> None:
-    """A faster kernel is found even if no log names the library's choice, because the measurement itself can tell it.
+    """A faster kernel is found even if no log names the library's choice.
 
-    logparse measured the product by calling the library directly, so the library's first choice (hipblaslt:5) is the
-    default.
+    logparse measured the matrix product by calling the library directly, so it knows that hipblaslt:5 is the library's
+    first choice.
     """
     own, padded, problem = "hipblaslt:5", "torch:pad=64,stored", product(50257, 2048, 768)
     untuned = "GemmTunableOp_BFloat16_TN,tn_50257_2048_768_ld_768_768_50257\n"
@@ -208,9 +208,9 @@ def writer(fails: bool = False) -> Writer:
 
 
 def searching(command: Command) -> list[SearchScript]:
-    """Return the scripts with which a user searches for faster kernels, changed so that they run ``command``.
+    """Return the scripts with which a user searches for faster kernels.
 
-    ``command`` is the command that a script runs for each matrix product.
+    In each script, the command for a matrix product is replaced by ``command``.
     """
     return [replace(script, command=command) for script in SEARCH_SCRIPTS]
 
@@ -258,9 +258,9 @@ def test_what_a_writer_refuses_is_a_note(found: Recommendation) -> None:
 
 
 def test_confirmed_only(found: Recommendation) -> None:
-    """With ``--confirmed-only``, only gains that a second measurement confirmed are written, and no warning is needed.
+    """With ``--confirmed-only``, only gains that a second measurement confirmed are written to an override file.
 
-    Here one of two measured gains was confirmed.
+    Then no warning is needed. Here one of two measured gains was confirmed.
     """
     first, second = (x for x in found.findings if x.override is not None)
     assert first.override is not None
@@ -377,10 +377,10 @@ def test_rendering(found: Recommendation) -> None:
 
 
 def test_usual_times_are_reported_as_usual() -> None:
-    """If the calls of a log take as long as comparable calls usually do, the report says that no slow call is seen.
+    """If the calls of a log take as long as comparable calls, ``recommend`` says that it sees no slow call.
 
-    Each of the two calls was timed with one kernel only. logparse ships best times of calls that resemble one of the
-    two, so this call can be judged.
+    Each of the two calls was timed with one kernel only. logparse ships times of calls that resemble one of the two, so
+    this call can be judged.
     """
     types = {"a_type": "bf16_r", "b_type": "bf16_r", "c_type": "bf16_r", "d_type": "bf16_r"}
     usual, other = product(4096, 8192, 4096, **types), product(4096, 8192, 4096, **types | {"a_type": "f64_r"})
@@ -508,9 +508,9 @@ def test_no_gain_for_products_that_the_run_never_called() -> None:
 def test_calls_with_one_row_get_the_best_common_kernel(
     plain: dict[str, float], added: dict[str, float], row: str | None, store: Store, tmp_path: Path
 ) -> None:
-    """If two kinds of calls share a row of an override file, the row gets the kernel that is fastest for both together.
+    """If two kinds of calls share a line of an override file, the line gets the best kernel for both together.
 
-    Ten calls have β = 0, and thirty calls have β ≠ 0. hipBLASLt's files cannot tell them apart, so both use one row.
+    Ten calls have β = 0, and thirty calls have β ≠ 0. hipBLASLt's files do not tell them apart, so both use one line.
     """
     own, facts_there = {"hipblaslt:5": 50.0}, HERE | {"hipblaslt_version": "100202"}
     log = bench(64, 32, 16, count=10) + bench(64, 32, 16, count=30).replace("--beta 0.0", "--beta 1.0")
@@ -538,7 +538,7 @@ def test_overrides_that_are_valid_alone_cost_no_other() -> None:
 
 
 def test_a_change_of_the_program_needs_no_search_for_kernels() -> None:
-    """If an analyzer proposes to change the program, its own words are printed, and no search for kernels is proposed.
+    """If an analyzer proposes to change the program, its text is printed, and no search for kernels is proposed.
 
     Here a user's own analyzer found that a matrix product is 20 % slower with one leading dimension than with another.
     """

@@ -49,14 +49,17 @@ def built(made: Callable[[], Tables]) -> Callable[[Path], Tables]:
 
 
 def best_already() -> Tables:
-    """Return a run in which the library already chose the faster one of two measured kernels."""
+    """Make the stored data of a run in which the library already chose the faster one of two measured kernels."""
     text = gemm().text
     times = [measurement(text, "Default", 40.0), measurement(text, "hipblaslt:9", 50.0)]
     return tables(workload=[work(text, 10)], measurements=times)
 
 
 def host() -> Tables:
-    """Return a trace of two steps of 500 µs, in which the GPU is busy for 270 µs of each step."""
+    """Make the stored data of a trace of two steps of 500 µs, in which the GPU waits for the host.
+
+    The GPU is busy for 270 µs of each step.
+    """
     return test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
 
 
@@ -82,9 +85,9 @@ def found_in(case: str, folder: Path) -> Recommendation:
 
 
 def printed(found: Recommendation, folder: Path) -> list[str]:
-    """Return the lines that ``recommend`` prints by default.
+    """Return the lines that ``recommend`` prints for this result, without any option.
 
-    Its files go to the subfolder ``overrides`` of ``folder``.
+    It writes its files to the subfolder ``overrides`` of ``folder``.
     """
     written, _ = verb.write(found, Settings(), folder / "overrides")
     return screen.screen(found, screen.Written(folder / "overrides", written))
@@ -115,10 +118,10 @@ def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
     ("said", "applied", "shown"), [(4, 1, (2, 1)), (8, 2, (2, 1)), (10, 2, (1, 1)), (11, 2, (1, 0)), (14, 2, (0, 0))]
 )
 def test_the_last_screen_of_tune_fits(said: int, applied: int, shown: tuple[int, int]) -> None:
-    """The last screen of ``logparse tune`` never has more lines than are allowed.
+    """The last lines that ``logparse tune`` prints always fit on one screen.
 
-    The more other lines ``tune`` has to print, the fewer proposals and reasons it shows. ``shown`` is the expected
-    number of proposals (at most two) and of reasons for the first one.
+    The more other lines there are, the fewer proposals and reasons are shown. ``shown`` is the expected number of
+    proposals (at most two) and of reasons for the first one.
     """
     found = recommend(everything(), Settings())
     head, apply = [f"tune: {'word ' * 30}", *["more"] * (said - 2)], ["in the program"] * applied
@@ -157,10 +160,11 @@ def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_files_of_all_targets_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the files state two targets, the printed commands apply and check the files of both.
+    """If override files are written for two different targets, the printed commands use and check both.
 
-    A log of hipBLASLt and a user find-db of MIOpen state different facts about one machine, so each has a folder. An
-    earlier version printed the commands for the first folder alone, whose rows saved nothing.
+    A target is a GPU with its software. A log of hipBLASLt and a find-db of MIOpen state different facts about one
+    machine, so each has a folder. An earlier version printed the commands for the first folder alone, which saved
+    nothing.
     """
     monkeypatch.chdir(tmp_path)
     files = [x for y in ("hipblaslt", "miopen") for end in ("log", "txt") for x in (SAMPLES / y).glob(f"*.{end}")]
@@ -176,7 +180,7 @@ def test_files_of_all_targets_are_applied(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_savings_have_one_unit_and_a_certainty(tmp_path: Path) -> None:
-    """All savings in a list have the same unit, and each says how certain it is.
+    """All savings that ``recommend`` lists have the same unit, and each says how certain it is.
 
     Two changes of the job are listed. The second one may save nothing.
     """
@@ -239,9 +243,9 @@ def test_what_cannot_show_in_the_step_is_not_chosen() -> None:
 
 @pytest.mark.parametrize(("saved_us", "shows"), [(10.0, False), (60.0, True)])
 def test_a_change_without_visible_effect_is_not_listed(saved_us: float, shows: bool, tmp_path: Path) -> None:
-    """A change whose effect on the step is too small to see is not listed, and is applied only if the user names it.
+    """If a change would hardly make the step shorter, it is not listed, and is made only if the user names it.
 
-    The step of 500 µs waits for its host, so saving ``saved_us`` of GPU time hardly makes it shorter.
+    The step of 500 µs waits for its host, so saving ``saved_us`` of GPU time hardly matters.
     """
     then = 2 * (270.0 - saved_us)
     action = replace(padded(2.0), now_us=540.0, then_us=then, low_us=then, high_us=then)
@@ -291,7 +295,7 @@ def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(
 
 
 def test_kernels_without_visible_effect_are_not_proposed(tmp_path: Path) -> None:
-    """If other kernels would save too little of the step to be seen, they are not proposed.
+    """If other kernels would hardly make the step shorter, they are not proposed.
 
     Here they would save 1.2 µs of a step of 500 µs, which waits for its host.
     """

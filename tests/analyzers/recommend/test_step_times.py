@@ -30,10 +30,11 @@ from tests.analyzers.recommend.test_apply_module import padded
 
 
 def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnswer:
-    """Return the result of simulating a step of 54.9 ms that a change shortens to ``then_us``.
+    """Return the result of simulating a change that shortens a step from 54.9 ms to ``then_us``.
 
-    With an infinitely fast host, the step would take 30.9 ms. ``waits`` is the fraction of the step that waits for
-    kernels. If ``limit`` is ``data loading``, 80 % of the step waits for data.
+    * With an infinitely fast host, the step would take 30.9 ms.
+    * ``waits`` is the fraction of the step that waits for kernels.
+    * If ``limit`` is ``data loading``, 80 % of the step waits for data.
     """
     data = 0.8 if limit == "data loading" else 0.0
     return StepAnswer(
@@ -89,10 +90,10 @@ def test_the_step_now_and_then_stands_beside_the_gpu_time() -> None:
 
 
 def test_a_gain_is_at_most_the_time_of_all_kernels() -> None:
-    """The promised gain of a step is never larger than the gain if all kernels took no time.
+    """logparse never promises more for faster kernels than what a step gains if all kernels take no time.
 
     Faster kernels would save 15.7 ms of kernel time. But even if kernels took no time, the step of 54.9 ms would become
-    only 4 % shorter, so at most this is promised. If it would become only 0.4 % shorter, nothing is proposed.
+    only 4 % shorter, so at most 4 % is promised. If it would become only 0.4 % shorter, nothing is proposed.
     """
     found = recommend(everything(), Settings(steps=1))
     held = replace(found, step=StepTimes(answer(54_900), {}))
@@ -108,9 +109,9 @@ def test_a_gain_is_at_most_the_time_of_all_kernels() -> None:
 
 
 def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a step waits for data, the advice is to load data sooner, not to speed up the host.
+    """If a step waits for its data, the advice is to load them sooner, not to speed up the host.
 
-    The GPU idles for 230 of 500 µs. An infinitely fast host would gain less of this than data that arrive in time.
+    The GPU idles for 230 of 500 µs. An infinitely fast host would gain less of them than data that arrive in time.
     """
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     found = recommend(tables, Settings())
@@ -240,10 +241,10 @@ def fusible(us: list[float]) -> pd.DataFrame:
     ],
 )
 def test_the_saving_of_a_fusion_comes_from_the_traced_steps(traced: bool, headline: str) -> None:
-    """The largest saving from fusing an operation into a matrix product is computed from the traced steps.
+    """How much a fusion can save is computed per step from the traced steps, not from the calls in the log.
 
-    The kernel after the matrix product takes 400 µs in the two traced steps together. So at most 400 / 2 = 200 µs per
-    step can be saved. The 5,448 calls in the log play no part in this.
+    An elementwise operation could be fused into the matrix product before it. Its kernel takes 400 µs in the two traced
+    steps together. So at most 400 / 2 = 200 µs per step can be saved. The log has 5,448 calls.
     """
     text = product(1024, 512, 512).text
     calls = [build.call(text, count=4, category="profiler", source_id="trace")]
@@ -304,7 +305,7 @@ def test_an_action_behind_the_host_says_what_the_step_gains_of_it(then_us: float
 
 
 def test_idle_time_that_cannot_be_gained_is_stated() -> None:
-    """If only a part of the GPU's idle time can be gained, the text says how long the step would still take.
+    """If only a part of the GPU's idle time can be gained, the output says how long the step would still take.
 
     The GPU idles for 230 of the step's 500 µs. With a host that takes no time, the step would still take 450 µs,
     because then its kernels limit it. So only 500 − 450 = 50 µs can be gained.

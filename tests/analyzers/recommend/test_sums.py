@@ -55,7 +55,10 @@ def problems(draw: random.Random) -> list[Problem]:
 
 
 def confirmed(draw: random.Random, problem: Problem, true_us: float) -> tuple[list[dict[str, object]], str]:
-    """Return the measurements of two kernels by one to four processes, and the stored text that compares them."""
+    """Make up the times of two kernels, measured in turns by one to four processes.
+
+    Returns the measurements, and the text that logparse stores as the result of the comparison.
+    """
     count, ratio = 12 * draw.randint(1, 4), draw.uniform(0.9, 1.6)
     winner = draw.choice(SOLUTIONS[problem.kind][1:])
     below = [true_us / ratio * math.exp(draw.gauss(0, 0.02)) for _ in range(count)]

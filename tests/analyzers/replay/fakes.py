@@ -102,9 +102,10 @@ class Run:
 
 
 class Unlike(Fake):
-    """A fake library on two different GPUs: the kernel ``fast`` is the fastest on one GPU and slow on the other.
+    """A fake library for tests with two different GPUs.
 
-    No measurement begins before both GPUs have opened the library.
+    The kernel ``fast`` is the fastest on one GPU and slow on the other. No measurement begins before both GPUs have
+    opened the library.
     """
 
     def __init__(self, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Build matrix products, and stores (Parquet folders) with calls of them, for tests of measuring kernels."""
+"""Make matrix products, and stores (Parquet folders) with calls of them, for tests of measuring kernels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def named(*solutions: str, m: int = 64) -> GemmProblem:
 
 
 def store_of(path: Path, problems: Sequence[Problem], run: str = "r") -> Store:
-    """Return a store (Parquet folder) with a log that calls these products. The first product has the most calls."""
+    """Return a store (Parquet folder) with a log that calls these products, the first one most often."""
     store = open_store(path, create=True)
     calls = [Call(problem=p, category="trace", count=1000 - i) for i, p in enumerate(problems)]
     record(store, calls, run=run, name="log", format="test")

@@ -1,6 +1,6 @@
-"""Tests of the conditions under which logparse measures kernels.
+"""Tests that kernels are measured under the right conditions.
 
-These are operands that are not in the cache, a host that is too slow, workspace, and TF32.
+Operands must not be in the cache, the host must be fast enough, and workspace and TF32 must be as in the job.
 """
 
 from __future__ import annotations
@@ -181,5 +181,5 @@ def test_a_trace_shows_convolutions_without_tf32(tmp_path: Path, kernels: tuple[
 
 
 def elsewhere() -> Kernel:
-    """Return a kernel of a trace that belongs to no matrix product or convolution."""
+    """Return a kernel of a trace that computes neither a matrix product nor a convolution."""
     return Kernel(op="x", kernel="sgemm", calls=1, total_us=1.0, min_us=1.0, max_us=1.0)

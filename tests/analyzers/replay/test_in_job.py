@@ -1,4 +1,4 @@
-"""Tests of the benchmark that compares gains in a real job with gains that were predicted from single calls.
+"""Tests of ``benchmarks/in_job.py``, which compares gains in a real job with gains predicted from single calls.
 
 The tests check what the benchmark counts, and its predictions for simulated jobs.
 """

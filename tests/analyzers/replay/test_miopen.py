@@ -35,7 +35,7 @@ NAIVE = {"F": "ConvDirectNaiveConvFwd", "B": "ConvDirectNaiveConvBwd", "W": "Con
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the fake MIOpen and load it into this process.
+    """Compile the fake MIOpen, load it into this process, and return its path.
 
     Another process lists the solvers. It finds the library through the loader's search path.
     """

@@ -1,4 +1,7 @@
-"""Tests that wrong results of faulty kernels are noticed, and that all correct kernels pass, however they round."""
+"""Tests that logparse notices the wrong results of faulty kernels, and accepts all correct kernels.
+
+Correct kernels may round in any way.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +64,9 @@ def runnable(kind: str, k: int, kernel: Kernel, m: int = M, n: int = N) -> Torch
 
 
 def refused(made: TorchRunnable, bound: float) -> bool:
-    """Tell whether logparse refuses the kernel because of its result.
+    """Tell whether logparse refuses the kernel because its result is wrong.
 
-    It checks the norm of the error, then the error of each element, then a product of integers.
+    logparse checks the norm of the error, then the error of each element, then a product of integers.
     """
     return not acceptable(made.error(), bound) or bool(made.fault())
 

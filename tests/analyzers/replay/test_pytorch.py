@@ -1,6 +1,6 @@
 """Tests of measuring PyTorch's own kernels, on the CPU.
 
-Every way to compute a call must give the right result, and a whole ``logparse replay`` runs.
+Every way to compute a call must give the right result. One test runs a whole ``logparse replay``.
 """
 
 from __future__ import annotations

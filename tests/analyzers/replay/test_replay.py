@@ -67,7 +67,7 @@ def test_a_faster_solution_is_found_confirmed_and_stored(tmp_path: Path) -> None
 
 
 def test_each_confirming_process_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process that confirms that a kernel is faster is a new process.
+    """A gain is confirmed by fresh processes, each of which measures only once.
 
     Here two kernels seem faster than the default, and three processes must confirm each. One process measures all
     kernels first. Then three new processes each compare both kernels with the default. So there are 1 + 3 = 4
@@ -111,9 +111,9 @@ def test_a_budget_that_ends_between_processes_keeps_what_they_measured(tmp_path:
 
 
 def test_a_dry_run_prints_all_measurements(tmp_path: Path) -> None:
-    """``replay --dry-run`` only prints what would be measured: kernels for each product, and changes of the job.
+    """``replay --dry-run`` only prints what it would measure: kernels for each product, and changes of the job.
 
-    The convolutions of the job are in NCHW, so that there is a change to measure: the layout channels_last.
+    The convolutions of the job are in NCHW, so there is a change to measure: the layout channels_last.
     """
     store = store_of(tmp_path, [replace(SMALL_W, direction=x) for x in ("F", "B")])  # type: ignore[arg-type]
     both, actions, races = (list(verb.plan(store, Options(only=x)).blocks) for x in (None, "actions", "races"))

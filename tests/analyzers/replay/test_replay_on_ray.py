@@ -1,4 +1,7 @@
-"""Tests that ``logparse replay`` on a Ray cluster without GPUs stores the same rows, whatever breaks on the cluster."""
+"""Tests of ``logparse replay`` on a Ray cluster: it stores the same rows, whatever breaks on the cluster.
+
+The cluster has no GPUs.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tests of using kernel times that were measured on other machines.
 
-The tests check which measurements are skipped, which are repeated, and how both are reported.
+Some measurements need not be made then, others are repeated, and the output names both.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def raced(store: Store, of: list[GemmProblem], environment: str = "5f0c") -> Non
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """Write a file with the times of 40 matrix products that another machine measured. Returns its path."""
+    """Write a file with times of 40 matrix products, as if another machine had measured them. Returns the path."""
     other = open_store(str(tmp_path / "other"), create=True)
     raced(other, problems(40))
     write(sharing.bundled(other)[0], tmp_path / "shared")

@@ -17,10 +17,10 @@ from tests.analyzers.replay.test_trial import COPY, PICK, ColdAfterRefresh
 
 
 def scripted(*readings_us: float) -> SteadyClock:
-    """Return a check of the GPU's clock frequency (``SteadyClock``) that gets these readings one after another.
+    """Return a check of the GPU's clock frequency (``SteadyClock``) that gets the given readings one after another.
 
-    A reading is the time of a fixed piece of work in µs. The first one is taken as the steady one. Each later reading
-    is repeated three times, because a check takes three readings.
+    A reading is the time of a fixed piece of work in µs. The first reading is taken as the steady one. Each later
+    reading is repeated three times, because a check takes three readings.
     """
     left = [x for reading in readings_us[1:] for x in [reading] * 3]
     seconds = iter(range(100))

@@ -1,4 +1,7 @@
-"""Tests of the results of a measuring process for one matrix product. The times of the kernels are made up."""
+"""Tests of the results of a process that measured the kernels of one matrix product.
+
+The kernels' times are made up.
+"""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ def test_what_is_printed(tmp_path: Path) -> None:
 def test_a_real_job_from_the_command_line(tmp_path: Path) -> None:
     """``logparse try`` measures the gain of a change in a real job, and ends the job as soon as the gain is known.
 
-    The job has a simulated clock, by which a step takes half the time in channels_last.
+    The job's clock is simulated: with channels_last a step takes half the time.
     """
     pytest.importorskip("torch")
     (tmp_path / "job.py").write_text(PROGRAM + "import os\nfor _ in range(100_000): step()\n")

@@ -84,9 +84,9 @@ ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def sides(folder: Path, units: int, *launch: str, code: int | None = None) -> tuple[Side, Side]:
-    """Return the commands that start two versions of a job. A step takes 10 ms in the first and 7 ms in the second.
+    """Return two commands that start a job before and after a change: a step takes 10 ms, then 7 ms.
 
-    If ``code`` is given, the job is a fake without torch, and the second version ends with this exit code.
+    If ``code`` is given, the job is a fake without torch, and the second command ends with this exit code.
     """
     script, log = folder / "job.py", folder / "log"
     script.write_text(JOB if code is None else FAKE)
@@ -124,9 +124,9 @@ def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, m
 
 @pytest.mark.parametrize("most", [3, 4, 6])
 def test_an_undecided_comparison_ends_at_the_users_limit(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the comparison of two versions stays undecided, the job is started as often as the user allows, and no more.
+    """If it stays unclear which of two versions of a job is faster, ``tune`` stops after the user's maximum of starts.
 
-    Single starts differ by up to 10 %, but the two versions of the job do not differ. So more starts decide nothing.
+    Single starts differ by up to 10 %, but the two versions do not differ. So more starts decide nothing.
     """
     starts = itertools.cycle((1000.0, 1100.0, 1050.0, 950.0))
     monkeypatch.setattr(module, "pair", lambda *_: tuple([{"all": us}] * 8 for us in (next(starts), next(starts))))
@@ -215,7 +215,7 @@ def test_all_ranks_of_a_job_take_the_same_turns(tmp_path: Path) -> None:
 
 
 def test_both_kinds_of_alternating_steps_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If two kinds of steps alternate in a job, each turn of the job is long enough to time both kinds.
+    """If two kinds of steps alternate in a job, both kinds are timed in each turn of the job.
 
     The first step of a turn is not timed. So with two steps per turn, only one of the kinds would be timed.
     """
@@ -235,7 +235,7 @@ def test_both_kinds_of_alternating_steps_are_timed(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_a_job_that_cannot_run_twice_runs_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:
-    """If a job cannot run twice at the same time, its two versions run one after the other, three times each.
+    """If a job cannot run twice at the same time, it runs alternately without and with the change, three times each.
 
     ``tune`` starts one process of the job before it finds this out. So there are 1 + 2 · 3 = 7 starts.
     """

@@ -1,7 +1,7 @@
 """Tests of how ``logparse tune`` starts a user's job several times.
 
-* Each start must get the same standard input, and the user's command before it.
-* Runs with fewer steps, and runs that did not apply the change, must be reported.
+* Each start gets the same standard input. The user's command ``--before-each`` runs before each start.
+* ``tune`` reports runs with fewer steps, and runs that did not make the change.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENVIRON = {"PATH": os.environ["PATH"]}
 def job(log: Path, *, marks: bool = False, reads: bool = False, checkpoint: Path | None = None) -> Side:
     """Return the command of a fake job of eight steps that writes the same files as a real job under logparse.
 
-    If ``checkpoint`` is given, the first run leaves a checkpoint there, and a run that finds it makes no step.
+    If ``checkpoint`` is given, the first run leaves a checkpoint there. A run that finds it makes no step.
     """
     kind = {"count": 8, "traced": 0, "us": [2e4] * 8}
     units = json.dumps({"logparse_units": "optimizer", "kinds": {"a": kind}, "notes": ["a note"]})
@@ -152,10 +152,7 @@ def test_tune_tells_of_a_job_that_goes_on_from_what_it_wrote(
 
 
 def not_applied(marks: Path) -> str:
-    """Return the reason why a run does not count: no process recorded that it applied the change.
-
-    Otherwise return "".
-    """
+    """Return why a run of the job cannot be used: no process recorded that it made the change. Otherwise return ""."""
     return "" if list(marks.glob("applied_*")) else "tf32 left no mark"
 
 
@@ -216,10 +213,10 @@ def test_tune_gives_no_verdict_on_an_unchanged_job(
 
 
 def short(count: int, resumes: bool) -> list[str]:
-    """Return the command of a fake job of ``count`` steps, which is traced in two runs.
+    """Return the command of a fake job of ``count`` steps that is so short that logparse traces it a second time.
 
-    The first run only counts the steps, so its trace is provisional. If ``resumes`` is true, the second run continues
-    the first one and makes only one step.
+    The trace of the first run is provisional, because this run also counts the steps. If ``resumes`` is true, the
+    second run continues the first one and makes only one step.
     """
 
     def units(tracing: str, count: int) -> str:

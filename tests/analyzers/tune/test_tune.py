@@ -52,7 +52,7 @@ def interrupted(*_: object, **__: object) -> NoReturn:
 def captured(
     folder: Path, command: object, settings: object, open_store: Callable[[], Store], say: object, **more: Any
 ) -> Any:
-    """Stand-in for ``capture``, which would trace a job. It reads a copy of the sample trace as the run."""
+    """Fake for ``logparse capture`` that traces no job. It reads a copy of the sample trace instead."""
     trace = folder / f"{more['run']}.trace.json"
     trace.write_bytes(TRACE.read_bytes())
     ingest([str(trace)], open_store(), run=more["run"])
@@ -126,7 +126,7 @@ def test_what_libraries_print_while_it_measures_is_in_a_file_and_counted(
 
 
 def without_kernels(folder: Path, *_: object, **more: Any) -> Any:
-    """Stand-in for ``capture``, as if it had traced a job on a CPU: the trace has no kernels, the libraries no log."""
+    """Fake for ``logparse capture`` of a job on a CPU: the trace has no kernels, and the libraries write no log."""
     (folder / "trace_1.json").write_text('{"schemaVersion": 1, "traceEvents": []}', encoding="utf-8")
     return 0, ingest([str(folder / "trace_1.json")], _[2](), run=more["run"])  # type: ignore[operator]
 
@@ -169,8 +169,8 @@ def planted(
 ) -> None:
     """Replace the stages of ``tune`` by fakes that return the given data.
 
-    ``before`` and ``after`` are the tables of the job without and with the change. ``times`` are the step times of runs
-    that took turns.
+    * ``before`` and ``after`` are the stored data of the job without and with the change.
+    * ``times`` are the step times of both, measured in turns.
     """
     patch.setattr(verb, "capture", lambda *x, **y: (0, []))
     patch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
@@ -182,10 +182,10 @@ def planted(
 
 
 def with_trials(tables: Tables, **ratios: float | str) -> Tables:
-    """Add records to the tables, as if two processes of the job had tried changes of settings or of the model.
+    """Add records to the stored data, as if two processes of the running job had tried changes.
 
-    ``ratios`` has for each change the time of a step with it, divided by the time without it, or a word that says how
-    the trial ended.
+    ``ratios`` has for each change the time of a step with it, divided by the time without it. A word in place of a
+    number says how the trial ended.
     """
     rows = []
     for name, ratio in ratios.items():
@@ -200,10 +200,10 @@ def with_trials(tables: Tables, **ratios: float | str) -> Tables:
 
 
 def test_the_change_that_won_in_the_job_is_applied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """``tune`` applies the change that made the real job faster, whatever the measurements of single calls predict.
+    """``tune`` makes the change that made the real job faster, whatever the measurements of single calls predict.
 
-    By the measurements it would apply ``cudnn_benchmark``, because its kernels take less time. But when it was tried in
-    the job, the job got no faster. So ``channels_last`` is applied.
+    By these measurements ``cudnn_benchmark`` is best. But when it was tried in the job, the job got no faster. So
+    ``channels_last`` is used.
     """
     before = images("before", 1000, 1200, both=0.69)
     found = recommend(with_trials(before, channels_last=0.8, cudnn_benchmark=1.0), Settings())
@@ -299,7 +299,7 @@ def screen_of(said: list[str]) -> list[str]:
 
 
 def applied(out: Path) -> dict[str, Any]:
-    """Return the names of changes in a written ``apply.py``: {"CHOSEN": …, "ALONE": …}.
+    """Return the names of the changes in a generated ``apply.py``: {"CHOSEN": …, "ALONE": …}.
 
     Only these two lines of the file are run, because the others need torch.
     """
@@ -312,7 +312,7 @@ def applied(out: Path) -> dict[str, Any]:
 def images(
     run: str, us: float, wall: float, more: Mapping[str, Mapping[str, object]] | None = None, **solutions: float
 ) -> Tables:
-    """Return the tables of a job that consists of convolutions.
+    """Make the stored data of a job that consists of convolutions.
 
     ``both`` is the time with channels_last and cudnn_benchmark together, divided by the time without them.
     """
@@ -353,10 +353,10 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 def test_more_changes_must_speed_up_the_changed_job(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """After one change was kept, other changes are proposed only if they make the changed job still faster.
+    """After ``tune`` made one change, it proposes another one only if it makes the changed job still faster.
 
-    Convolutions take 60 % of their time with either of two changes, and 69 % with both. So the second change would make
-    the convolutions slower than they are with the first one (69 / 60 = 115 %), and it is not proposed.
+    Convolutions take 60 % of their time with the first change, and 69 % with both. So the second change would make them
+    slower again (69 / 60 = 115 %), and it is not proposed.
     """
     planted(monkeypatch, images("before", 1000, 1200, both=0.69), images("after", 600, 800, both=0.69))
     said: list[str] = []
@@ -371,7 +371,7 @@ def test_more_changes_must_speed_up_the_changed_job(
 def test_a_change_without_visible_effect_is_not_tried(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """A change whose effect on the step is too small to see is neither tried nor proposed.
+    """``tune`` neither tries nor proposes a change that would hardly make the step shorter.
 
     A step takes 5 ms, but its kernels take only 100 µs. The changes would save up to 50 µs of this.
     """

@@ -1,4 +1,4 @@
-"""Fixture with the process that starts jobs under logparse's observer, its code in a user's job."""
+"""Fixture with a process that starts jobs in which logparse's observer runs, the code that traces a user's job."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.capture.in_job.observed import Server
 
 @pytest.fixture(scope="session")
 def job_server() -> Iterator[Server]:
-    """Return a process that has imported torch and forks jobs.
+    """Return a process that has imported torch and starts jobs by forking.
 
-    If each job were a process of its own, it would import torch for 4 s.
+    A new process for each job would need 4 s to import torch.
     """
     pytest.importorskip("torch")
     server = Server()

@@ -30,7 +30,7 @@ class Ran:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return the number of steps of each sort: {sort: number}, for example {"optimizer": 60}.
+        """Return how many steps the program made, for each kind of step, for example {"optimizer": 60}.
 
         Processes without steps are left out. For example, PyTorch 2.8 starts processes that compile code. They import
         torch, so logparse's observer starts in them, too.
@@ -112,7 +112,10 @@ class Server:
         return found.out.decode().strip(), found.err.decode()
 
     def run(self, program: Path, folder: Path, observed: bool, environ: dict[str, str]) -> Ran:
-        """Run a program in a new folder below ``folder``, with or without logparse's observer."""
+        """Run a program in a new folder below ``folder``, with or without logparse's observer.
+
+        The observer is the code that counts, times and traces a job's steps.
+        """
         here = folder / ("observed" if observed else "plain")
         logs = here / "logs"
         logs.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Tests that logparse's code in a job traces how CUDA graphs are captured, and notes when they are launched.
+"""Tests that logparse traces how a job captures CUDA graphs, and records when the job launches them.
 
 A class imitates the graphs of a GPU.
 """
@@ -64,7 +64,7 @@ def folder(job_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def test_only_some_graph_captures_are_traced(folder: Path) -> None:
-    """In one job, logparse traces the capture of only a limited number of CUDA graphs.
+    """logparse traces only a limited number of the CUDA graphs that a job captures.
 
     A capture that failed has no trace, and neither has a capture during which the job's own profiler ran.
     """

@@ -1,6 +1,6 @@
 """Tests of whole jobs that logparse observes, started in the same way as by ``capture`` and ``tune``.
 
-The tests check the counted steps, the step times, and traces that last a given time.
+The tests check the counted steps, the step times, and traces that last a given number of seconds.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ print("ended")
 
 
 def test_a_trace_never_begins_within_a_backward_pass(job_server: Server, tmp_path: Path) -> None:
-    """A trace never begins in the middle of a backward pass.
+    """logparse never begins a trace in the middle of a job's backward pass.
 
     The profiler would then see only some of the operators. In an earlier version, this killed the job.
     """

@@ -692,7 +692,7 @@ def test_a_job_under_a_python_profiler_sees_one_function_of_ours(job_server: Ser
 
 
 def test_late_steps_are_timed_and_traced(job_server: Server, tmp_path: Path) -> None:
-    """If the steps of a job begin late, they are still timed and traced.
+    """If the steps of a job begin late, logparse still times and traces them.
 
     If no step comes for some time, logparse traces the job for a given number of seconds instead. On a GPU the first
     call may take longer than that. In an earlier version, no step was timed any more afterwards.

@@ -1,6 +1,6 @@
-"""Tests of how a change is timed in a running job: by blocks of steps with and without it, in turns.
+"""Tests of how a change is timed in a running job: some steps with it and some without it, in turns.
 
-The tests check the order of the blocks, the interval of the gain, and when the timing ends. The tests need no PyTorch.
+The tests check the order of the turns, the interval of the gain, and when the timing ends. The tests need no PyTorch.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ UNIT_US = 50_000.0
 
 
 def brute_confidence(count: int, rank: int) -> float:
-    """Return the probability (0 to 1) that an interval contains the centre from which ``count`` values vary.
+    """Compute the confidence (0 to 1) of an interval of ``count`` measured values by trying all combinations of signs.
 
     The averages of all pairs of values are sorted (Walsh averages). The interval reaches from the ``rank``-th smallest
-    to the ``rank``-th largest average. Each value is equally likely to be too large or too small, so all combinations
-    of signs are counted.
+    to the ``rank``-th largest average. Each value is equally likely to be too large or too small.
     """
     below = 0
     for signs in itertools.product((0, 1), repeat=count):

@@ -1,6 +1,6 @@
-"""Tests of trying a change of settings or of the model in a job with several ranks.
+"""Tests of trying a change in a running job with several ranks.
 
-All ranks must switch the change on and off after the same step. If a rank is missing, the trial ends.
+All ranks must switch the change on and off after the same step. If a rank is missing, all stop trying the change.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def test_every_rank_hears_all() -> None:
 
 
 def test_a_missing_rank_ends_the_trial_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If one rank of a job does not reach a common step in time, the trial of a change ends for all ranks.
+    """If one rank of a job is late, all ranks stop trying the change.
 
-    It ends as soon as the first rank has waited too long. Ranks that would wait longer, and the late rank itself, then
-    get the same error.
+    The ranks must agree on a common step. As soon as one rank has waited too long, all get the same error, even ranks
+    that would wait longer and the late rank itself.
     """
     monkeypatch.setattr(ranks, "_LATE_S", 0.0)
     store = Store()
@@ -221,7 +221,7 @@ Whenever the sharding of its parameters has changed between two steps, it prints
 def in_two_ranks(server: Server, program: Path, folder: Path, environ: Mapping[str, str], *words: str) -> list[str]:
     """Run a program twice at the same time, as rank 0 and rank 1. Returns what each rank printed.
 
-    The observer runs in both if ``environ`` has variables for it.
+    logparse observes both if ``environ`` has variables for it.
     """
     jobs = [
         Job(program, folder / f"{'observed' if environ else 'plain'}_{rank}", environ,
@@ -238,9 +238,9 @@ _OTHERS = ("fsdp2_within", "fsdp1", "ddp", "ddp_static", "ddp_static_within", "d
 
 
 def tried(server: Server, kind: str, folder: Path) -> list[Record]:
-    """Run a job of two ranks alone and then with a trial, and check that both runs print the same.
+    """Run a job of two ranks, first alone and then while logparse tries a change in it. Both must print the same.
 
-    Returns the record that each rank made of the trial.
+    Returns what each rank recorded about the change.
     """
     program, plan = folder / "job.py", folder / "asked.json"
     program.write_text(WRAPPED)
@@ -289,9 +289,10 @@ def test_a_failed_comparison_is_refused_in_all_ranks(job_server: Server, tmp_pat
 
 
 def test_two_ranks_switch_after_the_same_step(job_server: Server, tmp_path: Path) -> None:
-    """Both ranks switch a setting on and off after the same steps.
+    """When a change is tried in a running job, both ranks switch it on and off after the same steps.
 
-    They refuse to change a model that is already wrapped by DistributedDataParallel.
+    Here the change is a setting. Both ranks refuse to change a model that is already wrapped by
+    DistributedDataParallel.
     """
     program, plan = tmp_path / "job.py", tmp_path / "asked.json"
     program.write_text(PROGRAM + TOGETHER)

@@ -38,9 +38,9 @@ For a list of 80 times or more, the rule takes neighbouring times together in ba
 
 
 def by_the_formula(values: Sequence[float]) -> bool:
-    """Decide whether step times have settled by computing the formula in the docstring of ``settled`` literally.
+    """Decide whether step times have become steady, by the formula in the docstring of ``settled``.
 
-    Fractions are used, so that there is no rounding.
+    The formula is computed literally and with fractions, so that there is no rounding.
     """
     ranks = [
         Fraction(sum(other < value for other in values)) + Fraction(values.count(value) - 1, 2) for value in values
@@ -54,7 +54,7 @@ def by_the_formula(values: Sequence[float]) -> bool:
 
 
 def share(course: Course, count: int, noise: float = 0.02) -> float:
-    """Return the fraction of simulated jobs whose step times are taken as settled.
+    """Return for which fraction of simulated jobs logparse says that the step times have become steady.
 
     Each job has ``count`` steps. ``course`` gives the time of each step, and lognormal noise is added.
     """

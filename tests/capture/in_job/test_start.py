@@ -20,7 +20,7 @@ PACKAGE = FOLDER / "logparse_in_job"
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Return environment variables with which a job finds a fake torch, and runs a file when it imports torch."""
+    """Return environment variables for a job: it finds a fake torch, and runs a given file when it imports torch."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text(
         "import sys\nstate = 'plain'\nloader = type(__spec__.loader).__name__\n"
@@ -77,7 +77,7 @@ def test_a_torch_that_fails_to_import_fails_as_without_us(environ: dict[str, str
 
 
 def test_a_file_run_in_the_job_can_be_imported(environ: dict[str, str]) -> None:
-    """If logparse runs a file in the job, the file is also a module that can be imported by its name.
+    """If logparse runs a file in the job, the job can also import this file as a module.
 
     PyTorch's compiler (Dynamo) imports the module of each function that it compiles.
     """

@@ -1,7 +1,7 @@
-"""Tests of switching a change of settings or of the model on and off in a running job.
+"""Tests of switching a change on and off in a running job.
 
-While it is on, the model must be the same as after ``apply.py``. After it is off, the model must be as before, to the
-last bit.
+While the change is on, the model must be the same as after ``apply.py``. After it is off, the model must be as before,
+to the last bit.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def look(net: Any, optimizer: Any) -> dict[str, Any]:
 
 
 def applied(name: str, net: Any, folder: Path) -> Any:
-    """Return the model after a generated ``apply.py`` changed it."""
+    """Change a model by a generated ``apply.py`` in which only this change is made, and return the model."""
     lines, of = CHANGES[name]
     action = next(x for x in ACTIONS if x.name == name)
     application = Application(line="", model=lines, helpers=(definitions(of),))
@@ -208,7 +208,7 @@ def test_the_optimizer_has_the_layout_of_its_parameters_while_it_is_on() -> None
 
 
 def test_the_jobs_own_changes_stay() -> None:
-    """If the job itself changes its model while a logparse change is on, this stays after the change is off.
+    """If the job itself alters its model while logparse's change is on, this stays after the change is off.
 
     Examples are the job's own hooks, the mode (training or evaluation) of modules that logparse had replaced, and new
     optimizer state.
@@ -351,9 +351,9 @@ def test_padding_leaves_other_optimizers_alone() -> None:
 
 
 def test_gradients_have_the_new_size_and_hooks_stay() -> None:
-    """After a parameter changed its size, its gradient has the right size, and the parameter's hooks are still called.
+    """If a change alters the size of a parameter, its gradient gets the new size, and its hooks are still called.
 
-    A loss that the job keeps refers to the autograd node that added up gradients of the former size.
+    Here the job also keeps a loss, which refers to the autograd node that added up gradients of the former size.
     """
     net, seen = torch.nn.Linear(4, 300), []
     net.weight.register_hook(lambda gradient: seen.append("before"))
@@ -389,7 +389,7 @@ def test_a_graph_of_the_present_size_hinders_the_way_back() -> None:
 
 
 def several(switch: Any) -> Several:
-    """Return a combination of changes in which this change is switched on."""
+    """Return a combination of changes that has only this change, which is switched on."""
     found = Several([switch])
     found._on.append(switch)
     return found
@@ -440,10 +440,10 @@ def test_a_setting_is_what_apply_sets(
 
 
 def test_cudnn_benchmark_is_not_tried_alone() -> None:
-    """The setting ``cudnn.benchmark`` is not tried alone in a running job, because it would change nothing.
+    """logparse does not try ``cudnn.benchmark`` alone in a running job, because it would change nothing.
 
-    With this setting PyTorch looks for the fastest plan (kernel with settings) of a convolution. But once a convolution
-    has run, PyTorch keeps the plan that it used.
+    With this setting PyTorch looks for the fastest plan (kernel with settings) of a convolution. But for a convolution
+    that has already run, PyTorch keeps the plan that it used.
     """
     assert "cudnn_benchmark" not in NAMES
     assert not fits("channels_last_benchmark", ["tf32", "channels_last"])
@@ -600,9 +600,9 @@ def test_every_action_can_be_switched() -> None:
 
 
 def test_modules_of_changes_import_only_torch() -> None:
-    """The modules in ``changes`` import only torch and a few standard modules, and do not use the same name twice.
+    """The modules in ``changes`` can be copied into a single file, the generated ``apply.py``.
 
-    Their code is copied into a single module, the generated ``apply.py``.
+    So they import only torch and a few standard modules, and do not use the same name twice.
     """
     names: list[str] = []
     template = (ROOT / "analyzers/recommend/assets/apply.py.in").read_text(encoding="utf-8")

@@ -78,7 +78,10 @@ PLAIN = "([(27, 9, 3, 1), (27, 9, 3, 1), (27, 9, 3, 1)], 0)"
 
 @dataclass(frozen=True)
 class Ran:
-    """The visible behaviour of a program without and with a trial, and the records and notes of the trial."""
+    """The behaviour of a program that ran twice: alone, and while logparse tried a change in it.
+
+    ``records`` and ``notes`` are what logparse wrote about the change.
+    """
 
     plain: Behaviour
     tried: Behaviour
@@ -178,9 +181,9 @@ def test_results_that_are_not_finite_are_refused(by: str, ended: str, run: Any) 
 
 
 def test_dropout_does_not_make_results_look_wrong(run: Any) -> None:
-    """Dropout in the model does not make the results with a change look wrong.
+    """If the model has dropout, its results with a change are still found to be right.
 
-    The random mask of a dropout depends on the memory layout. So results are compared in evaluation mode if there is a
+    The random mask of a dropout depends on the memory layout. So the results are compared in evaluation mode, without
     dropout.
     """
     ran = run("model.insert(1, torch.nn.Dropout(0.5))\nfor _ in range(80): step()\nprint(is_on())", "channels_last")
@@ -240,7 +243,7 @@ def test_an_exception_while_it_is_on_reaches_the_job_with_nothing_switched(
 
 
 def test_a_change_that_breaks_the_job_is_recorded(tmp_path: Path) -> None:
-    """If a change makes the job fail, its trial is recorded as "broken", with the job's own exception as the reason.
+    """If a change makes the job fail, logparse records it as "broken", with the job's own exception as the reason.
 
     Here the change alters the strides of the parameters, and the job raises an exception because of that. The program
     runs in a process of its own, because Python prints the exception only at the end of the process.
@@ -341,7 +344,7 @@ def test_a_copy_of_another_module_does_not_interrupt_a_trial(run: Any) -> None:
 
 
 def test_pickling_during_a_trial_is_unchanged(run: Any) -> None:
-    """During a trial, pickling a module gives the same bytes, tracebacks and warnings as without a trial.
+    """While logparse tries a change, pickling a module gives the same bytes, tracebacks and warnings as without it.
 
     If the module has methods of its own for pickling, they are called.
     """
@@ -397,7 +400,7 @@ def test_a_state_is_loaded_into_the_sizes_of_the_job(run: Any) -> None:
 
 
 def test_a_trial_works_if_the_job_keeps_a_loss(run: Any) -> None:
-    """A trial that changes the size of a parameter works even if the job keeps the loss of an earlier step.
+    """A change of a parameter's size can be tried in the job even if the job keeps the loss of an earlier step.
 
     The kept loss refers to an autograd node that adds up gradients of the former size.
     """
@@ -442,9 +445,9 @@ def test_a_state_read_in_another_thread(run: Any) -> None:
 
 
 def test_no_switch_during_a_call_while_another_thread_saves(run: Any) -> None:
-    """A change is not switched off in the middle of a module's call, even if another thread calls ``torch.save`` then.
+    """If another thread saves the model with ``torch.save``, a change is not switched off within a module's call.
 
-    If the main thread saves something, a change that is being tried is switched off first.
+    If the main thread saves something, the change is switched off first.
     """
     ran = run(
         "import io\ndef in_forward():\n    before = is_on()\n"

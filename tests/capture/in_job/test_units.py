@@ -18,10 +18,10 @@ def series_of(count: int, us: float = 1.0, name: str = "a") -> Series:
 
 
 def test_each_kind_of_step_settles_by_itself() -> None:
-    """Each kind of step, such as a batch size, is checked separately for whether its times have settled.
+    """logparse decides for each kind of step separately if its times have become steady.
 
-    In an earlier version, a server with several batch sizes got no trace in 84 requests, because the times of different
-    sizes differ.
+    A kind of step is, for example, a batch size. In an earlier version, a server with several batch sizes got no trace
+    in 84 requests, because the times of different sizes differ.
     """
     series = series_of(35, 1.0, "1")
     for _ in range(25):
