@@ -45,9 +45,9 @@ settings.load_profile("nightly" if NIGHTLY else "ci")
 
 
 def sized(small: int, full: int) -> int:
-    """Return ``full`` in the nightly run of the tests (``make nightly``), otherwise ``small``.
+    """Return how many rounds, runs or examples a test does: ``full`` in the nightly run, otherwise ``small``.
 
-    Tests use the number as their count of rounds, runs or examples.
+    The nightly run is ``make nightly``.
     """
     return full if NIGHTLY else small
 
@@ -178,7 +178,7 @@ def start_cluster() -> None:
 
 
 def _serve_with(*modules: str) -> None:
-    """Start the process from which Python forks new processes, with these modules already imported.
+    """Start a process from which Python forks new processes faster, because these modules are already imported.
 
     Such a process may run already (multiprocessing's "forkserver"). It is replaced, because it would not import the
     modules any more.
@@ -310,9 +310,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fail if pytest-xdist did not append its group (``@NAME``) to the id of each test.
+    """Fail if this version of pytest-xdist does not append a test's group (``@NAME``) to the id of the test.
 
-    With such a version of pytest-xdist, several workers would make the same expensive fixtures.
+    With such a version, several workers would make the same expensive fixtures.
     """
     if getattr(session.config.option, "loadgroup", False):
         lost = [x.nodeid for x in session.items if x.get_closest_marker("xdist_group") and "@" not in x.nodeid]

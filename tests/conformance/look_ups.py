@@ -1,6 +1,6 @@
-"""Compare which kernels the real library uses under override files with the kernels that logparse predicts.
+"""Test logparse's predictions of which kernels a real library uses if it reads an override file.
 
-An override file is the user's choice of kernels.
+An override file is the user's choice of kernels. The real library is asked, and the answers are compared.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Build:
 
     @property
     def idle(self) -> set[Solution]:
-        """Return the kernels that have no effect in an override file: the library still uses its own choice."""
+        """Return the kernels that have no effect if a file names them: the library still uses its own choice."""
         return {solution for solution, used in self.uses.items() if used == self.own}
 
 
 def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Difference], int]:
-    """Ask the real library and logparse which kernel each call gets under each file. Returns the cases that differ.
+    """Ask the real library and logparse which kernel each call gets with each file. Returns where they disagree.
 
     Also returns in how many cases a file changed the kernel that the library uses.
     """
@@ -90,20 +90,20 @@ def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Diff
 def _expected(
     library: Library, reading: Reading[Any], call: Problem, build: Build, *, passed_over: set[Solution]
 ) -> Any:
-    """Return what the library should use for the call under a file, as logparse predicts it.
+    """Return what logparse predicts that the library uses for a call if it reads this file.
 
-    This is the kernel of the first row for the call, even if the kernel cannot compute it. Kernels in ``passed_over``
-    are skipped. If no row is left, it is the library's own choice.
+    This is the kernel in the first line for the call, even if the kernel cannot compute it. Kernels in ``passed_over``
+    are skipped. If no line is left, it is the library's own choice.
     """
     answer = look_up(library.format, reading, call, has=lambda solution: solution not in passed_over)
     return build.own if answer.solution is None else build.uses[answer.solution]
 
 
 def _probed(library: Library, readings: Iterable[Reading[Any]]) -> list[Build]:
-    """Find out what the library does with each kernel that occurs in the files, if it is alone in a file.
+    """Find out by experiment what the library does with each kernel that occurs in the files.
 
-    Unless the library is ``lazy``, each kernel is also tried with a good kernel after it. If the library then uses the
-    good kernel, it ignores the first one.
+    For this, files with only this kernel are made. Unless the library is ``lazy``, a second file also has a good kernel
+    after it. If the library then uses the good kernel, it ignores the first one.
     """
     builds = [Build(own) for own in library.ask(library.plain({}))]
     good = library.ask(library.plain({n: [x] for n, x in enumerate(library.good) if x is not None}))

@@ -1,4 +1,4 @@
-"""Run all steps of logparse (capture, replay, apply, verify) with a real library on a virtual GPU.
+"""Run logparse with a real library on a virtual GPU, in all steps: capture, replay, apply, verify.
 
 The virtual GPU gives the kernels the times and the faults that the test chooses.
 """
@@ -26,7 +26,7 @@ OWN_US, BEST_US, OTHER_US, WRONG_US = 40, 25, 60, 10
 
 @dataclass(frozen=True)
 class Loop:
-    """A folder in which all steps of logparse are run with a real library.
+    """A folder in which a test runs logparse and a real library, from the job's log to ``verify``.
 
     Its commands get this process's environment and the variables in ``settings``.
     """
@@ -36,7 +36,7 @@ class Loop:
     settings: dict[str, str] = field(default_factory=dict)
 
     def job(self, name: str, *arguments: object) -> list[str]:
-        """Return the command of a program in the folder ``drivers``, which serves as the job.
+        """Return the command that runs a program of the folder ``drivers`` as the job.
 
         Arguments are passed as JSON.
         """
@@ -44,10 +44,12 @@ class Loop:
         return [str(self.rocm.launcher), str(program), *(json.dumps(x) for x in arguments)]
 
     def plant(self, times: Iterable[tuple[float, str]], faults: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Choose the times (µs) and the faults of kernels on the virtual GPU.
+        """Decide how long kernels take on the virtual GPU (µs), and which of them are faulty.
 
-        An entry of ``times`` has a time and a part of a kernel's name. A kernel gets the time of the first entry that
-        fits its name. ``faults`` has parts of kernel names for each kind of fault in ``FAULTS``.
+        * An entry of ``times`` has a time and a part of a kernel's name. A kernel gets the time of the first entry that
+          fits
+          its name.
+        * ``faults`` has parts of kernel names for each kind of fault in ``FAULTS``.
         """
         path = self.folder / "times.txt"
         path.write_text("".join(f"{us} {words}\n" for us, words in times), encoding="utf-8")
@@ -78,7 +80,7 @@ class Loop:
     def replay(self, backend: str, *more: str) -> str:
         """Measure the real library's kernels with ``logparse replay``.
 
-        A hanging process is killed as early as is safe.
+        If a process hangs, it is killed as early as is safe.
         """
         own = f"tests.conformance.virtual_device:{backend.upper()}"
         options = ["--backend", own, "--device", "cpu", "--silence", "30s", *more]
@@ -98,11 +100,16 @@ class Loop:
         return path.read_text(encoding="utf-8").splitlines()
 
     def plant_product(self, words: Mapping[int, str], *, better: bool) -> tuple[int, ...]:
-        """Choose the times and the faults of the kernels of a matrix product.
+        """Decide how long the kernels of a matrix product take on the virtual GPU, and which of them are faulty.
 
-        ``words`` has a part of the name of each kernel, with the library's own choice first. If ``better`` is true, the
-        second kernel is the fastest correct one, the third one is faster but computes wrong values, the fourth one
-        hangs, and the fifth one crashes. Returns the numbers of the second to the fifth kernel.
+        ``words`` has a part of the name of each kernel, with the library's own choice first. If ``better`` is true:
+
+        * the second kernel is the fastest correct one,
+        * the third one is faster but computes wrong values,
+        * the fourth one hangs,
+        * the fifth one crashes.
+
+        Returns the numbers of the second to the fifth kernel.
         """
         own, best, wrong, hanging, crashing = list(words)[:5]
         times = {own: OWN_US} | ({best: BEST_US, wrong: WRONG_US} if better else {})
@@ -113,7 +120,9 @@ class Loop:
         return best, wrong, hanging, crashing
 
     def faults_found(self, library: str, wrong: int, hanging: int, crashing: int) -> None:
-        """Check that ``logparse replay`` recorded each faulty kernel as wrong, as hanging or as crashed."""
+        """Check that ``logparse replay`` recorded three faulty kernels rightly: one as wrong, one as hanging, one as
+        crashed.
+        """
         rows = self.rows("select distinct solution, status from measurements where status <> 'ok'")
         statuses = {row["solution"]: row["status"] for row in rows}
         assert statuses[f"{library}:{wrong}"] == "wrong"

@@ -1,6 +1,6 @@
-"""Edit override files at random, in ways in which people and programs edit them. A seed chooses the edits.
+"""Edit override files (choices of kernels) at random, in ways in which people and programs edit them.
 
-It works for any text that consists of lines and cells.
+The same seed gives the same edits. Any text that consists of lines and cells can be edited.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COUNTS = (
 
 @dataclass(frozen=True)
 class Words:
-    """Pieces of text of a file format that random edits insert.
+    """Text that fits a file format, for random edits of such files.
 
     * ``separator`` stands between cells.
     * ``texts`` are whole cells that replace others.

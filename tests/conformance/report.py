@@ -1,4 +1,4 @@
-"""The table of comparisons between the real libraries and logparse, which is printed at the end of the tests.
+"""A table that the tests print at the end: how often real libraries did what logparse predicted.
 
 It also has the differences that are expected.
 """
@@ -24,9 +24,9 @@ EXPECTED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A case in which logparse predicted another result than the real library has, for one call and one file.
+    """A case in which the real library did something else than logparse predicted, for one call and one file.
 
-    ``expected`` is a name in ``EXPECTED``, or None.
+    ``expected`` is the name of a known difference in ``EXPECTED``, or None.
     """
 
     file: str
@@ -51,7 +51,10 @@ TABLE: list[Comparison] = []
 
 
 def compared(about: str, files: int, lookups: int, hits: int, differences: Sequence[Difference]) -> None:
-    """Add the result of a comparison to the table. Fails if there are differences that are not expected."""
+    """Add a row to the table of comparisons between real libraries and logparse.
+
+    Fails if there are differences that are not expected.
+    """
     left = [x for x in differences if x.expected not in EXPECTED]
     TABLE.append(Comparison(about, files, lookups, hits, len(differences) - len(left), len(left)))
     shown = {x.file: x for x in reversed(left)}.values()

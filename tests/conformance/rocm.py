@@ -1,4 +1,7 @@
-"""The real ROCm libraries without a GPU: unpacked Debian packages, and a Python that loads them with a virtual GPU."""
+"""Use real ROCm libraries on a machine without a GPU: they come from Debian packages, and the GPU is a virtual one.
+
+A script starts a Python that loads both.
+"""
 
 from __future__ import annotations
 
@@ -100,9 +103,10 @@ class Driver:
 
 
 def _launcher(folder: Path, made: Path) -> Path:
-    """Write a script ``python3`` that starts this interpreter with the ROCm libraries. Returns the script's path.
+    """Write a script ``python3`` that starts Python with the unpacked ROCm libraries. Returns the script's path.
 
-    Beside the script is a link to this environment's packages. Python programs that the script starts use it, too.
+    Beside the script is a link to this environment's packages, so that Python programs which the script starts use
+    them, too.
     """
     libraries = folder / "root/usr/lib/x86_64-linux-gnu"
     script = made / "bin/python3"

@@ -15,9 +15,9 @@ from tests.conformance.rocm import Rocm
 
 
 def test_a_short_kernel_is_timed_behind_a_hold(rocm: Rocm, tmp_path: Path) -> None:
-    """A kernel that is shorter than its launch is measured correctly if the GPU is held until all launches are queued.
+    """A very short kernel is measured correctly if another kernel keeps the GPU busy until all launches are queued.
 
-    Otherwise the GPU waits for the host, which needs 2 µs per launch. The time is then refused.
+    Otherwise the GPU waits for the host, which needs 2 µs per launch. Then logparse refuses the measured time.
     """
     loop = Loop(rocm, tmp_path)
     loop.plant([(1, "short_kernel")])

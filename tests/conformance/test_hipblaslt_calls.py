@@ -1,7 +1,7 @@
-"""Tests with random calls of hipBLASLt, which are logged, written to a tuning file, and run again with the file.
+"""Tests with random calls of hipBLASLt. logparse reads their log and writes a tuning file, with which they run again.
 
-The calls have epilogues, auxiliary matrices, scales, paddings, batches and workspaces. For each row of the file, a
-kernel is taken that the library offered for a call of this row. A new process then runs all calls again.
+The calls have epilogues, auxiliary matrices, scales, paddings, batches and workspaces. For each line of the file, a
+kernel is taken that the library offered for a call of this line. A new process then runs all calls again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ TYPES = {
 
 
 def call(chance: random.Random, arch: str) -> dict[str, Any]:
-    """Return a random matrix product in the form that ``drivers/hipblaslt_calls.py`` takes."""
+    """Return a random matrix product, in the form in which ``drivers/hipblaslt_calls.py`` expects calls."""
     types = chance.choice(TYPES[arch])
     integers = types[0] == I8
     sizes = {"m": chance.choice([17, 32, 64]), "n": chance.choice([1, 32, 33]), "k": chance.choice([32, 40, 64, 1024])}
@@ -88,7 +88,7 @@ def call(chance: random.Random, arch: str) -> dict[str, Any]:
 
 
 def without_workspace(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a similar call that has the same key in a tuning file, but gives the library no workspace.
+    """Return a similar call that gives the library no workspace, but uses the same line of a tuning file.
 
     The new call has other leading dimensions, so it is another matrix product.
     """
@@ -97,10 +97,10 @@ def without_workspace(call: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Ran:
-    """The results of calls that ran, by the number of the call.
+    """The results of calls of hipBLASLt, by the number of the call.
 
-    ``problems`` has the matrix products as the log names them. ``needs`` has the kernels that the library offered, with
-    the workspace in bytes that each needs.
+    * ``problems`` has the matrix products as the log names them.
+    * ``needs`` has the kernels that the library offered, and the bytes of workspace that each needs.
     """
 
     problems: Mapping[int, GemmProblem]

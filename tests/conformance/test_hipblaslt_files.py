@@ -93,7 +93,7 @@ def asked(call: GemmProblem) -> list[object]:
 
 
 def entry(call: GemmProblem, index: int, columns: Sequence[str]) -> list[str]:
-    """Return the lines of one row of a tuning file with these columns, as hipblaslt-bench writes them."""
+    """Return an entry of a tuning file with these columns, as hipblaslt-bench writes it."""
     cells = dict.fromkeys(columns, "0") | {
         "transA": str(call.trans_a),
         "transB": str(call.trans_b),

@@ -22,7 +22,10 @@ MACHINE = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}
 
 
 def job(rocm: Rocm, folder: Path, threads: int, end: str, **settings: str) -> bytes:
-    """Run a job with ``threads`` threads and return its standard error. Its log files are in ``folder``."""
+    """Run a job in which hipBLASLt writes log files into ``folder``, and return the job's standard error.
+
+    ``threads`` threads call the library at once.
+    """
     path = {"HIPBLASLT_LOG_FILE": str(folder / "hipblaslt_%i.log")}
     words = [json.dumps(x) for x in (CALLS[:threads], TIMES, end)]
     command = [str(rocm.launcher), str(HERE / "drivers/hipblaslt_threads.py"), *words]
@@ -42,9 +45,9 @@ def counts(store: Store, folder: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("end", ["exit", "kill"])
 def test_bench_lines_outlive_the_process(rocm: Rocm, store: Store, tmp_path: Path, end: str) -> None:
-    """If a process is killed, the bench lines of its calls are in the log, but its profile lines are lost.
+    """If a process is killed, hipBLASLt's log has the bench lines of its calls, but the profile lines are lost.
 
-    hipBLASLt writes the profile when the process exits.
+    hipBLASLt writes the profile only when the process exits.
     """
     job(rocm, tmp_path, 1, end, HIPBLASLT_LOG_MASK="0x60")
     assert counts(store, tmp_path) == {"bench": TIMES} | ({"profile": TIMES} if end == "exit" else {})

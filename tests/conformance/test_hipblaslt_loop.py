@@ -1,4 +1,4 @@
-"""Test of all of logparse with the real hipBLASLt: from a job's log to the proof that a file made the job faster.
+"""Test of all of logparse with the real hipBLASLt, from a job's log to the proof that a file made the job faster.
 
 The virtual GPU gives each kernel the time that the test chooses, so the right result is known. Each matrix product has
 about a dozen kernels.
@@ -31,7 +31,7 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def solutions(loop: Loop) -> dict[int, str]:
-    """Return the kernels that the library offers for a product: {index: part of the kernel's name}.
+    """Return the kernels that hipBLASLt offers for the matrix product: {index: part of the kernel's name}.
 
     The library's own choice is first. The part of the name occurs in no other kernel's name.
     """
@@ -46,10 +46,9 @@ def before(loop: Loop) -> None:
 
 
 def test_the_planted_best_is_found_written_used_and_verified(loop: Loop) -> None:
-    """logparse finds the fastest correct kernel and writes it to a file, and verifies that the job uses it.
+    """logparse finds the fastest correct kernel, writes it to a file, and verifies that the job uses it.
 
-    Another kernel is faster but computes wrong values, others hang or crash, and the clock is unsteady. This must not
-    matter.
+    Some kernels are traps: one is faster but computes wrong values, others hang or crash. The clock is unsteady, too.
     """
     words = solutions(loop)
     best, *faulty = loop.plant_product(words, better=True)

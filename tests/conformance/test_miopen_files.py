@@ -77,7 +77,7 @@ def item(solver: str, direction: str, ms: float) -> str:
 def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
     """Return random lines of a find-db (MIOpen's file of solver times) for some of the convolutions.
 
-    Some solvers can run the convolution and some cannot. They are in any order of their times.
+    Some solvers can run the convolution and some cannot. They are not sorted by time.
     """
     random_ = random.Random(seed)
     lines = []
@@ -127,9 +127,9 @@ The line also has the naive solver with 0.5 ms. Find runs in a hybrid mode.
 
 
 def test_find_ignores_impossible_entries(rocm: Rocm, tmp_path: Path) -> None:
-    """MIOpen's Find ignores entries of a find-db with a negative time, or with more workspace than any GPU has.
+    """If an entry of a find-db has a negative time, or more workspace than any GPU has, MIOpen's Find ignores it.
 
-    It does not check the algorithm of an entry.
+    A find-db is MIOpen's file of solver times. Find does not check the algorithm of an entry.
     """
     (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
     (tmp_path / "empty").mkdir()
@@ -238,7 +238,8 @@ MODES = [("", ""), ("1", ""), ("2", ""), ("3", ""), ("5", ""), ("5", "1"), ("5",
 
 
 def test_some_find_modes_ignore_the_file(rocm: Rocm, tmp_path: Path) -> None:
-    """In some modes, MIOpen ignores its file of measured solvers: it measures again and overwrites the line.
+    """In some modes, MIOpen does not use the user's file of measured solvers, but measures again and overwrites the
+    line.
 
     MIOpen does so in the find mode NORMAL (1), and if MIOPEN_FIND_ENFORCE is 2 or more. In all other cases MIOpen uses
     the line.

@@ -29,10 +29,10 @@ _KEY = re.compile(r"Looking for key (\d\S*x\S*) in ")
 
 
 def form(chance: random.Random) -> list[object]:
-    """Return a random call in the form that ``drivers/miopen_keys.py`` takes.
+    """Return a random convolution, in the form in which ``drivers/miopen_keys.py`` expects calls.
 
-    A call may be 2-D or 3-D, in groups, transposed or channels last. Many sizes are 1. In some calls the tensors have
-    different layouts, or gaps in memory.
+    A convolution may be 2-D or 3-D, in groups, transposed or channels last. Many sizes are 1. In some calls the tensors
+    have different layouts, or gaps in memory.
     """
     axes, transposed, groups = chance.choice([2, 2, 3]), chance.random() < 0.3, chance.choice([1, 1, 2, 4])
     pad, sizes = [[chance.choice(x) for _ in range(axes)] for x in ([0, 1, 2], [1, 2, 3, 5, 7])]

@@ -42,12 +42,15 @@ def call(direction: str, channels: int) -> list[object]:
 
 
 def product(channels: int) -> str:
-    """Return the beginning of the name of the kernel that MIOpen's GEMM solver runs for a layer's weight gradient."""
+    """Return how the name of a kernel begins that MIOpen's GEMM solver runs for the weight gradient of a layer.
+
+    The layer has ``channels`` output channels.
+    """
     return f"Cijk_Alik_Bljk m=144 n={channels}"
 
 
 def fastest(path: Path) -> dict[str, str]:
-    """Return the fastest solver of each weight gradient in a MIOpen file: {output channels: solver}."""
+    """Read a MIOpen file, and return the fastest solver of each weight gradient: {output channels: solver}."""
     found = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         key, _, items = line.partition("=")
@@ -66,7 +69,7 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def before(loop: Loop, calls: list[list[object]]) -> str:
-    """Run MIOpen's search, then the job with its results, and store both as the run ``before``.
+    """Let MIOpen search for solvers, run the job with what it found, and store both as the run ``before``.
 
     Returns the path of the file in which MIOpen wrote the solver times.
     """
@@ -79,16 +82,16 @@ def before(loop: Loop, calls: list[list[object]]) -> str:
 
 
 def flagged(loop: Loop) -> set[str]:
-    """Return the convolutions for which the analyzer ``slow-wrw`` states a saving before any kernel was measured."""
+    """Return the convolutions for which logparse states a saving (``slow-wrw``) before any kernel was measured."""
     loop.logparse("recommend", "--out", "before a replay")
     rows = loop.rows("select problem from findings where analyzer = 'slow-wrw' and saving_us > 0")
     return {row["problem"] for row in rows}
 
 
 def test_a_slow_backward_weight_is_found_written_used_and_verified(loop: Loop) -> None:
-    """logparse finds a slow weight gradient and writes a faster solver to a file, and verifies that the job uses it.
+    """logparse finds a slow weight gradient, writes a faster solver to a file, and verifies that the job uses it.
 
-    The fastest solvers of other layers compute wrong values, crash or hang. This must not matter.
+    The fastest solvers of other layers are traps: they compute wrong values, crash or hang.
     """
     calls = [call(direction, BETTER) for direction in "FBW"]
     calls += [call("W", channels) for channels in (WRONG, CRASHING, HANGING)]

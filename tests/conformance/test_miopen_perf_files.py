@@ -55,7 +55,7 @@ Tried: TypeAlias = tuple[int, str]
 
 
 def shipped(rocm: Rocm) -> dict[str, list[str]]:
-    """Return parameters of each solver, from the perf-db that MIOpen ships for this GPU.
+    """Return real parameters for each solver, from the file of tuned parameters that MIOpen ships for this GPU.
 
     Some may not fit a convolution.
     """
@@ -95,7 +95,10 @@ def plain(pairs: Sequence[Pair], given: Mapping[int, str]) -> bytes:
 
 
 def parameters_of(reading: Reading[Any], pair: Pair) -> str | None:
-    """Return the parameters that logparse finds in a perf-db for a pair (convolution, solver), or None."""
+    """Look up the solver parameters for a pair (convolution, solver) in a perf-db as logparse does. May return None.
+
+    A perf-db is MIOpen's file of tuned parameters.
+    """
     problem, solver = pair
     row = look_up(OVERRIDE_FORMAT, reading, problem, has=lambda solution: solution.id == solver).row
     return None if row is None else row.text.partition(":")[2]

@@ -1,7 +1,7 @@
 """Tests that logparse accepts the results of real kernels, with epilogues, scales, groups and 3-D convolutions.
 
-The virtual GPU really computes the kernels, so each result is compared with a reference as on a GPU. The matrix and the
-vector that some kernels write besides D are checked, too.
+The virtual GPU really computes the kernels, so each result is compared with a reference as on a GPU. Some kernels write
+a matrix and a vector besides the result D. These are checked, too.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def all_right(loop: Loop, backend: str, problems: Sequence[Problem], most: int) 
 
 
 def logged(folder: Path, problems: Sequence[Problem]) -> None:
-    """Check that each kind of log (bench, trace and profile) has exactly these matrix products."""
+    """Check that hipBLASLt's log has exactly these matrix products, in each kind of line: bench, trace and profile."""
     (path,) = folder.glob("hipblaslt_*.log")
     found: dict[str, list[Problem]] = {"bench": [], "trace": [], "profile": []}
     for line in dict.fromkeys(path.read_text(encoding="utf-8").splitlines()):
@@ -116,7 +116,7 @@ def test_a_vector_of_alphas_is_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """Products of 8-bit floats with scales give right results.
+    """Real kernels for 8-bit floats with scales give results that logparse finds right.
 
     Some kernels split the sum of 4,096 products along K, and scale the partial sums.
     """
@@ -127,7 +127,7 @@ def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """3-D convolutions give right results with MIOpen's GEMM solvers and its naive solvers.
+    """MIOpen's GEMM solvers and naive solvers compute 3-D convolutions, and logparse finds their results right.
 
     Some GEMM solvers copy the image into 3-D columns first, and others do not.
     """

@@ -1,4 +1,4 @@
-"""Tests that logparse finds the same rows of a rocBLAS override file as the real library.
+"""Tests of rocBLAS's override file (a choice of kernels): logparse predicts which line the real library uses.
 
 The files are generated at random and then edited. All calls have β = 0: the library compares the value of β, but
 logparse only knows whether β is 0.
@@ -79,7 +79,10 @@ def asked(call: GemmProblem) -> list[object]:
 
 
 def row(call: GemmProblem, index: int, strides: bool) -> str:
-    """Return a row of an override file as rocblas-gemm-tune writes it. ``index`` is the kernel's number in Tensile."""
+    """Return a line of an override file in the form in which rocblas-gemm-tune writes it.
+
+    ``index`` is the kernel's number in Tensile.
+    """
     sizes = [call.trans_a, call.trans_b, call.m, call.n, call.batch_count, call.k, 1, 0, call.lda, call.ldb, call.ldc]
     more = [call.stride_a, call.stride_b, call.stride_c] if strides else []
     return ",".join(map(str, [*sizes, *more, call.a_type, call.d_type, call.compute_type, index]))
@@ -102,9 +105,9 @@ def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequenc
 
 
 def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]]) -> bytes:
-    """Return an override file with these kernels: {call number: kernels}.
+    """Return an override file for rocBLAS that names these kernels: {call number: kernels}.
 
-    The kernels are written in reverse order, because rocBLAS tries the last row first.
+    The kernels are written in reverse order, because rocBLAS tries the last line first.
     """
     rows = [row(calls[n], -int(x.id) - RESERVED, False) for n, found in given.items() for x in reversed(found)]
     return "\n".join([HEADING, *rows, ""]).encode()

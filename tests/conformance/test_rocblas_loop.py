@@ -1,4 +1,4 @@
-"""Test of all of logparse with the real rocBLAS: from a job's log to the proof that the job uses the written file.
+"""Test of all of logparse with the real rocBLAS, from a job's log to the proof that the job uses the written file.
 
 The virtual GPU gives each kernel the time that the test chooses. The matrix product has 68 kernels.
 """
@@ -30,9 +30,9 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def solutions(loop: Loop) -> dict[int, str]:
-    """Return the kernels that the library offers for the product: {number: name}. Number 0 is the library's own choice.
+    """Return the kernels that rocBLAS offers for the matrix product: {number: name}.
 
-    Numbers that share a kernel with another one are left out.
+    Number 0 is the library's own choice. Numbers that share a kernel with another one are left out.
     """
     lines = loop.run(*loop.job("rocblas_job", CALL, 0)).splitlines()
     names = {index: launches[0].split()[0] for index, launches in map(json.loads, lines)}
@@ -57,10 +57,9 @@ def before(loop: Loop) -> None:
 
 
 def test_the_planted_best_is_found_written_and_used(loop: Loop) -> None:
-    """logparse finds the fastest correct kernel and writes it to a file, and the job uses it.
+    """logparse finds the fastest correct kernel and writes it to a file that the job uses.
 
-    Another kernel is faster but computes wrong values, others hang or crash, and the clock is unsteady. This must not
-    matter.
+    Some kernels are traps: one is faster but computes wrong values, others hang or crash. The clock is unsteady, too.
     """
     names = solutions(loop)
     best, *faulty = loop.plant_product(names, better=True)

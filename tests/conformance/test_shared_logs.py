@@ -43,9 +43,9 @@ def read(log: Path, store: Store) -> Store:
 
 
 def test_rocblas_writes_each_call_once(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """If four threads write into one rocBLAS log, logparse finds each call exactly once in each kind of line.
+    """If four threads write into one rocBLAS log, logparse counts each call once.
 
-    The kinds are bench, profile and trace lines.
+    This is true for each kind of line: bench, profile and trace.
     """
     log = tmp_path / "stderr"
     settings = MACHINE | {"ROCBLAS_LAYER": "7", "ROCBLAS_USE_HIPBLASLT": "0"}
@@ -100,7 +100,7 @@ def test_times_of_two_processes_are_not_confused(rocm: Rocm, tmp_path: Path, nam
 
 
 def test_processes_share_a_user_find_db(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """If four processes run MIOpen's Find at the same time, their common file of solver times has every line once.
+    """If four processes run MIOpen's Find at the same time, each line is in their common file of solver times once.
 
     All of them run one convolution, and each has two more. A lock that a killed process left behind does not matter.
     """

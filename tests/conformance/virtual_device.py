@@ -1,4 +1,4 @@
-"""Let logparse measure kernels on the virtual GPU (``virtual_gpu/``), a library that imitates a GPU on the CPU.
+"""Let logparse measure kernels on the virtual GPU (``virtual_gpu/``), which imitates a GPU on the CPU.
 
 Libraries launch kernels on the virtual GPU through functions of the HIP runtime. Operands are in the host's memory.
 Torch is not built for this GPU. So streams and events use functions of HIP, instead of the parts of ``torch.cuda`` that
@@ -94,7 +94,7 @@ class Runtime:
 
 
 class VirtualDevice(TorchDevice):
-    """Stand-in for a GPU, with which logparse measures kernels.
+    """A device on which logparse can measure kernels without a real GPU.
 
     Operands are in torch's CPU memory. Streams and events are on the virtual GPU.
     """
@@ -126,7 +126,7 @@ class VirtualDevice(TorchDevice):
 
 
 def _over_virtual_gpu(kind: BackendType) -> BackendType:
-    """Return a variant of a measuring library that uses the virtual GPU. It must be opened in a process of its own."""
+    """Make a library measure its kernels on the virtual GPU. The result must be opened in a process of its own."""
 
     def opened(place: Place) -> Backend:
         device_backend.torch_device = cache(VirtualDevice)

@@ -1,4 +1,4 @@
-"""Fixture that lets a test do its work on the Ray cluster which all tests share."""
+"""Fixture for tests that work on a Ray cluster, which all of them share."""
 
 from __future__ import annotations
 

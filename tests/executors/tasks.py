@@ -11,7 +11,7 @@ from logparse.executors.executor import Resources, report
 
 
 def plenty(item: object) -> Resources:
-    """Return resources for a task that are so large that several processes are started."""
+    """Tell the executor that this task needs so many resources that several processes are started."""
     return Resources(weight=1e9)
 
 
@@ -27,7 +27,7 @@ def fail_odd(number: int) -> int:
 
 
 def die_once(path: str) -> str:
-    """Kill this process at the first try of the task, as the system does if it runs out of memory."""
+    """Kill this process the first time that the task runs, as the system does if memory runs out."""
     mark = Path(path)
     if mark.name.startswith("mortal") and not mark.exists():
         mark.touch()

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Start a server for Ray's client port on the tests' cluster, and return its address.
+    """Start a server for Ray clients on the tests' cluster, and return its address.
 
     ``ray start --head`` would open port 10001. Here a port is taken that nothing else uses.
     """

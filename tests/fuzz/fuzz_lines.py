@@ -55,9 +55,9 @@ def block(format: BlockFormat) -> Target:
 
 
 def stream(data: bytes) -> None:
-    """Check that no line of the text is lost, and that the counter in C gives the same result as the counter in Python.
+    """Check that no line of the text is lost, and that code in C and in Python count the lines alike.
 
-    If the counter in C is not built, both times the counter in Python is used.
+    If the code in C is not built, the code in Python is used both times.
     """
     seen = []
     for native in ("1", "0"):

@@ -29,7 +29,7 @@ VIEWS = {
 
 
 def read(store: Store) -> dict[str, Counter[str]]:
-    """Return the rows of each SQL view, without the columns that state positions in files."""
+    """Return the rows of each SQL view of a store, without the columns that state positions in files."""
     with store.reading() as con:
         return {
             view: Counter(map(repr, con.execute(f"select {names} from {view}").fetchall()))
@@ -92,10 +92,10 @@ def test_standard_input_may_begin_with_a_mark(store: Store, monkeypatch: pytest.
 
 
 def test_a_short_first_line_is_read_once(store: Store, tmp_path: Path) -> None:
-    """If a file grows, its first line is not read a second time, even if the line is very short.
+    """If a file grows, its first line is not read a second time, however short the line is.
 
-    A few bytes of a file are read in advance to recognise the format. An earlier version read a line twice that was
-    shorter than these bytes.
+    A few bytes of a file are read in advance to recognise the format. If the line was shorter than these bytes, an
+    earlier version read it twice.
     """
     (tmp_path / "a.log").write_text("ab\n")
     ingest([str(tmp_path / "a.log")], store)

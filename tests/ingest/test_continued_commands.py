@@ -96,9 +96,9 @@ def test_a_command_is_in_one_block(size: int) -> None:
 
 
 def test_a_large_file_has_the_same_calls(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a large file, commands that continue on the next line are read, too.
+    """In large files, too, logparse reads commands that continue on the next line.
 
-    Code in C reads large files itself, so the Python code that joins lines within a block is not used.
+    Code in C reads large files, and the Python code that joins the lines of a small file is not used.
     """
     monkeypatch.setattr(worker, "_RANGED_BYTES", 10)
     path = tmp_path / "commands.sh"

@@ -1,6 +1,6 @@
 """Tests that a copy of a log is not counted again in the same run, even if it is compressed or has another name.
 
-The same content does count in each of two runs. It also counts in the logs of two processes, which may be equal.
+A log is counted in each run into which it is read. Equal logs of two processes are both counted.
 """
 
 from __future__ import annotations
@@ -77,8 +77,7 @@ def test_status_counts_the_copies(tmp_path: Path, store: Store) -> None:
 def test_a_copy_of_a_trace_in_the_same_ingest_is_ignored(tmp_path: Path, store: Store, name: str) -> None:
     """If a trace and a copy of it are read by one ``ingest``, the kernels are counted only once.
 
-    Logs of two processes may be equal, so equal logs in one ``ingest`` are all counted. But two processes never write
-    the same trace.
+    Equal logs are all counted, because two processes may write equal logs. But two processes never write equal traces.
     """
     ingest([str(TRACE)], store, run="one")
     data = TRACE.read_bytes()

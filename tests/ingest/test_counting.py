@@ -66,7 +66,7 @@ Taken = tuple[list[object], dict[tuple[bytes, bytes, bytes, bytes], int]]
 
 
 def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
-    """Count the equal lines of a text, in blocks of ``size`` bytes. Returns the result of each block, and the lines.
+    """Count the equal lines of a text, in blocks of ``size`` bytes. Returns the result of each block, and all lines.
 
     Both results are in a form that does not depend on how the counter numbers its lines.
     """
@@ -160,7 +160,7 @@ def test_a_counter_forgets_what_it_gave(is_native: bool) -> None:
     st.integers(0, 200),
 )
 def test_several_threads_count_a_file_correctly(data: bytes, held: int, size: int, piece: int, known: int) -> None:
-    """If several threads each count the lines in a part of a file, the result is the same as with a single reader.
+    """If several threads each count the lines in a part of a file, the result is the same as with one thread.
 
     Random values are tested for the contents, the sizes of parts and pieces, the limit of memory, and the number of
     bytes that an earlier ``ingest`` has read.
@@ -275,9 +275,9 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_rows_of_a_table_are_read_in_order(threads: int) -> None:
-    """If a log contains a table, the reader of this table gets its lines in order.
+    """If a log contains a table, the lines of the table are read in order, although several threads read the log.
 
-    Several threads count blocks of the log. The rows of a table do not look special by themselves, and here they lie in
+    Each thread reads blocks of the log. A row of a table does not look special by itself, and here the rows lie in
     different blocks. Other lines follow after each table.
     """
     row = b"N,N,320,588,1,4096,1,0,320,6144,320,f32_r,f32_r,f32_r,3788\n"

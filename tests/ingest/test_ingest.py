@@ -1,6 +1,6 @@
-"""Tests of reading logs: how a log is recognised that was read before or has grown, and how often calls are counted.
+"""Tests of reading logs. logparse must recognise a log that it has read before or that has grown.
 
-If ``ingest`` is killed, no row is lost or there twice.
+No call may be counted twice. If ``ingest`` is killed, no row is lost or there twice.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def test_a_grown_log_gives_what_one_reading_of_it_gives(
 def test_a_log_with_a_long_unfinished_line_is_recognised(
     store: Store, tmp_path: Path, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A log that was read before is recognised even if its last line is long and has no line end.
+    """logparse recognises a log that it has read before, even if the last line is long and has no line end.
 
     logparse counts whole lines. But the hash by which it recognises the log must also include the bytes of the last
     line.
@@ -164,7 +164,7 @@ def test_a_changed_prefix_is_a_new_source(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_call_in_several_log_categories_counts_once(store: Store, tmp_path: Path) -> None:
-    """A call that is logged several times in different forms is counted once.
+    """If a log has several lines for one call, in different forms, the call is counted once.
 
     With HIPBLASLT_LOG_MASK=255 hipBLASLt logs each call in several categories. Lines from a benchmark tool are not
     counted as calls of the job.
@@ -232,9 +232,9 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 
 
 def noise(count: int) -> str:
-    """Return lines of random text that does not compress.
+    """Return lines of random text that hardly gets smaller by compression.
 
-    If a compressed file of them is cut, the cut lies in the middle of the lines.
+    A test cuts a compressed file. With such text, the cut is in the middle of the lines.
     """
     return "".join(f"{random.Random(number).getrandbits(2000):x}\n" for number in range(count))
 
@@ -629,7 +629,7 @@ def test_unreadable_parts_of_the_disk_are_reported(store: Store, tmp_path: Path)
 
 @needs_corpus
 def test_every_line_of_every_real_file_is_counted_once(store: Store) -> None:
-    """Every real file of the tests' collection is read without an error, and each of its lines is counted once.
+    """Every real log in the tests' collection is read without an error, and each of its lines is counted once.
 
     ``tests/test_goldens.py`` tests the samples.
     """

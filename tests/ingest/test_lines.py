@@ -1,6 +1,6 @@
-"""Tests of how ``ingest`` reads lines fast: it replaces addresses by a mask, counts equal lines, and splits torn lines.
+"""Tests of how ``ingest`` reads lines fast, without losing a line.
 
-No line may be lost.
+It replaces addresses by a mask, counts equal lines, and splits lines that two processes wrote into each other.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ IN_RANGE = {
 
 
 def mutants(names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and contents of samples in the named log formats, in which some numbers are impossible."""
+    """Yield copies of sample logs in the named formats in which some numbers are impossible, as (name, content)."""
     random = Random(49)
     done = set()
     for format in names:

@@ -42,9 +42,9 @@ def test_overrides_do_not_count_as_measurements_of_the_next_run(tmp_path: Path, 
 
 @pytest.mark.parametrize("change", ["rows", "name"])
 def test_changed_files_of_logparse_are_read(tmp_path: Path, store: Store, change: str) -> None:
-    """A file that logparse wrote is read if its contents have changed since.
+    """``ingest`` skips files that logparse wrote, unless their contents have changed since.
 
-    For example, MIOpen adds results to its file of solver times. If a file was only renamed, it is still left out.
+    For example, MIOpen adds results to its file of solver times. If a file was only renamed, it is still skipped.
     """
     [made] = write([Emission("tunableop_results0.csv", RESULTS.read_bytes(), Shell())], tmp_path)
     if change == "rows":

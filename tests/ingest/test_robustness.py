@@ -43,7 +43,7 @@ def by_name(format: Format) -> str:
 
 
 def sound(outcome: Outcome, length: int) -> None:
-    """Check that the result of reading a line is of a known kind, and that its positions lie within the line."""
+    """Check that the result of reading a line is consistent: a known kind, and positions that lie within the line."""
     assert outcome.unit in UNITS
     assert outcome.lines >= 0
     for record in outcome.records:
@@ -122,7 +122,7 @@ def _read(format: FileFormat, name: str, data: bytes) -> int:
 def test_damaged_lines_are_counted_once(format: Format) -> None:
     """Damaged text of any log format is read without an error, and each line is counted once.
 
-    The text also goes all the way into the store (Parquet folder), because unusual numbers must fit its columns.
+    The text also goes into the store (Parquet folder), because unusual numbers must fit its columns.
     """
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(f"{folder}/store", create=True)

@@ -93,7 +93,7 @@ def test_without_a_count_a_typed_line_is_the_tools(store: Store, tmp_path: Path)
 
 @pytest.mark.parametrize("digits", ["2", "     12", "3554432"])
 def test_digits_of_a_torn_line_are_no_count(store: Store, tmp_path: Path, digits: str) -> None:
-    """Digits at the beginning of a torn line are not taken for a count.
+    """If a damaged line begins with digits, they are not taken for the number of times that the call occurs.
 
     If several threads of hipBLASLt write at once, a line may be torn, for example within ``data=33554432``. The next
     line then begins with some digits of this number.

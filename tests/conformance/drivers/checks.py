@@ -1,4 +1,4 @@
-"""Check the results of the real library's kernels as ``logparse replay`` does.
+"""Run kernels of a real GPU library, and check their results as ``logparse replay`` does.
 
 ``checks.py BACKEND PROBLEMS MOST`` checks the first MOST kernels of each matrix product or convolution (PROBLEMS: a
 JSON list of their texts). It prints a JSON value for each product, with the relative error of each kernel and a text

@@ -1,7 +1,7 @@
-"""Measure a kernel on the virtual GPU as ``logparse replay`` does, with and without holding the GPU first.
+"""Measure a short kernel on the virtual GPU in two ways: while another kernel keeps the GPU busy first, and without it.
 
-To hold the GPU, a kernel keeps it busy until all launches are queued. ``events.py KERNEL COUNT`` prints the mean time
-of COUNT launches in µs after such a hold. Then it prints the result of the same launches without a hold.
+The other kernel runs until all launches are queued, as in ``logparse replay``. ``events.py KERNEL COUNT`` prints the
+mean time of COUNT launches in µs behind such a kernel. Then it prints the result of the same launches without it.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Call the real hipBLASLt through ctypes: its handle, descriptors, heuristic and products."""
+"""Call the real hipBLASLt from Python (ctypes): create handles and descriptors, list kernels, compute products."""
 
 import ctypes
 import struct
@@ -26,7 +26,10 @@ The two classes used here need less than 100 bytes in hipBLASLt 1.2.
 
 
 class Gemm:
-    """``hipblaslt_ext::Gemm``, the C++ class through which rocBLAS calls hipBLASLt. Here it only lists kernels."""
+    """hipBLASLt's C++ class ``hipblaslt_ext::Gemm``, through which rocBLAS calls hipBLASLt.
+
+    Here it only lists kernels.
+    """
 
     def __init__(self, library, described):
         self.lt = library.lt
@@ -38,7 +41,7 @@ class Gemm:
         library.lt[CONSTRUCT](*arguments)
 
     def heuristic(self, most):
-        """Return the kernels that the library's heuristic offers for this product, at most ``most``.
+        """Return the kernels that hipBLASLt offers for this product, at most ``most``.
 
         Neither the C++ object nor the results are freed before the process ends.
         """
@@ -76,13 +79,13 @@ class Library:
             raise RuntimeError(f"{function} returned {status}")
 
     def load(self, call):
-        """Load all kernels for the call's types, even kernels that do not fit its sizes."""
+        """Load all kernels for the data types of a call, even kernels that do not fit its sizes."""
         trans_a, trans_b, *_, types, compute, _ = call
         vector = (ctypes.c_void_p * 3)()  # an empty std::vector, whose contents are not freed before the process ends
         self.lt[GET_ALL](self.handle, 1, OPERATIONS[trans_a], OPERATIONS[trans_b], *types, compute, vector)
 
     def describe(self, call):
-        """Return a call's descriptor, layouts and preference, as arguments for hipBLASLt's C functions."""
+        """Convert a call to the arguments of hipBLASLt's C functions: descriptor, layouts and preference."""
         trans_a, trans_b, m, n, k, batch, types, compute, scale = call
         operation = ctypes.c_void_p()
         self.ask("hipblasLtMatmulDescCreate", ctypes.byref(operation), compute, scale)
@@ -119,7 +122,7 @@ class Library:
             return []
 
     def heuristic(self, described, most):
-        """Return the kernels that the heuristic offers, as C structures for a later call.
+        """Return the kernels that hipBLASLt offers for a call, as C structures for a later call.
 
         The library's own choice is first.
         """
@@ -129,7 +132,7 @@ class Library:
         return [results[at * RESULT_BYTES : (at + 1) * RESULT_BYTES] for at in range(count.value)]
 
     def run(self, call, times, most=1):
-        """Compute a product ``times`` times with each of the first ``most`` kernels that the heuristic offers.
+        """Compute a matrix product ``times`` times with each of the first ``most`` kernels that hipBLASLt offers.
 
         A job uses only the first kernel, the library's own choice. Yields the index of each kernel, and what was
         launched.

@@ -1,8 +1,8 @@
-"""A job that computes a matrix product with the real hipBLASLt, as a training step would do.
+"""A small job that computes one matrix product with the real hipBLASLt, again and again.
 
 ``hipblaslt_job.py CALL TIMES [MOST]`` computes the call (JSON, as ``hipblaslt_lookup.py`` describes it) TIMES times
-with each of the first MOST kernels that the heuristic offers (default 1: the library's own choice). It prints a JSON
-value per kernel: its index, and what was launched for one product.
+with each of the first MOST kernels that hipBLASLt offers (default 1: the library's own choice). It prints a JSON value
+per kernel: its index, and what was launched for one product.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A job that computes matrix products with the real hipBLASLt in several threads at once.
+"""A small job that calls the real hipBLASLt in several threads at once.
 
 ``hipblaslt_threads.py CALLS TIMES END`` starts a thread for each call (JSON, as ``hipblaslt_lookup.py`` describes it),
 which computes it TIMES times. END says how the process then ends: ``"exit"`` or ``"kill"``.

@@ -1,4 +1,4 @@
-"""Call the real MIOpen through ctypes: its handle, descriptors, immediate mode and Find.
+"""Call the real MIOpen from Python (ctypes): create handles and descriptors, run immediate mode and Find.
 
 A convolution is ``[direction, type, [n, c, h, w, k, y, x], pad, stride, groups]``.
 """
@@ -51,7 +51,10 @@ class Convolution:
         self.convolution, self.tensors, self.names, self.find_names = convolution, made, immediate, find
 
     def described(self, names=None):
-        """Return the descriptors in the order of MIOpen's arguments: two tensors, the convolution, the third tensor."""
+        """Return the C descriptors of the convolution in the order in which MIOpen's functions expect them.
+
+        These are two tensors, the convolution, and the third tensor.
+        """
         first, second, last = (self.tensors[name] for name in names or self.names)
         return first, second, self.convolution, last
 

@@ -1,4 +1,4 @@
-"""A job that computes matrix products with the real rocBLAS in several threads at once.
+"""A small job that calls the real rocBLAS in several threads at once.
 
 ``rocblas_threads.py CALLS TIMES`` starts a thread for each call (JSON, as ``rocblas.py`` describes it), which computes
 it TIMES times.
