@@ -46,9 +46,9 @@ def run(*words: str, columns: int | None = None) -> Done:
 
 
 def asked(*words: str) -> tuple[Done, list[Answer]]:
-    """Run ``logparse WORD…``, and return its output and the answers that it would have printed.
+    """Run ``logparse WORD…``, and return its output, and the answers as objects that a test can print.
 
-    The answers are objects that a test can print in several formats. The list is empty if the subcommand failed.
+    A test can print an answer in several formats. The list of answers is empty if the subcommand failed.
     """
     answers: list[Answer] = []
     with pytest.MonkeyPatch.context() as patch:

@@ -138,7 +138,7 @@ def test_traced_calls_are_scaled_up_in_both_subcommands(store: Store) -> None:
     """``top`` and ``recommend`` both scale the calls in a trace up to the whole run.
 
     A trace covers only a few steps of a run, but a log has all of them. Without the scaling, calls that only the trace
-    contains would rank too low.
+    contains would seem to be rare.
     """
     ingest([str(SAMPLES / x) for x in ("traces/job.trace.json", "hipblaslt/trace_4242.log")], store, run="run")
     traced = top(store, n=1000).set_index("text")
@@ -164,7 +164,7 @@ def test_top_shows_the_same_kernel_as_recommend(store: Store) -> None:
 
 
 def test_calls_of_one_product_in_two_logs_are_added_up_alike(store: Store) -> None:
-    """``top``, the HTML page and ``recommend`` add up the calls of one matrix product by the same rule.
+    """``top``, the web page and ``recommend`` count the same number of calls of a matrix product.
 
     Two logs may describe the same product by different texts. Its calls are then counted for the text for which the
     kernel is known.

@@ -67,7 +67,7 @@ FORMATS_MAY = {
 
 
 def test_imports_point_the_right_way() -> None:
-    """The program imports ``analyzers``, ``analyzers`` imports ``logparse``, and no import goes the other way.
+    """``logparse`` never imports ``analyzers``, only the other way round. The program itself may import both.
 
     The modules in ``logparse.model`` import nothing else of logparse. The modules that read log formats may use only a
     few shared modules.
@@ -204,9 +204,10 @@ PACKAGED = {"get_plotlyjs()"}
 
 
 def test_code_comes_only_from_logparse_itself() -> None:
-    """Text that is marked as code is a literal in logparse's source, or a file that logparse ships.
+    """In written files, only text from logparse itself is written as code.
 
-    All other text, for example from logs, must be quoted by a function of ``logparse/quoting.py``.
+    Such text is a literal in logparse's source, or a file that logparse ships. All other text, for example from logs,
+    must be quoted by a function of ``logparse/quoting.py``.
     """
     wrong, seen = [], 0
     for path in FILES:
@@ -221,9 +222,9 @@ def test_code_comes_only_from_logparse_itself() -> None:
 
 
 def is_own(node: ast.expr) -> bool:
-    """Tell whether an expression's text comes from logparse itself.
+    """Tell whether a text in the source code comes from logparse itself, not from a user's log.
 
-    It does if the expression is a literal, a stripped literal, or the content of a file that logparse ships.
+    The text does if it is a literal, a stripped literal, or the content of a file that logparse ships.
     """
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "strip":
         node = node.func.value
@@ -289,9 +290,11 @@ def is_write(call: ast.Call) -> bool:
 
 
 def test_the_roots_hold_only_the_listed_modules() -> None:
-    """``analyzers/findings/`` has the module ``finding`` and one file for each kind of finding, named after it.
+    """``analyzers/findings/`` has one module for each kind of finding, and the module ``finding``.
 
-    ``analyzers/`` itself has no other module, and ``logparse/`` has at most 16.
+    The modules are named after their analyzers. ``analyzers/`` itself has no other module, and ``logparse/`` has at
+    most
+    16.
     """
     from analyzers.findings import ANALYZERS
 

@@ -102,7 +102,7 @@ def parse(words: Sequence[str]) -> None:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with all files that the documents' commands use.
+    """Return a folder with all files that the commands in the documentation use.
 
     These files are copies of the samples, override files (the user's choice of kernels), and a store (Parquet folder)
     with the runs ``before`` and ``after``.

@@ -1,6 +1,7 @@
-"""Tests of every file that logparse writes for a GPU library or a tool. The content comes from the samples.
+"""Tests of every file that logparse writes for a GPU library or a tool, compared with expected files.
 
-Beside each expected file is another one (``NAME.use``), with the lines that make a library use the file.
+The content comes from the samples. Beside each expected file is another one (``NAME.use``), with the lines that make a
+library use the file.
 """
 
 from __future__ import annotations
@@ -92,9 +93,9 @@ class Case:
 
 
 def own_samples(format: OverrideFormat) -> list[Path]:
-    """Return the sample files of this format (of override files, the user's choice of kernels) that are free of errors.
+    """Return the sample files of this format in which logparse's check finds nothing wrong.
 
-    In such a file, logparse's check finds nothing wrong, and the library would use every row.
+    The files are override files (the user's choice of kernels). The library would use every line.
     """
     out = []
     for path in sorted(path for path in SAMPLES.rglob("*") if path.is_file()):
@@ -107,7 +108,10 @@ def own_samples(format: OverrideFormat) -> list[Path]:
 
 
 def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) -> list[Override]:
-    """Read an override file, and return its rows as overrides for a GPU with a library build (``target``)."""
+    """Read an override file (the user's choice of kernels), and return its lines as overrides.
+
+    ``target`` is the GPU and the library build for which they are.
+    """
     return [
         Override(
             problem=row.problem,
@@ -124,7 +128,7 @@ def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) 
 
 
 def rewritten(format: OverrideFormat) -> Sequence[Emission]:
-    """Read a sample of an override file (a choice of kernels), and write its rows to a new file of the same format.
+    """Read a sample of an override file (a choice of kernels), and write its lines to a new file of the same format.
 
     Raises AssertionError if ``sample_logs`` has no such file without errors.
     """

@@ -44,9 +44,9 @@ def percent(share: float, places: int = 1) -> str:
 
 
 def timed(name: str) -> list[tuple[Record, dict[str, float]]]:
-    """Return the matrix products or convolutions of a benchmark, each with the times of its kernels in µs.
+    """Return the matrix products or convolutions of a benchmark's result file, with the times of their kernels in µs.
 
-    Products for which the kernel that the library chose was not timed are left out.
+    Those are left out for which the kernel that the library chose was not timed.
     """
     rows = [
         (x, {row["solution"]: row["time_us"] for row in x["rows"] if row["status"] == "ok" and row["time_us"]})
@@ -152,8 +152,8 @@ CONFIRMED_WITH = {
 def test_six_blocks_confirm_as_well_as_twelve(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The figures in docs/measurement.md about six and twelve blocks of measurements agree with recorded data.
 
-    A process compares two kernels in blocks of measurements. The figures state how reliable the result is. For six
-    blocks they are computed from the first six of the twelve recorded blocks of each process.
+    A process compares two kernels in blocks of measurements. The document states how reliable the result is. For six
+    blocks, its figures are computed from the first six of the twelve recorded blocks of each process.
     """
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     found = record("intervals")["pairs"]
@@ -303,7 +303,7 @@ def test_four_gpus_are_as_their_record_says() -> None:
 
 
 def test_recorded_times_are_medians_of_the_samples() -> None:
-    """Every time in a benchmark's record is the median of the single times that the record also holds."""
+    """Every time in a benchmark's result file is the median of the single times, which are in the file, too."""
     for name in ("gemms", "wgrads"):
         for result in record(name)["results"]:
             for row in result["rows"]:
@@ -350,7 +350,7 @@ JOBS = {"": "jobs-NVIDIA-H200-2026-11-27.json", " (H100)": "jobs-NVIDIA-H100-80G
 
 
 def jobs() -> dict[str, Record]:
-    """Return the recorded results of the jobs in the document's tables.
+    """Return the recorded results of the jobs that docs/results.md shows in tables.
 
     The keys are the words by which the test finds the table rows of a job in the document.
     """

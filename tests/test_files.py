@@ -45,7 +45,7 @@ def full(number: int) -> Callable[[int], None]:
 
 
 def held(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder and its subfolders: {path: content}.
+    """Read all files of a folder and its subfolders: {path: content}.
 
     The lists of written files (``.logparse-written``) are left out.
     """
@@ -86,7 +86,10 @@ def test_a_full_disk_leaves_the_old_file(
 def test_files_of_a_recommendation_change_together(
     found: Recommendation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the disk gets full while ``recommend`` writes its files, all old files stay, whichever file it happens at."""
+    """If the disk gets full while ``recommend`` writes its files, all old files stay as they were.
+
+    This is true for whichever of the files the disk gets full.
+    """
     made, _ = verb.write(found, Settings(), tmp_path)
     paths = [x.path for x in made if x.path is not None]
     for path in paths:

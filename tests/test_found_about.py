@@ -12,9 +12,9 @@ LINE = "TN 4096×512×1024 bf16_r"
 
 
 def test_show_names_the_measured_problems_of_an_estimate(tmp_path: Path) -> None:
-    """If the time in a finding was estimated from comparable matrix products, ``logparse show`` names these products.
+    """If an expected time was estimated from comparable matrix products, ``logparse show`` names these products.
 
-    If an older version of logparse stored the finding, the names are missing, because it had no column ``comparable``.
+    If an older version of logparse stored the estimate, the names are missing, because it had no column ``comparable``.
     """
     table = tmp_path / "job.csv"
     table.write_text(

@@ -23,7 +23,7 @@ def test_the_shortest_time_is_the_largest_saving() -> None:
 
 
 def test_an_unknown_end_of_an_interval_stays_unknown() -> None:
-    """If only the longest time after a change is known, only the smallest saving is known."""
+    """If only the longest time after a change is known, only the smallest saving is known, not the largest."""
     gain = Gain(50.0, 40.0, high_us=48.0)
     assert (gain.saving_low_us, gain.saving_high_us) == (2.0, None)
     assert gain.times(10) == Gain(500.0, 400.0, high_us=480.0)

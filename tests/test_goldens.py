@@ -45,7 +45,7 @@ def golden_of(sample: Path) -> Path:
 
 
 def rendered(store: Store) -> dict[str, str]:
-    """Return what the golden file of each read log must contain: {path: text}.
+    """Return the text that each log's golden file (expected output) must contain: {path: text}.
 
     The text has a section for each table, with the rows from this log as sorted CSV.
     """
@@ -73,7 +73,7 @@ def rendered(store: Store) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def rows(samples: Store) -> dict[str, str]:
-    """Return the rows that were read from each sample log, as text.
+    """Return what was read from each sample log, as text that is compared with its golden file.
 
     First it is checked that no line of a log was lost or counted twice.
     """
@@ -97,10 +97,10 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 
 
 def test_exactly_one_format_recognises_a_sample() -> None:
-    """Exactly one log format recognises each sample log, or its lines.
+    """logparse recognises the format of each sample log, without any doubt between two formats.
 
-    A few formats read a whole file, and then only one may recognise it. Others read single lines, and then at least one
-    must find its marks in the file.
+    Some formats read whole files. Only one of them may recognise a sample. Other formats read single lines, and then at
+    least one must find its marks in the file.
     """
     for sample in SAMPLE_FILES:
         file = InputFile(str(sample))

@@ -123,10 +123,7 @@ def hostile_files(path: Path, records: Sequence[Record]) -> Iterator[bytes]:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Return a store (Parquet folder) into which the samples and manipulated copies of them were read.
-
-    The copies contain code in their text fields.
-    """
+    """Return a store (Parquet folder) with the samples, and with copies of them in which text fields contain code."""
     folder, nouns, count = tmp_path_factory.mktemp("hostile"), list[Record](), 0
 
     def spied(outcome: Outcome) -> Outcome:
@@ -277,9 +274,9 @@ def found(samples: Store) -> Recommendation:
 def test_code_in_stored_records_never_runs(
     group: type[Group], found: Recommendation, samples: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If stored records contain code, it is not run by the files that logparse writes from them.
+    """If stored data contain code, the files that logparse writes from them do not run it.
 
-    A user may get a store (Parquet folder) from another person, so code may be in it although logparse rejects such
+    A user may get a store (Parquet folder) from another person. So code may be in it, although logparse rejects such
     texts when it reads logs.
     """
     monkeypatch.setattr(overrides_write, "fault", lambda noun: None)
@@ -380,7 +377,7 @@ def plain(text: str) -> None:
 
 
 def literals_alone(text: str) -> None:
-    """Check that the code which the test planted appears in ``apply.py`` only within string literals."""
+    """Check that code from the tests appears in ``apply.py`` only within string literals, so that it is never run."""
     for node in ast.walk(ast.parse(text)):
         names = [x for x in vars(node).values() if isinstance(x, str)] if not isinstance(node, ast.Constant) else []
         assert not [x for x in names if CANARY in x]
@@ -388,7 +385,7 @@ def literals_alone(text: str) -> None:
 
 
 def no_markup(text: str) -> None:
-    """Check that Markdown text has no HTML tag and no link outside blocks of code, and that all blocks of code end."""
+    """Check that Markdown text has HTML tags and links only within blocks of code, and that all blocks end."""
     blocks = re.compile(r"^(`{3,})\w*\n.*?^\1$", re.MULTILINE | re.DOTALL)
     rest = blocks.sub("", text)
     assert "```" not in re.sub(r"\\`", "", rest), "a block of code does not end"
@@ -400,7 +397,7 @@ def no_markup(text: str) -> None:
 
 
 class Page(HTMLParser):
-    """Counts the tags of an HTML page, and the attributes that contain code."""
+    """Reads an HTML page to test if it contains code: counts its tags, and collects attributes that contain code."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from logparse import lazy
 
 @pytest.fixture
 def heavy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Create a small module that nothing has imported yet, and return its name."""
+    """Make a small module that stands for a large library, and return its name. Nothing has imported it yet."""
     (tmp_path / "some_heavy_library.py").write_text("value = [1]\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "some_heavy_library", raising=False)

@@ -1,4 +1,4 @@
-"""Tests that every subcommand says how many rows it left out of its answer, and why.
+"""Tests that every subcommand says how many rows are missing in its answer, and why.
 
 The store (Parquet folder) and the files have rows that are left out for each possible reason. A subcommand is tested
 with each reason that applies to it.
@@ -36,7 +36,7 @@ TRACED = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a store (Parquet folder) of the runs ``job`` and ``other``, and with override files.
+    """Return a folder with a store (Parquet folder) of two runs (``job`` and ``other``), and with override files.
 
     An override file is the user's choice of kernels.
     """

@@ -1,4 +1,4 @@
-"""Tests of URLs: logs and whole stores (Parquet folders) on a local S3 server, and all forms of URLs.
+"""Tests of reading logs and stores (Parquet folders) by URL, with a local S3 server and all forms of URLs.
 
 The tests also check writes that must not replace an existing file.
 """

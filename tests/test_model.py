@@ -1,4 +1,4 @@
-"""Tests of the texts that name matrix products, convolutions and kernels.
+"""Tests of the texts by which logparse names matrix products, convolutions and kernels.
 
 The texts must be unique and readable, and logparse must be able to read them back.
 """
@@ -100,7 +100,7 @@ def test_what_a_plain_call_lacks_is_no_part_of_its_text() -> None:
 
 
 def test_texts_of_older_stores_can_be_read() -> None:
-    """The text of a matrix product that an older version stored can still be read.
+    """logparse can still read how an older version wrote a matrix product as text.
 
     Such a text ends with β and lacks newer fields. It is read as a product without swizzle and without scales.
     """

@@ -112,7 +112,10 @@ def kind_of_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 def test_every_verb_in_every_format_on_every_kind_of_store(
     kind_of_store: tuple[str, str], verb: str, tmp_path: Path
 ) -> None:
-    """Each subcommand prints the documented columns with the documented types, or an error of one line."""
+    """Each subcommand prints the documented columns with the documented types, or an error of one line.
+
+    This is tested for every output format and several stores (Parquet folders).
+    """
     kind, store = kind_of_store
     words = [word.format(store=store, out=tmp_path / "out") if "{" in word[:1] else word for word in VERBS[verb]]
     words += [] if verb in (*WITHOUT_STORE, "verify", "diff") else ["--store", store]
@@ -463,10 +466,10 @@ def test_an_earlier_name_of_an_option_works_and_no_help_shows_it(
 
 
 def test_equal_options_mean_the_same_in_every_subcommand() -> None:
-    """An option of the program has the same help text in every subcommand, except for the options in a short list.
+    """An option has the same help text in every subcommand, with a few exceptions.
 
-    The options in this list mean nearly the same, but need another sentence in each subcommand. In an earlier version,
-    ``--as`` named a format to read in ``lint``, but a format to write in ``export``.
+    The exceptions mean nearly the same, but need another sentence in each subcommand. In an earlier version, ``--as``
+    named a format to read in ``lint``, but a format to write in ``export``.
     """
     alike = {"-n", "--run", "--budget", "--trace", "--out", "--kind", "--ladder", "--timeout", "--as", "--to",
              "--same-build", "--against", "--verbose"}  # fmt: skip
@@ -721,7 +724,7 @@ def test_empty_columns_are_left_out_before_others() -> None:
 
 
 def test_paths_that_are_not_utf8_are_errors(tmp_path: Path) -> None:
-    """A path that is not valid UTF-8 is reported as an error that names the way out. The other files are still read.
+    """If a path is not valid UTF-8, an error says what to do, and the other files are still read.
 
     In the C locale, every path with a character beyond ASCII is such a path.
     """

@@ -50,7 +50,7 @@ def files_of_session(text: str, folder: Path) -> Path:
 
 
 def session(folder: Path) -> Iterator[str]:
-    """Run the session's commands in ``folder``, and yield each command together with its output."""
+    """Run the commands of README.md's example session in ``folder``, and yield each command with its output."""
 
     def output(command: str) -> str:
         words = [name for word in shlex.split(command) for name in (sorted(glob.glob(word)) or [word])]

@@ -1,4 +1,4 @@
-"""Wait for another process, even on a machine that is busy with others."""
+"""Wait for another process, with a limit that is long enough even on a busy machine."""
 
 from __future__ import annotations
 

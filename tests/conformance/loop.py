@@ -120,9 +120,7 @@ class Loop:
         return best, wrong, hanging, crashing
 
     def faults_found(self, library: str, wrong: int, hanging: int, crashing: int) -> None:
-        """Check that ``logparse replay`` recorded three faulty kernels rightly: one as wrong, one as hanging, one as
-        crashed.
-        """
+        """Check that ``logparse replay`` noticed three faulty kernels: one is wrong, one hangs, and one crashes."""
         rows = self.rows("select distinct solution, status from measurements where status <> 'ok'")
         statuses = {row["solution"]: row["status"] for row in rows}
         assert statuses[f"{library}:{wrong}"] == "wrong"

@@ -72,7 +72,7 @@ def head(source: Memory) -> Head:
 
 
 def outcomes(format: FileFormat, source: Source | bytes | Path) -> list[Outcome]:
-    """Read a whole file with one format, and return the results.
+    """Read a whole file with one log format, and return the results.
 
     A compressed file is decompressed, as in ``ingest``.
     """
@@ -82,7 +82,7 @@ def outcomes(format: FileFormat, source: Source | bytes | Path) -> list[Outcome]
 
 
 def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list[Record]]:
-    """Read lines with one format as ``ingest`` does. Returns a result per line, and the records that come at the end.
+    """Read lines with one log format, as ``ingest`` does. Returns a result per line, and the records at the end.
 
     A line that the format does not read has the result None.
     """

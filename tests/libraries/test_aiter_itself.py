@@ -59,7 +59,7 @@ SHAPES = [
 
 
 class Aiter:
-    """The modules of aiter by name, and the lines that they log."""
+    """Real modules of aiter that run without a GPU, and the lines that they log."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._patch, self._folder, self.lines = patch, folder, list[str]()

@@ -94,7 +94,7 @@ BF16 = "shape is M:{}, N:2, K:3 dtype='torch.bfloat16'"
 
 
 def test_every_untuned_shape_is_written() -> None:
-    """Every shape for which aiter found no tuned row is written to a file for the tuner.
+    """If aiter's log names shapes without tuned kernels, logparse writes all of them to a file for aiter's tuner.
 
     If only some log lines state a data type, there are two files, because a tuner reads one set of columns per file.
     """

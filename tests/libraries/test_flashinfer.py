@@ -1,6 +1,6 @@
 """Tests of reading the files in which FlashInfer keeps the kernel variants ("tactics") that it chose.
 
-The tests check which matrix product an entry is for, choices that differ between two tuning runs, and damage.
+The tests check for which matrix product an entry is, how two tuning runs are compared, and damaged files.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def test_what_is_no_json_is_one_reject() -> None:
 def test_two_tuning_runs_are_compared(store: Store, tmp_path: Path) -> None:
     """If two tuning runs of FlashInfer chose different kernels for a product, ``logparse diff`` reports this.
 
-    The name of the kernel's runner is part of the key in the file, so the keys differ.
+    The keys in the two files differ, because a key contains the name of the kernel's runner. They are still compared.
     """
     for run, (runner, tactic) in {"a": ("CutlassFp4GemmRunner", 4), "b": ("CudnnFp4GemmRunner", 5)}.items():
         path = tmp_path / f"{run}.json"

@@ -29,7 +29,7 @@ def test_a_new_room_is_found_by_a_line_of_its_module(tmp_path: Path) -> None:
 
 
 def test_modules_are_found_by_the_last_word_of_their_name(tmp_path: Path) -> None:
-    """Modules that define formats of override files are found by their file name: its last word is ``rules``.
+    """logparse finds the modules with formats of override files by their file names, whose last word is ``rules``.
 
     So no file has to be opened, which saves time at each start of ``recommend``.
     """
@@ -55,8 +55,8 @@ def test_each_library_that_replay_measures_states_how_its_builds_are_told_apart(
 def test_facts_of_builds_are_known_facts() -> None:
     """Every fact that identifies a library build, such as ``cudnn_version``, is in the list ``FACTS``.
 
-    Other facts are refused by the option ``--target`` and dropped from the facts of a machine. In an earlier version
-    ``cudnn_version`` was missing, so no build of cuDNN could be stated.
+    Facts that are missing in the list are refused by the option ``--target`` and dropped from what is known of a
+    machine. In an earlier version ``cudnn_version`` was missing, so no build of cuDNN could be stated.
     """
     facts = {name: "1" for build in BUILDS.values() for name in build.facts}
     assert facts.keys() <= FACTS.keys()

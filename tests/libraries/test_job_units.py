@@ -1,4 +1,4 @@
-"""Tests of reading ``units_PID.json``, in which logparse's code in a user's job lists the steps of the process.
+"""Tests of reading ``units_PID.json``, the file in which an observed job lists its steps.
 
 Damaged files are rejected.
 """

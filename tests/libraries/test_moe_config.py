@@ -1,4 +1,7 @@
-"""Tests of reading tables of fused-MoE kernels, and log lines about them: real ones, made-up ones, and damaged ones."""
+"""Tests of reading tables of kernels for fused MoE layers, and a server's log lines about these tables.
+
+The tables and lines are real, made up, or damaged.
+"""
 
 from __future__ import annotations
 

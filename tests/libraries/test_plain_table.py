@@ -128,7 +128,7 @@ def test_what_is_in_the_cells_is_what_is_read(problem: GemmProblem, time_us: flo
 
 
 def test_all_rows_of_a_table_are_of_one_machine() -> None:
-    """All rows of a table must come from one machine. A row that names another machine is rejected."""
+    """If a row of a table names another machine than the rows before it, the row is rejected."""
     found = read(
         "m,n,k,a_type,solution,time_us,arch,cu_count,hipblaslt_version\n"
         "8,8,8,f16_r,hipblaslt:1,5.0,gfx942,304.0,1201\n"
@@ -152,7 +152,7 @@ def test_the_example_of_the_docstring_is_recommended(store: Store, tmp_path: Pat
 
 
 def test_the_gain_of_a_published_table_is_right(store: Store, tmp_path: Path) -> None:
-    """The gain that logparse computes from a table of times equals the gain that follows directly from its numbers.
+    """logparse computes the right gain from a table of kernel times, as a few lines of arithmetic show.
 
     The table has 338 matrix products, with the times of four kernels and the number of calls for each.
     """

@@ -40,7 +40,7 @@ FORMATS: dict[str, tuple[BlockFormat, Path]] = {
 
 
 def read(format: BlockFormat, lines: list[str]) -> tuple[Counter[str], Counter[str]]:
-    """Read lines as ``ingest`` does, with one log format.
+    """Read lines with one log format, as ``ingest`` does.
 
     Returns how many lines of each kind there are, and how often each record occurs.
     """
@@ -97,7 +97,7 @@ def test_a_clock_alone_takes_no_word_of_the_line(text: str) -> None:
 
 @given(st.lists(st.integers(0, 3), min_size=20, max_size=600), st.sampled_from(MARKS))
 def test_ranks_in_one_log_are_read_separately(order: list[int], mark: str) -> None:
-    """If four ranks tune the same matrix products, their common log gives four times the records of one rank.
+    """If four ranks tune the same matrix products, their common log gives four times what one rank's log gives.
 
     It does not matter how the lines of the ranks are mixed.
     """
@@ -165,10 +165,10 @@ def test_the_process_of_a_record_line_is_its_worker(format: LineFormat, line: st
 
 @pytest.mark.parametrize("mark", MARKS)
 def test_mixed_tables_of_two_ranks_are_read(mark: str) -> None:
-    """If the lines of two ranks' tables alternate in a log, both tables are read correctly.
+    """If two ranks print a table into one log at the same time, line by line, both tables are read correctly.
 
-    Each table has its own header. The position of a damaged row is counted from the end of the mark that names the
-    rank.
+    Each table has its own header. A mark before each line names the rank. The position of a damaged row is counted from
+    the end of this mark.
     """
     lines = (SAMPLES / "tables" / "rocblas.log").read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("transA,"))

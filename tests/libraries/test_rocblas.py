@@ -1,4 +1,7 @@
-"""Tests of reading rocBLAS's logs, and of reading and writing its override file (the user's choice of kernels)."""
+"""Tests of rocBLAS's logs, and of its override file (the user's choice of kernels).
+
+The file is read and written.
+"""
 
 from __future__ import annotations
 
@@ -157,10 +160,10 @@ SINGLE = (
 
 
 def test_each_function_of_a_product_gets_a_row() -> None:
-    """If two functions of rocBLAS can compute a matrix product, logparse writes a row for each to the override file.
+    """logparse writes two lines to rocBLAS's override file if two functions can compute the matrix product.
 
     An override file is the user's choice of kernels. ``tests/conformance/test_rocblas_files.py`` shows that rocBLAS 5.2
-    finds both rows.
+    uses both lines.
     """
     call, message = rocblas.read_bench(SINGLE).records
     assert isinstance(call, Call)

@@ -1,7 +1,4 @@
-"""Tests of log formats that are tables: every line is counted once.
-
-A rejected line states its position and the reason.
-"""
+"""Tests of log formats that are tables: every line is counted once, and a rejected line states why and where."""
 
 from __future__ import annotations
 
@@ -28,9 +25,9 @@ FORMAT = TableFormat(
 
 
 def read(text: str, format: TableFormat = FORMAT) -> tuple[dict[str, int], list[Record], list[tuple[int, int, str]]]:
-    """Read a table. Returns how many lines of each kind there are, the records, and the rejects.
+    """Read a table. Returns how many lines of each kind there are, what was read from them, and the rejected parts.
 
-    A reject is (position, length, reason).
+    A rejected part is (position, length, reason).
     """
     units, records, rejects = Counter[str](), list[Record](), list[tuple[int, int, str]]()
     for outcome in format.read(Memory(text.encode(), "x.csv")):

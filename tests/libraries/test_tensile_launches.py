@@ -31,9 +31,9 @@ def test_each_product_is_a_call_with_its_kernel() -> None:
 
 
 def test_a_launch_has_the_key_of_its_override_row() -> None:
-    """From a kernel launch that Tensile prints, logparse computes the key of the product in an override file.
+    """From a kernel launch that Tensile prints, logparse computes which line of an override file is for this call.
 
-    An override file is the user's choice of kernels. The key states all properties of the matrix product, and Tensile
+    An override file is the user's choice of kernels. A line states all properties of the matrix product, and Tensile
     prints all of them. This includes the strides of the output if the product is split along K and another kernel adds
     up the parts.
     """

@@ -1,6 +1,6 @@
-"""Tests of the cache file in which TransformerEngine keeps hipBLASLt's kernels.
+"""Tests of the cache file in which TransformerEngine keeps the hipBLASLt kernels that it chose.
 
-The tests check which rows a library build uses, for which calls it uses them, and which files it refuses.
+The tests check which lines a library build uses, for which calls it uses them, and which files it refuses.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ REAL = CORPUS / "serving/primus_te_hipblaslt_algo-v26.3.csv"
 
 
 def judged(*lines: str, header: str = HEADER, **target: str) -> dict[int | None, str]:
-    """Return what ``logparse lint`` says about a file with this header and these lines: {line number: rule}.
+    """Return what ``logparse lint`` says about a cache file with these lines: {line number: name of the broken rule}.
 
-    Notes of the lowest severity, "info", are left out.
+    Remarks of the lowest severity, "info", are left out.
     """
     file = TE.inspect("x.csv", "\n".join([header, *lines, ""]).encode(), TARGET | target)
     return {x.line: x.rule for x in file.notes if x.severity != "info"}
 
 
 def changed(**cells: str) -> str:
-    """Return the usual row of the cache file with some of its values changed."""
+    """Return the usual row of the cache file with some of its values replaced."""
     return ",".join(cells.get(name, x) for name, x in zip(HEADER.split(","), ROW.split(","), strict=True))
 
 

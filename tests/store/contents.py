@@ -30,7 +30,7 @@ def contents(store: Store, but: Collection[str] = (), views: Iterable[str] = VIE
 
 
 def unrecord(store: Store) -> None:
-    """Rewrite the files of a local store (Parquet folder) as an earlier version of logparse wrote them.
+    """Change the files of a local store (Parquet folder) as if an earlier version of logparse had written them.
 
     Such files lack the lists and checksums of their Parquet files.
     """

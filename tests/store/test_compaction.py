@@ -34,7 +34,7 @@ def three_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def wanted(three_runs: Store) -> dict[str, list[str]]:
-    """Return the contents of a store (Parquet folder) before anything has changed it: {view: rows as text}."""
+    """Return the contents of a store (Parquet folder) before any test changes it: {view: rows as text}."""
     return contents(three_runs)
 
 
@@ -193,7 +193,7 @@ def test_the_verb_reports_what_it_did(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_late_deleted_run_stays_deleted(store: Store, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
-    """A run that is deleted (``forget``) during the last moments of a compaction stays deleted.
+    """If a run is deleted (``forget``) just before a compaction (merging of files) ends, it stays deleted.
 
     At that time the compaction no longer looks for deleted runs. The run is deleted before or after the compaction
     writes its result.

@@ -70,7 +70,7 @@ def store(request: pytest.FixtureRequest, stores: dict[str, Store], tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def wanted(stores: dict[str, Store]) -> Contents:
-    """Return the right contents of each SQL view."""
+    """Return the contents of each SQL view of the undamaged store, with which the tests compare theirs."""
     return contents(stores["single"], OF_THE_MOMENT)
 
 
@@ -90,7 +90,7 @@ COMMITS = ("sources", "compactions")
 
 
 def answers(store: Store) -> Contents:
-    """Return the rows of all SQL views that can be read. Checks that every error says what to do."""
+    """Return the rows of all SQL views that can still be read. Checks that every error says what to do."""
     out = Contents()
     for view in VIEWS:
         try:
@@ -361,7 +361,7 @@ def test_a_deleted_list_of_what_was_forgotten_is_found_and_restored(store: Store
 
 
 def test_a_missing_list_of_deleted_files_is_reported_while_it_matters() -> None:
-    """``logparse check`` reports a missing list of deleted files only as long as the list matters.
+    """``logparse check`` reports that a list of deleted files is missing, but only as long as the list matters.
 
     * A recent list matters, because a compaction (merging of files) may be running.
     * An old list matters if files that it names still exist.
@@ -396,9 +396,9 @@ def test_deleted_findings_are_found(store: Store) -> None:
 
 
 def test_a_deleted_inventory_is_a_remark(store: Store, wanted: Contents) -> None:
-    """If an inventory (a list of a store's files) is missing, this is only a remark and no error.
+    """If a store lacks an inventory (a list of its files), ``logparse check`` reports no error, only a remark.
 
-    No answer needs it, and an ``ingest`` that was killed leaves none.
+    No answer needs the inventory, and an ``ingest`` that was killed leaves none.
     """
     for file in Path(store.url).glob("sources/inventory-*"):
         file.unlink()

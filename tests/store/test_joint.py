@@ -1,4 +1,4 @@
-"""Tests of many small logs whose data share Parquet files, and of compaction, which merges these files.
+"""Tests of storing many small logs together in a few Parquet files, and of merging these files (compaction).
 
 Neither changes any answer. At no moment is a row lost or there twice.
 """
@@ -89,7 +89,10 @@ def parts(store: Store) -> set[Path]:
 def test_views_do_not_depend_on_how_files_are_shared(
     samples: Store, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All SQL views are the same, whether logs have Parquet files of their own, or shared or merged ones."""
+    """SQL views are the same, however logs are divided into Parquet files.
+
+    A log may have Parquet files of its own, or share them with other logs, and files may be merged later.
+    """
     with monkeypatch.context() as patch:
         patch.setattr(Store, "unmerged_small", lambda *_: 0)
         ingest([str(SAMPLES)], store, run="samples")
@@ -224,9 +227,9 @@ def test_a_file_that_fails_fails_alone(logs: Path, tmp_path: Path, store: Store)
 
 
 def interrupt(patch: pytest.MonkeyPatch, at: int, what: Callable[[], object]) -> None:
-    """Call ``what`` just before ``ingest`` marks the file number ``at`` as complete.
+    """Make ``ingest`` call the function ``what`` just before it marks the file number ``at`` as complete.
 
-    It completes one file at a time.
+    ``ingest`` completes one file at a time.
     """
     put, count, ended = Place.put_row, iter(range(1000)), False
 

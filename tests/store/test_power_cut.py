@@ -44,7 +44,7 @@ class Folder:
 
 
 def applied(names: dict[str, Any], changes: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the names in a folder after some changes. A name that maps to None was removed."""
+    """Return the files of a folder after some changes: {name: file}. A change to None removes the name."""
     return {name: found for name, found in {**names, **dict(changes)}.items() if found is not None}
 
 
@@ -84,7 +84,7 @@ class Disk:
             self.at(folder).changes.append((name, made and made()))
 
     def left(self, into: Path, folder: Folder, cut: Cut) -> None:
-        """Write the files that would be in the folder after a power cut to the real folder ``into``."""
+        """Write the files that would be left in a folder after a power cut to the real folder ``into``."""
         into.mkdir()
         changes = [change for change in folder.changes if cut.keeps()]
         for name, found in applied(folder.flushed, changes).items():
@@ -207,7 +207,7 @@ def paths(store: Store) -> list[str]:
 
 
 def rows(store: Store) -> dict[str, list[str]]:
-    """Return the calls of each log in the store: {path: calls as text}."""
+    """Return the matrix products and numbers of calls of each log in the store: {path: calls as text}."""
     found = store.query(
         "select path, string_agg(problem || ' ' || count, ';' order by problem) as calls "
         "from sources left join (select source_id, problem, sum(count) as count from calls group by all) "
@@ -264,7 +264,7 @@ def test_a_cut_anywhere_leaves_what_was_committed(tmp_path: Path, monkeypatch: p
 
 
 def same_tree(recorder: Recorder, disk: Path, into: Path) -> None:
-    """Check that the recorded changes lead to exactly the files that are on the disk, so that no change was missed."""
+    """Check that no change was missed: repeating the recorded changes gives exactly the files on the disk."""
     replayed = Disk(str(disk))
     for change in recorder.changes:
         replayed.change(*change)

@@ -124,7 +124,7 @@ def test_beside_a_record_that_cannot_be_the_others_stay() -> None:
 
 @pytest.mark.parametrize("problem", [gemm(), W, GROUPED, OPERATOR], ids=lambda x: x.kind)
 def test_records_are_stored_only_if_they_can_be_read_back(problem: Problem) -> None:
-    """A matrix product or convolution is stored only if its text can be read back and gives the same product.
+    """logparse stores a matrix product or convolution only if its text can be read back as the same product.
 
     The test changes each text field of a product to odd values such as "a,b" or "?".
     """

@@ -296,10 +296,10 @@ def test_a_commit_reports_what_was_swept_away(store: Store) -> None:
 
 
 def test_an_open_store_notices_changes_by_others(store: Store) -> None:
-    """An open store notices if another process deletes a log's data and reads the log again.
+    """If another process deletes a log from a store and reads it again, a process that has the store open notices it.
 
-    This is difficult, because the store keeps its entry for a log in a file that it reads only once, and the new entry
-    has the same file name.
+    This is difficult, because the store has a small file for each log, which is read only once. The new file has the
+    same name as the deleted one.
     """
     log, other = SAMPLES / "hipblaslt" / "trace_4242.log", open_store(store.url)
     seen = []

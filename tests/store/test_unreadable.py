@@ -1,6 +1,6 @@
-"""Tests of stores (Parquet folders) of older versions, with matrix products that this version cannot read.
+"""Tests of stores (Parquet folders) that older versions wrote, with matrix products that this version cannot read.
 
-Subcommands answer without them, and say how many rows they left out.
+Subcommands answer without these products, and say how many rows they left out.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TABLE = "m,n,k,a_type,solution,time_us,calls\n64,8,8,bf16 r,a:1,3.5,7\n32,8,8,bf
 
 @pytest.fixture
 def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """Return a store (Parquet folder) as earlier versions wrote it.
+    """Return a store (Parquet folder) as earlier versions wrote it, in which some records cannot be read back.
 
-    Earlier versions stored every record, without checking that it can be read back.
+    Earlier versions stored every record without checking this.
     """
     store = open_store(tmp_path / "older", create=True)
     (tmp_path / "files").mkdir()

@@ -1,6 +1,6 @@
-"""Tests of hipblaslt-bench commands, which hipBLASLt logs for each call: of all versions, typed by hand, torn in a log.
+"""Tests of reading and writing hipblaslt-bench commands, of which hipBLASLt logs one for each call.
 
-The tests also test the commands that logparse writes itself.
+The commands are from all versions, typed by hand, damaged in a log, or written by logparse.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def test_command_of_every_sample_reads_back(path: Path) -> None:
 
 
 def test_written_options_for_scales_have_a_value() -> None:
-    """A hipblaslt-bench command that logparse writes has a value after an option for a scale, as in ``--scaleD 1``.
+    """If logparse writes a hipblaslt-bench command, each option for a scale has a value, for example ``--scaleD 1``.
 
     hipBLASLt logs ``--scaleD`` without a value, but its own tool of ROCm 7.2.4 then fails: "Invalid value for
     --scaleD".

@@ -1,4 +1,7 @@
-"""Tests of reading what hipblaslt-bench prints: real files, blocks about the fastest kernel, older columns, damage."""
+"""Tests of reading what hipblaslt-bench prints.
+
+The tests use real output, the part about the fastest kernel, columns of older versions, and damaged text.
+"""
 
 from __future__ import annotations
 

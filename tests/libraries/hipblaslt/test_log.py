@@ -1,4 +1,4 @@
-"""Tests of log lines that begin with hipBLASLt's prefix: Trace lines, messages and torn lines.
+"""Tests of log lines with hipBLASLt's prefix: Trace lines, messages and damaged lines.
 
 Each Trace line is compared with the bench line of the same call. cuBLASLt's lines look similar and must be told apart.
 """
@@ -45,9 +45,10 @@ UNSTATED += ("compute_input_a_type", "compute_input_b_type", "sm_count")
 
 
 def check_trace(launch: Launch) -> None:
-    """Check that a Trace line gives the same matrix product as the bench line of the call.
+    """Check that logparse reads the same matrix product from hipBLASLt's Trace line and from the bench line of a call.
 
-    Properties that a Trace line does not print are unknown. logparse must still see that both may be the same product.
+    A Trace line does not print all properties. The others are unknown, and logparse must still see that both lines may
+    be for the same product.
     """
     trace, whole = problem(log.read, texts.trace(launch)), problem(bench.read, texts.bench(launch))
     assert {getattr(trace, x) for x in UNSTATED} == {None}

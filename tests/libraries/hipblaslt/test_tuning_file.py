@@ -1,6 +1,6 @@
 """Tests of reading and writing hipBLASLt's tuning files, in both of their layouts.
 
-The keys must equal the library's own keys, and some rows must not be written.
+The keys must equal the library's own keys, and some lines must not be written.
 """
 
 from __future__ import annotations
@@ -137,9 +137,10 @@ def test_what_6_4_would_drop() -> None:
 
 
 def test_calls_in_16_bit_need_rows_in_32_bit() -> None:
-    """A call that asks for a 16-bit compute type needs a row with f32_r, because hipBLASLt computes it in f32_r.
+    """A call that asks for a 16-bit compute type finds the tuning file's line for f32_r.
 
-    A Trace line states the type that the program asked for. A bench line of the same call states f32_r.
+    hipBLASLt computes such a call in f32_r. A Trace line states the type that the program asked for. A bench line of
+    the same call states f32_r.
     """
     asked = replace(gemm(), compute_type="f16_r")
     assert tuning_file.key(asked, NEW) == tuning_file.key(gemm(), NEW) == tuning_file.key(asked, {})

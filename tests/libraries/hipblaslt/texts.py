@@ -60,7 +60,7 @@ COMPUTES = {"f32_r": "COMPUTE_32F", "xf32_r": "COMPUTE_32XF", "f64_r": "COMPUTE_
 
 
 def _layouts(x: Launch) -> list[tuple[int, int, int]]:
-    """Return the rows, columns and leading dimension of each of the matrices A, B, C and D."""
+    """Return (rows, columns, leading dimension) for each of the matrices A, B, C and D."""
     a = (x.m, x.k) if x.ta == "N" else (x.k, x.m)
     b = (x.k, x.n) if x.tb == "N" else (x.n, x.k)
     return [(*a, a[0]), (*b, b[0]), (x.m, x.n, x.m), (x.m, x.n, x.m)]
@@ -86,7 +86,7 @@ def trace(x: Launch) -> str:
 
 
 def bench(x: Launch) -> str:
-    """Return the line with a hipblaslt-bench command that hipBLASLt of ROCm 7.0 logs for a matrix product."""
+    """Return the line that hipBLASLt of ROCm 7.0 logs for a matrix product. It contains a hipblaslt-bench command."""
     activation, source, use_e, gradient = FLAGS[x.epilogue]
     words = [f"hipblaslt-bench --api_method c -m {x.m} -n {x.n} -k {x.k}"]
     words += [f"--ld{name} {ld}" for name, (_, _, ld) in zip("abcd", _layouts(x), strict=True)]

@@ -1,4 +1,4 @@
-"""Read the lines of a log with all of logparse's readers of MIOpen's logs."""
+"""Read a log with all formats for MIOpen's log lines, for tests."""
 
 from __future__ import annotations
 

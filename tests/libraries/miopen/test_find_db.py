@@ -44,7 +44,10 @@ needs_native = pytest.mark.skipif(len(READERS) == 1, reason="the native reader w
 
 
 def rows_of(outcomes: list[Outcome]) -> list[dict[str, Any]]:
-    """Return the measurements as dictionaries, whether a reader returned them as columns or as objects."""
+    """Return measurements as dictionaries, so that the results of two readers can be compared.
+
+    One reader returns them as columns, the other as objects.
+    """
     rows: list[dict[str, Any]] = []
     for outcome in outcomes:
         if outcome.tables:
@@ -218,9 +221,9 @@ def test_v1_v0_and_ragged_items_agree_with_the_plain_reader() -> None:
     ],
 )
 def test_entries_are_read_as_by_miopen(items: str, read: list[str]) -> None:
-    """The entries of a find-db line are read as MIOpen 3.5.1 (ROCm 7.2.4) reads them from a user's file.
+    """logparse reads the entries of a find-db line as MIOpen 3.5.1 (ROCm 7.2.4) reads them from a user's file.
 
-    An entry that the library drops gets no time, but a reason.
+    A find-db is MIOpen's file of measured solvers. An entry that the library drops gets no time, but a reason.
     """
     line = f"3-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-F={items}\n".replace("@", "miopenConvolutionFwdAlgoGEMM")
     agree(line.encode())

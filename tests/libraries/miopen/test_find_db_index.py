@@ -24,7 +24,10 @@ needs_native = pytest.mark.skipif(native_reader() is None, reason="the native re
 
 
 def same(data: bytes) -> Index:
-    """Return the positions of the lines in a file, after a check that C code and Python code find the same lines."""
+    """Find the lines of a file by code in C and by code in Python, and check that both find the same.
+
+    Returns the positions.
+    """
     native = index_of(data)
     with patch.dict(os.environ, LOGPARSE_NATIVE="0"):
         plain = index_of(data)

@@ -142,7 +142,7 @@ def test_times_of_ranks_are_not_confused(order: list[int], mark: str) -> None:
 
 
 def test_times_of_simultaneous_searches_are_left_out() -> None:
-    """If two searches for solvers run at once in a log, their times are left out, because they cannot be told apart.
+    """If two searches for solvers run at once in a log, their times are left out, because it is unclear whose they are.
 
     A remark says so. Times after the end of the first search are not given to the second one either.
     """

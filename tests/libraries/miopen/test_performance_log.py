@@ -1,4 +1,4 @@
-"""Tests of reading MIOpen's performance log, and of which convolution a line belongs to. Damaged lines are rejected."""
+"""Tests of reading MIOpen's performance log: for which convolution is a line? Damaged lines are rejected."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def test_of_several_passes_the_solver_names_its_own_or_none() -> None:
 
 @pytest.mark.parametrize("before", [[], [f"{LOGGED}{SIZES} -F 4"], [f"{SIZES} -F 4", f"{LOGGED}{SIZES} -F 4"]])
 def test_times_in_a_job_are_not_taken_for_the_last_convolution(before: list[str]) -> None:
-    """A line of MIOpen's performance log is not taken for a measurement of the convolution before it.
+    """A time in MIOpen's performance log is not given to the convolution that the log names before it.
 
-    MIOpen prints the line only when it measures the next solver. By then the job may run another convolution.
+    MIOpen prints the time only when it measures the next solver. By then the job may run another convolution.
     """
     (row,) = read(*before, record())
     assert isinstance(row, Message)

@@ -1,6 +1,7 @@
 """Tests that a property of a convolution stays unknown if no file states it.
 
-If a file cannot be written without this property, the convolution is left out, and a message states how many were.
+If a file cannot be written without this property, the convolution is left out, and a message says how many were left
+out.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ def test_a_command_needs_no_output_type() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_a_key_with_an_unknown_property_is_unknown(problem: ConvProblem, name: str) -> None:
-    """If MIOpen's key for a convolution contains an unknown property, the key is unknown, too.
+    """logparse does not make up a key of a convolution if a property that is in the key is unknown.
 
-    Otherwise it is known.
+    All other keys are known. MIOpen looks up convolutions in its files by these keys.
     """
     given = getattr(problem, name)
     others = [{"mode": "transposed"}.get(name, f"X{given}") if isinstance(given, str) else given + 7]

@@ -33,7 +33,10 @@ class MadeTrace:
         self._pid, self._ids = pid, 0
 
     def add(self, cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> None:
-        """Add any event of the host. If ``tid`` is the number of a stream, the event is one of the GPU."""
+        """Add an event of the host to the made-up trace.
+
+        If ``tid`` is the number of a stream, it is an event of the GPU.
+        """
         self.events.append(
             {"ph": "X", "cat": cat, "name": name, "pid": self._pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
         )
@@ -107,9 +110,9 @@ class MadeTrace:
     def graph(
         self, ts: float, kernels: Sequence[tuple[str, float]], at: float | None = None, dur: float = 5.0
     ) -> float:
-        """Add the launch of a CUDA or HIP graph, and its kernels. Returns the time at which the last kernel ends.
+        """Add the launch of a CUDA or HIP graph to the made-up trace. Returns the time at which its last kernel ends.
 
-        ``kernels`` are the kernels that the profiler recorded. It may have missed some or all of them.
+        ``kernels`` are the graph's kernels that the profiler recorded. It may have missed some or all of them.
         """
         self._ids += 1
         self.add("cuda_runtime", "hipGraphLaunch", ts, dur, correlation=self._ids)
@@ -120,7 +123,7 @@ class MadeTrace:
         return begun
 
     def capture(self, begin: float, end: float, kernels: Sequence[str]) -> None:
-        """Add the capture of a CUDA or HIP graph: launches of kernels that do not run yet."""
+        """Add the capture of a CUDA or HIP graph to the made-up trace: launches of kernels that do not run yet."""
         self.call("hipStreamBeginCapture", begin, 1.0)
         for i, kernel in enumerate(kernels):
             self._ids += 1

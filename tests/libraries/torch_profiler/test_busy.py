@@ -14,10 +14,10 @@ NAMES = ["gemm", "ncclDevKernel_Generic"]
 
 
 def timeline(*rows: tuple[float, float], names: str = "", launched: str = "", devices: str = "") -> Timeline:
-    """Return a timeline of kernels. Each row is the start and the end of a kernel.
+    """Make a timeline of kernels. Each row has the start and the end of a kernel.
 
-    ``names`` and ``launched`` have a character for each kernel. In ``names`` a c marks a collective. In ``launched`` a
-    dot marks a kernel that was launched before the trace.
+    ``names`` and ``launched`` have a character for each kernel. In ``names`` a c marks a collective operation. In
+    ``launched`` a dot marks a kernel that was launched before the trace.
     """
     start, end = (np.array(x, dtype=np.float64) for x in zip(*rows, strict=True))
     return Timeline(

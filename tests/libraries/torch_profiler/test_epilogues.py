@@ -142,9 +142,9 @@ def test_the_gradient_of_a_gelu_that_is_written_out_is_a_run_of_its_steps() -> N
     ]
 
     def gradients(kinds: str, devices: str = "") -> list[tuple[int, int, list[str], float]]:
-        """Return the backward passes of a GELU that are found in a series of kernels of 1 µs each.
+        """Return the backward passes of a GELU that logparse finds in a series of kernels of 1 µs each.
 
-        Each letter of ``kinds`` is a kernel with an operator of its own. ``+`` is another kernel of the operator
+        Each letter of ``kinds`` is a kernel with an operator of its own. ``+`` is one more kernel of the operator
         before.
         """
         count = len(kinds)

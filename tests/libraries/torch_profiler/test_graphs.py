@@ -1,4 +1,4 @@
-"""Tests of traces with CUDA or HIP graphs: which operator each kernel of a launched graph belongs to.
+"""Tests of traces with CUDA or HIP graphs: which operator does each kernel of a launched graph belong to?
 
 Only the trace of the capture shows the operators. The tests use real traces, the sample, and launches that fit no
 capture.
@@ -110,9 +110,9 @@ def trace(folder: Path, name: str, change: Any) -> None:
 
 
 def test_captures_are_found_in_their_own_folder(tmp_path: Path) -> None:
-    """The trace of a graph's capture is also found in a folder ``capture_traces`` beside the job's trace.
+    """If a job captured a CUDA graph, logparse also finds the trace of the capture in the folder ``capture_traces``.
 
-    vLLM 0.26, SGLang and ATOM write it there.
+    vLLM 0.26, SGLang and ATOM write it there, beside the job's trace.
     """
     shutil.copy(FOLDER / "decode.trace.json", tmp_path)
     assert not calls(read(tmp_path / "decode.trace.json"))
@@ -165,7 +165,7 @@ def test_files_beside(tmp_path: Path) -> None:
 
 
 def test_graphs_launched_in_a_marked_range_have_no_operator() -> None:
-    """If a program launches a graph within a range that it marked, the graph's kernels are given to no operator.
+    """If a program launches a CUDA graph within a range that it marked, the graph's kernels belong to no operator.
 
     In the trace these kernels have the id of the marked range, not the id of an operator. Their time is reported as
     unexplained.
@@ -182,9 +182,9 @@ def test_graphs_launched_in_a_marked_range_have_no_operator() -> None:
 
 
 def test_graph_kernels_belong_to_the_captured_operators(tmp_path: Path) -> None:
-    """If a compiled region launches a graph, the graph's kernels belong to the captured operators, not to the region.
+    """The kernels of a CUDA graph are credited to the operators that were captured, not to what launches the graph.
 
-    In the trace these kernels have the id of the region.
+    Here a compiled region launches the graph. In the trace the kernels have the id of this region.
     """
     shutil.copy(FOLDER / "capture.trace.json", tmp_path)
     content = json.loads((FOLDER / "decode.trace.json").read_text())
@@ -233,7 +233,7 @@ def test_the_last_kernel_of_a_large_graph_may_lack() -> None:
 
 
 def as_cuda(name: str) -> dict[str, Any]:
-    """Return the sample trace as it would be on NVIDIA: launches do not name their kernels."""
+    """Return the sample trace as it would be on NVIDIA, where launches do not name their kernels."""
     text = (FOLDER / name).read_text().replace('"hipExtModuleLaunchKernel"', '"cuLaunchKernel"')
     content: dict[str, Any] = json.loads(text.replace('"hip', '"cuda').replace("Cijk_", "nvjet_"))
     for event in content["traceEvents"]:
@@ -322,7 +322,7 @@ def test_marks_tell_graphs_with_as_many_kernels_apart(tmp_path: Path) -> None:
 
 
 def test_kernels_during_a_capture_belong_to_no_step(tmp_path: Path) -> None:
-    """Kernels that ran while a graph was captured are not part of any step of the job.
+    """Kernels that ran while a CUDA graph was captured are not counted in any step of the job.
 
     PyTorch runs such kernels before the capture begins, for the random seeds of the graph.
     """
@@ -353,7 +353,7 @@ def test_kernels_during_a_capture_belong_to_no_step(tmp_path: Path) -> None:
 
 
 def test_graph_kernels_belong_to_the_launching_step(tmp_path: Path) -> None:
-    """A graph's kernels belong to the step that launched the graph, even if they run long after the step.
+    """The kernels of a CUDA graph belong to the step that launched the graph, even if they run after the step.
 
     The step is then over on the host. The profiler also marks each step on the GPU's timeline. These marks must not
     decide.

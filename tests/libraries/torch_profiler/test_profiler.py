@@ -252,10 +252,10 @@ def test_a_kernel_keeps_a_name_that_strict_json_refuses() -> None:
 
 @pytest.mark.parametrize("spelled", ["kineto", "dump", "sorted"])
 def test_inputs_are_read_in_any_order(spelled: str) -> None:
-    """The inputs of an operator are read in whatever order the arguments of the event are.
+    """logparse reads the inputs of an operator in whatever order the trace has its arguments.
 
-    Triton's operators have their inputs after "Ev Idx". In an earlier version, such inputs were lost in Kineto's own
-    layout.
+    Triton's operators have their inputs after "Ev Idx". In an earlier version, such inputs were lost if the profiler
+    (Kineto) had written the trace itself.
     """
     event = next(x for x in CONTENT["traceEvents"] if x.get("name") == "aten::relu")
     args = {name: x for name, x in event["args"].items() if name != "Ev Idx"}

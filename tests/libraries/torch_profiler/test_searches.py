@@ -1,6 +1,6 @@
-"""Tests of convolutions in a trace that first search for the fastest solver.
+"""Tests of traces in which a convolution first searches for the fastest solver.
 
-The kernels of the search must be told from the kernels of the convolution itself.
+logparse must distinguish the kernels of the search from the kernels of the convolution itself.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ BF16, FP8, INT8, FP32, U8 = "c10::BFloat16", "c10::Float8_e4m3fnuz", "signed cha
 
 
 def gemm(name: str, inputs: list[tuple[str, list[int]]], values: dict[int, str] | None = None) -> GemmProblem:
-    """Return the matrix product that an operator computes whose tensors have these types and sizes.
+    """Return the matrix product that logparse recognises in an operator with the given types and sizes of tensors.
 
     If the operator states the sizes of the weights (tensor ``w``) as K×N, they are column-major.
     """
@@ -109,9 +109,9 @@ def test_inputs_that_are_missing_are_no_product(name: str) -> None:
 @needs_corpus
 @pytest.mark.parametrize("name", ["mi300_resnet_train", "mi300_vit"])
 def test_counts_and_times_equal_the_reference_report(name: str) -> None:
-    """The numbers of calls and their times equal the report that the tool TraceLens made of the same trace.
+    """logparse finds the same numbers of calls and the same times as the tool TraceLens in the same trace.
 
-    The report includes every kernel that ``aten::convolution`` launches, even the addition of its bias. It counts a
+    TraceLens includes every kernel that ``aten::convolution`` launches, even the addition of its bias. It counts a
     backward operator once, although the operator may compute two gradients. Here each computed the gradient of the
     weights, so the other gradient is not counted.
     """

@@ -1,6 +1,6 @@
-"""Tests of finding the innermost range that a program marked around an event in a trace.
+"""Tests of finding the range in which an event of a trace lies. A program can mark ranges, also within each other.
 
-The result is compared with a simple, slow search.
+The innermost range must be found. The result is compared with a simple, slow search.
 """
 
 from __future__ import annotations

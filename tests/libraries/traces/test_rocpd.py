@@ -42,9 +42,9 @@ def rows(path: Path) -> int:
 
 
 def change(path: Path, tmp_path: Path, *statements: str) -> Path:
-    """Return a copy of the database after these SQL statements.
+    """Return a copy of the database in which these SQL statements were run.
 
-    In them, ``{u}`` stands for the suffix of the table names.
+    In the statements, ``{u}`` stands for the suffix of the table names.
     """
     copy = tmp_path / path.name
     shutil.copy(path, copy)

@@ -47,7 +47,7 @@ def test_versions_before_2_5_and_rocm_version() -> None:
 
 
 def test_an_empty_revision_is_known_to_be_empty() -> None:
-    """If the library revision in a TunableOp file is empty, it is known to be empty, which differs from unknown.
+    """If a TunableOp file states an empty library revision, it is stored as empty, not as unknown.
 
     PyTorch 2.11 writes an empty revision if the library was not built from a git repository, as in Debian's ROCm 7.2.4.
     """

@@ -233,7 +233,7 @@ def test_every_key_of_the_corpus_is_read_and_written_alike() -> None:
 def test_a_key_mentions_a_swizzle_only_if_there_is_one() -> None:
     """A TunableOp key of a scaled product mentions a swizzle only if the call has one and PyTorch is 2.15 or later.
 
-    PyTorch 2.15 (ScaledGemmParams::Signature) appends ``_swz_a_b`` to such calls. Earlier versions never do.
+    PyTorch 2.15 (ScaledGemmParams::Signature) appends for example ``_swz_0_1``. Earlier versions never do.
     """
     key = "ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_BFloat16_TN,tn_64_32_96_ld_96_96_64_rw_1_bias_None"
     newest = {"validator:PT_VERSION": "2.15.0"}

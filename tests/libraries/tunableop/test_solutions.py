@@ -1,6 +1,7 @@
 """Tests of the names that TunableOp gives to kernels.
 
-Such a name has numbers for the settings of a cuBLASLt algorithm. They are compared with what cuBLASLt itself prints.
+For a cuBLASLt algorithm, the name has a number for each setting. The numbers are compared with what cuBLASLt itself
+prints.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tests of TunableOp's CSV of calls that are not tuned yet, and of the script with which logparse tunes them."""
+"""Tests of TunableOp's list of calls that are not tuned yet, a CSV file.
+
+logparse reads it, and writes a script that tunes these calls.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of reading TunableOp's verbose log: tried kernels, limits, facts about the machine, and logs that are cut."""
+"""Tests of reading TunableOp's verbose log: tried kernels, limits, facts about the machine, and incomplete logs."""
 
 from __future__ import annotations
 
