@@ -337,10 +337,11 @@ def _written(target: Path, file: Path, change: Callable[[str, str], tuple[str, s
 
 
 def one_device(files: Sequence[Path]) -> list[Path]:
-    """Give find-dbs of several GPUs the file name of a single GPU, as if all were a user's files for this GPU.
+    """Give several find-dbs (MIOpen's files of measured kernels) the same file name, so that all seem to be for one
+    GPU.
 
-    The name is given by hard links. All links have the same file name, because MIOpen recognises the GPU by it. So each
-    link is in a folder of its own. Returns the paths of the links.
+    MIOpen recognises the GPU by the file name. The new names are hard links, each in a folder of its own. Returns the
+    paths of the links.
     """
     out = []
     for file in files:

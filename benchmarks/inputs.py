@@ -72,7 +72,7 @@ class Gemms:
     def about(self) -> Mapping[str, Mapping[str, Any]]:
         """For each GEMM, how often the log has it and which kernels the library chose.
 
-        These facts are added to the benchmark's result file, beside the measured times.
+        The benchmark's result file has these facts beside the measured times.
         """
         return {
             problem.text: {"calls": count, "logged_picks": sorted(self.picks.get(problem.text, ()))}

@@ -508,9 +508,10 @@ class _Stages:
         yield "truth"
 
     def _beside(self) -> dict[str, Any]:
-        """Simulate once more how long a step takes with each change, from a better time of the unchanged step.
+        """Simulate how long a step takes with each change, for the second time and with a better time of the unchanged
+        step.
 
-        This time was measured while the unchanged job and the changed jobs ran in turns.
+        The better time was measured while the unchanged job and the changed jobs ran in turns.
         """
         from analyzers.job.step.answer import Step, answer, traced_step
 

@@ -409,8 +409,8 @@ def _line(row: Mapping[str, Any]) -> str:
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Compare the race of kernels with two other ways of choosing a kernel, over all matrix products and convolutions.
 
-    The other ways are timing all kernels and TunableOp's search. Totals are given for the time of the chosen kernels,
-    the GPU seconds and the wall seconds. They are followed by the race's total divided by the total of another way.
+    The other ways are timing all kernels and TunableOp's search. The result has the total time of the chosen kernels,
+    the GPU seconds and the wall seconds of each way, and the race's totals divided by the totals of the other ways.
     """
     out: dict[str, float] = {"problems": len(rows), "solutions": sum(row["solutions"] for row in rows)}
     for name in ("racing", "exhaustive", "tunableop"):

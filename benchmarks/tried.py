@@ -48,10 +48,10 @@ def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] |
 
 
 def narrow_after(trials: Sequence[Record], action: str) -> float | None:
-    """Return after how many seconds of trying a change its measured gain was known precisely, or None if never.
+    """Return how many seconds of trying a change were needed until its gain was known precisely. None means never.
 
-    The gain is precise if its interval is narrower than ``NARROW``. This is tested after each process that tried the
-    change, because the result files do not state when a single measurement was made.
+    The gain is precise if its interval is narrower than ``NARROW``. The interval is computed after each process that
+    tried the change, because the result files do not state when a single measurement was made.
     """
     seen = [x for trial in trials for x in trial.seen if x.name == action and x.pairs]
     for count in range(1, len(seen) + 1):

@@ -107,10 +107,10 @@ _MEMBER = re.compile(rb'"([\w ]{1,40})"\s*:\s*-?\d')
 
 
 def other_numbers(data: bytes, random: Random, count: int) -> Iterator[bytes]:
-    """Yield copies of a file in which a number is replaced by an odd one (``NUMBERS``), for example a negative number.
+    """Yield copies of a file in which numbers are replaced by odd ones (``NUMBERS``), for example a negative number.
 
-    Each odd number replaces single numbers in ``count`` random places. In JSON, the odd number also replaces all values
-    of a random name at once, for example all values of "dur", for up to ``count`` names.
+    A copy has one replaced number, in one of ``count`` random places. In JSON there are also copies in which all values
+    of a random name are replaced, for example all values of "dur", for up to ``count`` names.
     """
     if data.startswith(b"SQLite"):
         yield from _other_columns(data, random, count)

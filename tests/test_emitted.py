@@ -128,7 +128,7 @@ def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) 
 
 
 def rewritten(format: OverrideFormat) -> Sequence[Emission]:
-    """Read a sample of an override file (a choice of kernels), and write its lines to a new file of the same format.
+    """Read a sample override file (a choice of kernels), and write its lines to a new file of the same format.
 
     Raises AssertionError if ``sample_logs`` has no such file without errors.
     """

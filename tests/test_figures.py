@@ -44,9 +44,9 @@ def percent(share: float, places: int = 1) -> str:
 
 
 def timed(name: str) -> list[tuple[Record, dict[str, float]]]:
-    """Return the matrix products or convolutions of a benchmark's result file, with the times of their kernels in µs.
+    """Return the measured matrix products or convolutions of a benchmark, with the times of their kernels in µs.
 
-    Those are left out for which the kernel that the library chose was not timed.
+    If the kernel that the library chose was not timed, the matrix product or convolution is left out.
     """
     rows = [
         (x, {row["solution"]: row["time_us"] for row in x["rows"] if row["status"] == "ok" and row["time_us"]})

@@ -157,7 +157,7 @@ def test_every_field_separates_two_problems_or_is_marked_unknown(name: str, base
 
 
 def test_a_stated_number_of_compute_units_may_mean_all() -> None:
-    """A call that states a number of compute units may be the same as one that states none (all compute units).
+    """A call that states a number of compute units may be the same as a call that states none (all of them).
 
     cuBLAS states the number with every call of its older functions: 132 on an H200, which is all of them. But a user
     may have set a smaller number. So logparse says that the calls may be the same (level "shape"), not that they are

@@ -114,7 +114,7 @@ def test_every_verb_in_every_format_on_every_kind_of_store(
 ) -> None:
     """Each subcommand prints the documented columns with the documented types, or an error of one line.
 
-    This is tested for every output format and several stores (Parquet folders).
+    Every output format and several kinds of stores (Parquet folders) are tested.
     """
     kind, store = kind_of_store
     words = [word.format(store=store, out=tmp_path / "out") if "{" in word[:1] else word for word in VERBS[verb]]

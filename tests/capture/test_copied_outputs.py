@@ -201,9 +201,9 @@ This process still has the job's standard error, and later writes more bytes to 
 
 @pytest.fixture
 def go(tmp_path: Path) -> Iterator[Path]:
-    """Path of a file that ends a process which the job left in the background: the process waits until the file exists.
+    """Path of a file for which a background process of the job waits. When the file exists, the process ends.
 
-    At the end of the test the file is created in any case.
+    The test may create the file. At the end of the test it is created in any case.
     """
     path = tmp_path / "go"
     yield path

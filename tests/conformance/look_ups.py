@@ -92,8 +92,8 @@ def _expected(
 ) -> Any:
     """Return what logparse predicts that the library uses for a call if it reads this file.
 
-    This is the kernel in the first line for the call, even if the kernel cannot compute it. Kernels in ``passed_over``
-    are skipped. If no line is left, it is the library's own choice.
+    The prediction is the kernel in the first line for the call, even if the kernel cannot compute it. Kernels in
+    ``passed_over`` are skipped. If no line is left, it is the library's own choice.
     """
     answer = look_up(library.format, reading, call, has=lambda solution: solution not in passed_over)
     return build.own if answer.solution is None else build.uses[answer.solution]

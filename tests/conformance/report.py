@@ -1,6 +1,6 @@
 """A table that the tests print at the end: how often real libraries did what logparse predicted.
 
-It also has the differences that are expected.
+The module also lists the differences that are expected.
 """
 
 from __future__ import annotations

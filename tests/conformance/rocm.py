@@ -1,4 +1,4 @@
-"""Use real ROCm libraries on a machine without a GPU: they come from Debian packages, and the GPU is a virtual one.
+"""Use real ROCm libraries without a GPU: the libraries come from Debian packages, and the GPU is a virtual one.
 
 A script starts a Python that loads both.
 """

@@ -1,6 +1,7 @@
-"""Test of all of logparse with the real rocBLAS, from a job's log to the proof that the job uses the written file.
+"""Test of all of logparse with the real rocBLAS, from a job's log to the proof that other kernels run.
 
-The virtual GPU gives each kernel the time that the test chooses. The matrix product has 68 kernels.
+The job uses the override file (choice of kernels) that logparse writes. The virtual GPU gives each kernel the time that
+the test chooses. The matrix product has 68 kernels.
 """
 
 from __future__ import annotations

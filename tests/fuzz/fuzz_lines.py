@@ -55,7 +55,7 @@ def block(format: BlockFormat) -> Target:
 
 
 def stream(data: bytes) -> None:
-    """Check that no line of the text is lost, and that code in C and in Python count the lines alike.
+    """Check that no line of the text is lost, and that the C code counts the lines as the Python code does.
 
     If the code in C is not built, the code in Python is used both times.
     """

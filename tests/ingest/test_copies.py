@@ -1,4 +1,4 @@
-"""Tests that a copy of a log is not counted again in the same run, even if it is compressed or has another name.
+"""Tests that a copy of a log is not counted again in the same run, even if it is compressed or renamed.
 
 A log is counted in each run into which it is read. Equal logs of two processes are both counted.
 """

@@ -59,7 +59,7 @@ def test_changed_files_of_logparse_are_read(tmp_path: Path, store: Store, change
 
 
 def test_a_saved_answer_is_not_read_as_a_log(tmp_path: Path, store: Store) -> None:
-    """If a user saves an answer of logparse to a file (``-o``), logparse does not read this file as a log later.
+    """If a user saves an answer of logparse to a file (``-o``), this file is not read as a log later.
 
     In an earlier version, a saved table of matrix products with their numbers of calls was read as new data of a job.
     """

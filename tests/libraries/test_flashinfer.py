@@ -74,7 +74,7 @@ def test_what_is_no_json_is_one_reject() -> None:
 def test_two_tuning_runs_are_compared(store: Store, tmp_path: Path) -> None:
     """If two tuning runs of FlashInfer chose different kernels for a product, ``logparse diff`` reports this.
 
-    The keys in the two files differ, because a key contains the name of the kernel's runner. They are still compared.
+    The products have different keys in the two files, because a key contains the name of the kernel's runner.
     """
     for run, (runner, tactic) in {"a": ("CutlassFp4GemmRunner", 4), "b": ("CudnnFp4GemmRunner", 5)}.items():
         path = tmp_path / f"{run}.json"

@@ -48,7 +48,7 @@ For example, a line may only be counted as a "call" if a ``Call`` was read from 
 
 
 def test_only_lines_with_a_record_are_counted_as_measurement_or_call() -> None:
-    """A line of a table is counted as a measurement or call only if a measurement or call was read from it.
+    """A line of a table is counted as a measurement only if a measurement was read from it. The same is true for calls.
 
     Headers and notes are counted as other kinds of lines. ``ingest`` and ``status`` print these numbers.
     """

@@ -296,10 +296,10 @@ def test_a_commit_reports_what_was_swept_away(store: Store) -> None:
 
 
 def test_an_open_store_notices_changes_by_others(store: Store) -> None:
-    """If another process deletes a log from a store and reads it again, a process that has the store open notices it.
+    """A process that has a store (Parquet folder) open notices if another process deletes a log and reads it again.
 
-    This is difficult, because the store has a small file for each log, which is read only once. The new file has the
-    same name as the deleted one.
+    To notice it is difficult, because the store has a small file for each log, which is read only once. The new file
+    has the same name as the deleted one.
     """
     log, other = SAMPLES / "hipblaslt" / "trace_4242.log", open_store(store.url)
     seen = []

@@ -138,7 +138,7 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
 
 
 def test_a_later_run_uses_the_measurements_of_an_earlier_one(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
-    """The gain of a change can be computed from kernel times that were measured for an earlier run of the job.
+    """The gain of a change can be computed from kernel times of an earlier run of the job.
 
     For example, a job is traced again after it was tuned, but its calls are not measured again.
     """

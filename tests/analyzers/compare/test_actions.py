@@ -354,11 +354,11 @@ def simulated(
 
 
 def test_the_gain_is_compared_with_the_simulated_gain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``verify`` compares how much faster a step became with the gain that a simulation of the step predicts.
+    """``verify`` compares the measured gain of a step with the gain that a simulation of the step predicts.
 
-    Kernels get 200 µs faster, and the step too. But the kernels run while communication goes on, so the simulation
-    predicts a gain of 20 µs. The kernels do not explain the other 180 µs, so the verdict is "time unknown". If the
-    simulation predicts 180 µs, the verdict is "verified".
+    Kernels and step get 200 µs faster. But the kernels run during communication, so the simulation predicts only 20 µs.
+    The kernels do not explain the other 180 µs, so the verdict is "time unknown". If the simulation predicts 180 µs,
+    the verdict is "verified".
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
     monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2480, 2000, 0.01))
@@ -546,10 +546,10 @@ def by_turns(*us: float, kind: str = "float16[8, 3]") -> list[dict[str, float]]:
 
 
 def test_alternating_runs_are_compared_with_their_neighbours() -> None:
-    """If a job before and after a change runs in turns, each turn is compared with the turns next to it.
+    """If a job runs in turns with and without a change, each turn is compared with the turns before and after it.
 
     So it does no harm that the host gets slower for a while, or that some turns are disturbed. The steps take 100 µs
-    before and 80 µs after the change, and this is what is found.
+    before and 80 µs after the change, and this gain of 20 µs is found.
     """
     slow = [1.0] * 24 + [1.7] * 8
     before = by_turns(*(x * y for x, y in zip([100, 101, 99, 190, 100, 100, 160, 100] * 4, slow, strict=True)))
@@ -720,7 +720,7 @@ def test_a_run_that_left_its_mark_is_judged_as_ever() -> None:
 def test_a_change_that_no_process_reported_has_no_verdict() -> None:
     """If no process reports that it made the requested change, the verdict of ``verify`` is "time unknown".
 
-    Here the job ran without the change. It was only faster because the machine was quieter.
+    Here the job ran without the change. The step was only faster because the machine was quieter.
     """
     found = judged(simple("before", 1000, steady(2500)), marked("after", 800, steady(2300), asked=["cudnn_benchmark"]))
     assert found.verdict == "time unknown"

@@ -134,7 +134,7 @@ def test_calls_that_share_an_entry() -> None:
 
 
 def test_a_row_is_compared_with_the_librarys_own_choice() -> None:
-    """A line of an override file is reported as slower if the library's own choice was faster when both were measured.
+    """A line of an override file is reported as slower if the library's own choice of kernel was measured as faster.
 
     If logparse called the library directly, the fact ``pick`` names the library's own choice. The kernel ``Default`` is
     PyTorch's choice, which may be another one.
@@ -223,7 +223,7 @@ def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path)
 
 
 def test_shapes_in_a_servers_log_that_have_no_row_are_named(store: Store, tmp_path: Path) -> None:
-    """If a server used a shape that is missing in aiter's table of tuned kernels, ``coverage`` says what to add.
+    """If a server used a shape that is missing in aiter's table of tuned 8-bit kernels, ``coverage`` says what to add.
 
     aiter also looks up larger values of M (the number of rows). For example, a table row for M = 320 or M = 512 would
     also be used for M = 300.

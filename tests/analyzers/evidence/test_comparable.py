@@ -100,10 +100,10 @@ def test_without_common_problems_there_is_no_factor_and_the_bound_is_wider() -> 
 
 @pytest.mark.parametrize(("here", "scale"), [(1.2, 1.2), (0.8, 1.0)])
 def test_a_slower_machine_does_not_make_calls_look_slow(here: float, scale: float) -> None:
-    """If all calls take longer than on the machine where logparse's own times were measured, this machine is slower.
+    """If all calls of a job are slower than the times that ship with logparse, the machine is slow, not the calls.
 
-    Then the times that logparse expects here become longer, so that the calls do not look slow. They never become
-    shorter: a call with only one timed kernel may not run the fastest one, so it does not show how fast the machine is.
+    The expected times for this machine are then longer. But they are never made shorter: a call with only one timed
+    kernel may not run the fastest one, so it does not show how fast the machine is.
     """
     table = BestTimes(DEVICE, rows().iloc[:0], rows(1.0, SHIPPED))
     calls = [half(m, 1000, 1000) for m in range(500, 900, 40)]

@@ -30,10 +30,10 @@ def kind(count: int, traced: int, *us: float) -> str:
 
 
 def server(large: int = 30, small: int = 10) -> Tables:
-    """Make the stored data of a server with two kinds of batches: 16 requests (100 µs of kernels) or 1 (10 µs).
+    """Make the stored data of a server that answers large batches (100 µs of kernels) and small ones (10 µs).
 
-    The trace has one batch of 16 and three batches of 1. In the whole run there are ``large`` batches of 16 and
-    ``small`` batches of 1.
+    A large batch has 16 requests, a small one has 1. The trace has one large batch and three small ones. In the whole
+    run there are ``large`` and ``small`` of them.
     """
     kernels = [
         {"op": "aten::mm", "kernel": "gemm", "calls": 2, "total_us": 100.0, "unit": "16"},
@@ -184,7 +184,7 @@ def test_a_run_beside_logs_gets_the_times_of_one_before_without_them() -> None:
 
 
 def test_traced_calls_are_scaled_to_the_whole_run() -> None:
-    """Calls that only the trace has are scaled up to the whole run, because other calls come from a complete log.
+    """If only the trace has some calls of a job, their number is scaled up to the whole run.
 
     The log has the matrix products of all 40 batches, the trace has the convolutions of only four. Without the scaling,
     there would seem to be only a tenth of the convolutions.

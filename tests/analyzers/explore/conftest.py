@@ -104,7 +104,7 @@ def sampled_points(sampled: Store) -> pd.DataFrame:
 class _Here:
     """Fake helper process for the web page: it reads the store (Parquet folder) in the test's own process.
 
-    This is faster, because the test's process has already imported all modules.
+    The test saves time, because its own process has already imported all modules.
     """
 
     def __init__(self, job: Job) -> None:

@@ -147,7 +147,7 @@ def test_an_unreadable_store_states_the_reason(tmp_path: object) -> None:
 def test_a_store_compared_with_its_copy_has_no_changes(sampled: Store, tmp_path: Path) -> None:
     """If a store (Parquet folder) is compared with its own copy, nothing is reported as faster or slower.
 
-    The web page finds out which kernel the library chose for each call. It must do so for both stores.
+    The web page finds out which kernel the library chose for each call. This result must be used for both stores.
     """
     url = shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore"))
     data = PageData(str(url), other=str(url))

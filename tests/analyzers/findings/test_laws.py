@@ -42,7 +42,7 @@ FRAMES = [field.name for field in fields(Tables) if field.name != "run" and fiel
 def planted(analyzer: Analyzer) -> Tables:
     """Return test data in which this analyzer finds something.
 
-    They are made by the function ``planted`` of the analyzer's own test module.
+    The function ``planted`` of the analyzer's own test module makes the data.
     """
     case: Tables = import_module(f"{__package__}.test_{analyzer.name.replace('-', '_')}").planted()
     return case

@@ -52,10 +52,7 @@ def kernel(id: int, us: float, name: str = "k", at: float = 0) -> dict[str, Any]
 
 
 def addmm(id: int) -> list[dict[str, Any]]:
-    """Return the trace events of one call of a linear layer.
-
-    It turns N rows of K values into N rows of M values.
-    """
+    """Return the trace events of one call of a linear layer, which turns N rows of K values into N rows of M values."""
     dims = [[M], [N, K], [K, M], [], []]
     return [operator(id, "aten::addmm", dims, ["", "", "", "1", "1"]), kernel(id, 20.0, "gemm")]
 

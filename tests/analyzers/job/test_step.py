@@ -301,7 +301,7 @@ def test_the_host_can_limit_a_busy_gpu(factor: float, us: float, limit: str) -> 
 
 
 def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
-    """Make steps of 500 µs in which the GPU waits for the host: it launches a kernel of 10 µs every 50 µs.
+    """Make steps of 500 µs that wait for the host, which launches a kernel of 10 µs every 50 µs.
 
     ``untraced`` is the time of a step without the profiler, in µs.
     """
@@ -393,8 +393,8 @@ def test_the_slowdown_by_the_profiler_is_found(slowed: float) -> None:
 def test_a_gpu_bound_step_keeps_the_traced_host_times() -> None:
     """If the GPU limits a step, the step's time without the profiler does not show how fast the host is.
 
-    The step has a kernel of 400 µs and 100 µs of host work. It takes 5 % longer without the profiler. This cannot be
-    due to the host, so the simulation keeps the host's times of the trace.
+    The step has a kernel of 400 µs and 100 µs of host work. Without the profiler the step takes 5 % longer. The host
+    cannot be the reason, so the simulation keeps the host's times of the trace.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
@@ -440,7 +440,7 @@ def test_slow_steps_show_a_slower_host(most: float, factor: float) -> None:
 def test_unknown_host_speed_affects_both_times_alike() -> None:
     """If the speed of the host (CPU) is uncertain, the predicted gain of faster kernels is not less certain.
 
-    It is only known how fast the host is under the profiler. Here it needs 100 µs for a step and the GPU only 10 µs, so
+    Only the host's speed under the profiler is known. Here the host needs 100 µs for a step and the GPU only 10 µs, so
     the host decides both the step's time before and the time after the change. Its unknown speed cancels out.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]

@@ -50,9 +50,10 @@ def failing(guilty: Sets) -> Callable[[Sequence[int]], bool]:
 
 
 def arbitrary(seed: int, every: int) -> Callable[[Sequence[int]], bool]:
-    """Return a function that stands for the user's test of some lines, and answers at random.
+    """Return a function that stands for the user's test of some lines, and passes or fails at random.
 
-    It gives the same answer for the same lines. It passes without any line, and fails with all ``every`` lines.
+    The result is always the same for the same lines. Without any line the test passes, and with all ``every`` lines it
+    fails.
     """
     return lambda rows: len(rows) == every or (bool(rows) and random.Random(f"{seed} {sorted(rows)}").random() < 0.3)
 
@@ -272,9 +273,9 @@ HEAD = "Validator,PT_VERSION,2.11.0\n"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """Write an override file (the user's choice of kernels) with 64 lines that name the kernels 101, 102 and so on.
+    """Write an override file (the user's choice of kernels) with 64 lines.
 
-    Kernel 101 + n is in line n + 2 of the file.
+    Line n + 2 of the file names the kernel 101 + n.
     """
     path = tmp_path / "tunableop_results0.csv"
     path.write_text(HEAD + "".join(f"{row}\n" for row in ROWS))
@@ -344,7 +345,7 @@ def test_only_the_end_of_a_long_output_is_kept(table: Path) -> None:
 def test_processes_that_the_check_left_behind_are_not_awaited(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``logparse bisect`` does not wait for processes that the user's test command left in the background.
 
-    Such a process may keep the pipe for the command's output open. It is in another process group, so it is not killed.
+    Such a process may keep the pipe for the command's output open. A process in another process group is not killed.
     """
     monkeypatch.setattr(searching, "_DRAIN_S", 0.01)
     done = bisect(table, f"setsid sleep 60 & echo $! >> {table.parent / 'left'}; {bad(140)}")

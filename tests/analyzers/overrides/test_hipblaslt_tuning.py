@@ -47,7 +47,7 @@ def cell(column: str, value: str) -> str:
 def test_an_empty_revision_is_not_unknown() -> None:
     """If a tuning file states an empty build revision, only a hipBLASLt build with an empty revision uses it.
 
-    Debian's builds have an empty revision. It must not be confused with an unknown one.
+    Debian's builds have an empty revision, which is not the same as an unknown one.
     """
     assert inspect("t.txt", (GIT + entry()).encode(), TARGET).accepted is True
     assert inspect("t.txt", ("Git Version: abc\n" + entry()).encode(), TARGET).accepted is False

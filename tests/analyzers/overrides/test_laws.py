@@ -140,7 +140,7 @@ def test_what_is_written_is_live_and_has_the_key_of_its_call(format: OverrideFor
 
 
 def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> None:
-    """For each line of an override file, a call of the line's matrix product or convolution gets the kernel in it.
+    """If an override file has a line for a matrix product or convolution, a call of it gets the kernel in the line.
 
     An override file is the user's choice of kernels. If the library lacks the kernel, the call does not get it, and a
     reason is stated.
@@ -239,7 +239,8 @@ def test_a_writer_leads_to_its_format() -> None:
 def test_overrides_of_the_samples_are_written(format: OverrideFormat) -> None:
     """Most lines of the sample override files (choices of kernels) can be written to a file again.
 
-    Another test allows that logparse refuses to write a line. That test would also pass if no line were ever written.
+    Another test allows that logparse refuses to write a line. Even if no line were ever written, the other test would
+    pass.
     """
     if format.writer is not None:
         for given, target in overrides(format):

@@ -55,7 +55,7 @@ CALL = "gfx942,304,{},256,5120,False,torch.bfloat16,torch.bfloat16,False,False"
 
 
 def test_tables_of_aiter(tmp_path: Path) -> None:
-    """If two tables of aiter are merged, the new table has only one row for each key, and ``lint`` accepts it.
+    """A table that is merged from two tables of aiter has only one row for each key, so ``lint`` accepts it.
 
     Two rows with the same key would make aiter's reader fail.
     """
@@ -240,9 +240,9 @@ def test_find_dbs(tmp_path: Path) -> None:
 def test_a_conflict_names_the_first_of_several_files() -> None:
     """If override files choose different kernels for one call, the message names the first file with the chosen kernel.
 
-    An override file is the user's choice of kernels. The user names the files ``a``, ``b``, ``c`` and ``b`` again.
-    ``a`` has one kernel. ``c`` has another one, and so has ``b`` when it is read for the second time. The message names
-    ``b`` and ``a``, because the user named ``b`` before ``c``.
+    An override file is the user's choice of kernels. The user names the files ``a``, ``b``, ``c`` and ``b`` again. The
+    kernel of ``c`` is chosen, which ``b`` also has when it is read for the second time. The message names ``b`` and not
+    ``c``, because the user named ``b`` first.
     """
     one, other = (f"{KEY}={x}:1.5,0,miopenConvolutionBwdWeightsAlgoGEMM\n" for x in ("GemmWrwUniversal", "GemmWrw"))
     texts = [("a", one), ("b", ""), ("c", other), ("b", other)]

@@ -229,7 +229,7 @@ def test_two_words_that_state_one_count_of_cus_agree() -> None:
 def test_an_empty_tweak_is_not_unknown() -> None:
     """If the last part of MIOpen's version (the "tweak") is empty, a file of another build is refused.
 
-    Debian's builds of MIOpen have an empty tweak. It must not be confused with an unknown one.
+    Debian's builds of MIOpen have an empty tweak, which is not the same as an unknown one.
     """
     target = TARGET | {"miopen_tweak": ""}
     assert inspect("gfx942130.HIP.3_4_0_.ufdb.txt", ROW.encode(), target).accepted is True
@@ -268,9 +268,10 @@ SHIPPED = (SAMPLES / "miopen/gfx942130.HIP.fdb.txt").read_text(encoding="utf-8")
 
 @given(st.data())
 def test_lines_checked_together_have_the_same_errors(data: st.DataObject) -> None:
-    """``lint`` finds the same errors in a find-db if it checks many lines at once, as if it checks each line alone.
+    """``lint`` checks many lines of a find-db at once, and finds the same errors as by checking line by line.
 
-    Checking usual lines together is faster. The test damages some of the lines at random.
+    A find-db is MIOpen's file of measured solvers. Checking lines together is faster. The test damages some of them at
+    random.
     """
     lines = data.draw(st.lists(st.sampled_from([*SHIPPED[:40], ROW.strip()]), min_size=1, max_size=5))
     for _ in range(data.draw(st.integers(0, 3))):

@@ -87,7 +87,7 @@ def found_in(case: str, folder: Path) -> Recommendation:
 def printed(found: Recommendation, folder: Path) -> list[str]:
     """Return the lines that ``recommend`` prints for this result, without any option.
 
-    It writes its files to the subfolder ``overrides`` of ``folder``.
+    The files of the recommendation are written into the subfolder ``overrides`` of ``folder``.
     """
     written, _ = verb.write(found, Settings(), folder / "overrides")
     return screen.screen(found, screen.Written(folder / "overrides", written))

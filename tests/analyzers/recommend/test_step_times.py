@@ -133,7 +133,7 @@ def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.Mon
 
 
 def test_a_saving_is_a_part_of_the_step_without_the_profiler() -> None:
-    """A saving is stated as a part of the step's time without the profiler, not of the longer step in the trace.
+    """A saving is compared with the step's time without the profiler, not with the longer step in the trace.
 
     The step takes 500 µs under the profiler and 450 µs without, as a simulation shows. A saving of 131 µs is simulated
     for the step without the profiler, so it is stated as "131 of 450 µs".
@@ -305,10 +305,10 @@ def test_an_action_behind_the_host_says_what_the_step_gains_of_it(then_us: float
 
 
 def test_idle_time_that_cannot_be_gained_is_stated() -> None:
-    """If only a part of the GPU's idle time can be gained, the output says how long the step would still take.
+    """If only a part of the GPU's idle time can be saved, the output says how long the step would still take.
 
     The GPU idles for 230 of the step's 500 µs. With a host that takes no time, the step would still take 450 µs,
-    because then its kernels limit it. So only 500 − 450 = 50 µs can be gained.
+    because then its kernels limit it. So only 500 − 450 = 50 µs can be saved.
     """
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     bounded = replace(answer(500), now_us=500, ceilings=Ceilings(500, 450, 500, 500))

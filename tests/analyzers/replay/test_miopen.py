@@ -37,7 +37,7 @@ NAIVE = {"F": "ConvDirectNaiveConvFwd", "B": "ConvDirectNaiveConvBwd", "W": "Con
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compile the fake MIOpen, load it into this process, and return its path.
 
-    Another process lists the solvers. It finds the library through the loader's search path.
+    Another process lists the solvers, and finds the library through the loader's search path.
     """
     return loaded(SOURCE, tmp_path_factory.mktemp("miopen") / "libMIOpen.so.1")
 

@@ -235,9 +235,10 @@ def test_both_kinds_of_alternating_steps_are_timed(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_a_job_that_cannot_run_twice_runs_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:
-    """If a job cannot run twice at the same time, it runs alternately without and with the change, three times each.
+    """If a job cannot run twice at the same time, its two versions are run alternately, three times each.
 
-    ``tune`` starts one process of the job before it finds this out. So there are 1 + 2 · 3 = 7 starts.
+    The versions are the job without and with a change. ``tune`` starts one process of the job before it finds this out.
+    So there are 1 + 2 · 3 = 7 starts.
     """
     ready = json.dumps({"kinds": {"a": [1e4]}, "ranks": 1, **(said or {})})
     units = json.dumps({"logparse_units": "call", "kinds": {"a": {"count": 8, "traced": 0, "us": [2e4] * 8}}})

@@ -52,7 +52,7 @@ def interrupted(*_: object, **__: object) -> NoReturn:
 def captured(
     folder: Path, command: object, settings: object, open_store: Callable[[], Store], say: object, **more: Any
 ) -> Any:
-    """Fake for ``logparse capture`` that traces no job. It reads a copy of the sample trace instead."""
+    """Fake for ``logparse capture`` that traces no job, but reads a copy of the sample trace."""
     trace = folder / f"{more['run']}.trace.json"
     trace.write_bytes(TRACE.read_bytes())
     ingest([str(trace)], open_store(), run=more["run"])
@@ -476,7 +476,7 @@ def test_a_change_without_gain_is_taken_back(monkeypatch: pytest.MonkeyPatch, st
 def test_files_without_gain_are_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
     """Override files (the user's choice of kernels) are removed again if the job gets no faster with them.
 
-    They are also removed if it is unknown how much the job should gain. Here no log has a call that the files are for.
+    This also happens if the expected gain is unknown. Here no log has a call that the files are for.
     """
     before, after = images("before", 1000, 2500, both=1.2), images("after", 1000, 2500, both=1.2)
     planted(monkeypatch, before, after)

@@ -400,7 +400,7 @@ def test_a_state_is_loaded_into_the_sizes_of_the_job(run: Any) -> None:
 
 
 def test_a_trial_works_if_the_job_keeps_a_loss(run: Any) -> None:
-    """A change of a parameter's size can be tried in the job even if the job keeps the loss of an earlier step.
+    """Changing a parameter's size can be tried even if the job keeps the loss of an earlier step.
 
     The kept loss refers to an autograd node that adds up gradients of the former size.
     """
@@ -414,9 +414,9 @@ def test_a_trial_works_if_the_job_keeps_a_loss(run: Any) -> None:
 
 
 def test_reading_the_state_before_backward_ends_the_trial(run: Any) -> None:
-    """If the job reads its parameters between forward and backward pass, trying a change in it ends.
+    """If the job reads its parameters between forward and backward pass, logparse stops trying a change in it.
 
-    The change adds rows to a weight matrix. They cannot be removed at this moment, because the backward pass would
+    The change adds rows to a weight matrix. The rows cannot be removed at this moment, because the backward pass would
     fail. The recorded result states this reason.
     """
     ran = run(
@@ -579,9 +579,9 @@ def test_an_input_with_tensors_that_the_job_has_computed(run: Any) -> None:
 
 
 def test_a_missing_request_changes_nothing(job_server: Server, tmp_path: Path) -> None:
-    """A job runs as usual if it was told to try a change, but the file that describes the change does not exist.
+    """A job runs as usual if the file that tells it to try a change does not exist any more.
 
-    A process may live longer than the command that started it and that deletes the file.
+    The file is deleted by the command that started the job, and a process may live longer than this command.
     """
     program = tmp_path / "job.py"
     program.write_text(PROGRAM + "for _ in range(30): step()\nprint(state())")

@@ -99,8 +99,8 @@ VOLUME = (
 def test_a_command_without_the_drivers_name_runs_forward() -> None:
     """If a MIOpenDriver command lacks the program's name, it is read as a forward convolution only.
 
-    Such commands come from iree-turbine. They are 2-D or 3-D according to their memory layouts. In a full command,
-    MIOpen's own driver refuses such layouts and runs all directions.
+    Such commands come from iree-turbine. Their memory layouts tell if they are 2-D or 3-D. In a full command, MIOpen's
+    own driver refuses such layouts and runs all directions.
     """
     (call,) = driver.read(f"convbfp16 {VOLUME}").records
     assert isinstance(call, Call)

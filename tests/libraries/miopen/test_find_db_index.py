@@ -24,10 +24,7 @@ needs_native = pytest.mark.skipif(native_reader() is None, reason="the native re
 
 
 def same(data: bytes) -> Index:
-    """Find the lines of a file by code in C and by code in Python, and check that both find the same.
-
-    Returns the positions.
-    """
+    """Check that code in C and code in Python find the same lines in a file, and return the lines' positions."""
     native = index_of(data)
     with patch.dict(os.environ, LOGPARSE_NATIVE="0"):
         plain = index_of(data)

@@ -112,7 +112,8 @@ class MadeTrace:
     ) -> float:
         """Add the launch of a CUDA or HIP graph to the made-up trace. Returns the time at which its last kernel ends.
 
-        ``kernels`` are the graph's kernels that the profiler recorded. It may have missed some or all of them.
+        ``kernels`` are the graph's kernels that the profiler recorded. The profiler may have missed some or all of
+        them.
         """
         self._ids += 1
         self.add("cuda_runtime", "hipGraphLaunch", ts, dur, correlation=self._ids)
@@ -123,7 +124,10 @@ class MadeTrace:
         return begun
 
     def capture(self, begin: float, end: float, kernels: Sequence[str]) -> None:
-        """Add the capture of a CUDA or HIP graph to the made-up trace: launches of kernels that do not run yet."""
+        """Add the capture of a CUDA or HIP graph to the made-up trace.
+
+        The captured kernels are launched, but do not run yet.
+        """
         self.call("hipStreamBeginCapture", begin, 1.0)
         for i, kernel in enumerate(kernels):
             self._ids += 1

@@ -353,10 +353,10 @@ def test_kernels_during_a_capture_belong_to_no_step(tmp_path: Path) -> None:
 
 
 def test_graph_kernels_belong_to_the_launching_step(tmp_path: Path) -> None:
-    """The kernels of a CUDA graph belong to the step that launched the graph, even if they run after the step.
+    """The kernels of a CUDA graph belong to the step that launched the graph, even if they run later.
 
-    The step is then over on the host. The profiler also marks each step on the GPU's timeline. These marks must not
-    decide.
+    By then the step is over on the host. The profiler also marks each step on the GPU's timeline, but these marks must
+    not decide.
     """
     replay = as_cuda("decode.trace.json")
     replay["logparse_unit_kinds"] = {"1": "graph 1", "2": "graph 2"}

@@ -56,7 +56,7 @@ def test_statistics_are_the_same_totals() -> None:
 def test_summaries_give_the_same_sums_as_traces(store: Store, tmp_path: Path) -> None:
     """A summary from ``rocpd summary --format csv`` gives the same total times as the trace that it was made from.
 
-    This is also true for a summary by rank. If the summary and the trace of one process are in a folder, each kernel is
+    The summary may also be divided by rank. If the summary and the trace of one process are in a folder, each kernel is
     counted once.
     """
     old = '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"'

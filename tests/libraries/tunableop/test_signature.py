@@ -81,7 +81,7 @@ def test_scaled_types_contain_underscores() -> None:
 def test_one_scale_per_operand_of_fnuz_types() -> None:
     """A TunableOp key with FNUZ types (8-bit types of gfx942) is read as a product with one scale per matrix.
 
-    The key only says that the scales are not per row (``rw_0``). They might be per block instead. But only gfx950 has
+    The key only says that the scales are not per row (``rw_0``). Scales per block would fit, too. But only gfx950 has
     scales per block, and it has no FNUZ types. The key does not change if it is read and written again.
     """
     key = "ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e5m2fnuz_BFloat16_TN,tn_1_2_3_ld_3_3_1_rw_0_bias_None"
@@ -231,7 +231,7 @@ def test_every_key_of_the_corpus_is_read_and_written_alike() -> None:
 
 
 def test_a_key_mentions_a_swizzle_only_if_there_is_one() -> None:
-    """A TunableOp key of a scaled product mentions a swizzle only if the call has one and PyTorch is 2.15 or later.
+    """A TunableOp key mentions a swizzle only if the scaled product has one and PyTorch is 2.15 or later.
 
     PyTorch 2.15 (ScaledGemmParams::Signature) appends for example ``_swz_0_1``. Earlier versions never do.
     """
