@@ -337,11 +337,10 @@ def _written(target: Path, file: Path, change: Callable[[str, str], tuple[str, s
 
 
 def one_device(files: Sequence[Path]) -> list[Path]:
-    """Give several find-dbs (MIOpen's files of measured kernels) the same file name, so that all seem to be for one
-    GPU.
+    """Give find-dbs (MIOpen's files of measured kernels) of several GPUs the file name of a single GPU.
 
-    MIOpen recognises the GPU by the file name. The new names are hard links, each in a folder of its own. Returns the
-    paths of the links.
+    MIOpen recognises the GPU by the file name, so all files seem to be for one GPU. The new names are hard links, each
+    in a folder of its own. Returns the paths of the links.
     """
     out = []
     for file in files:

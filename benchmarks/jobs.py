@@ -508,8 +508,7 @@ class _Stages:
         yield "truth"
 
     def _beside(self) -> dict[str, Any]:
-        """Simulate how long a step takes with each change, for the second time and with a better time of the unchanged
-        step.
+        """Simulate how long a step takes with each change, this time from a better time of the unchanged step.
 
         The better time was measured while the unchanged job and the changed jobs ran in turns.
         """

@@ -137,7 +137,7 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
 
 
 def test_printed_intervals_contain_the_measured_times() -> None:
-    """Of 97 predicted intervals for a step's time after a change, 92 contain the time that was then measured.
+    """In 92 of 97 cases, the interval that logparse predicts for a step's time after a change is right.
 
     The changes were made and measured on an H200. An interval that only considers the scatter of the measured kernels
     would contain just 17 of the 97 times.
