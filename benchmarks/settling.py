@@ -270,8 +270,7 @@ def shares(rule: Rule, drawn: Mapping[int, Times], whole: bool, first: int | Non
 
     * the fraction that the rule calls settled after n steps,
     * the fraction that the rule has called settled at least once until then. For this the rule is asked after every
-      step
-      from ``first`` on. Without ``first`` this fraction is NaN.
+      step from ``first`` on. Without ``first`` this fraction is NaN.
     """
     found = {}
     ever, asked = np.zeros(len(drawn[COUNTS[0]]), dtype=bool), first

@@ -82,8 +82,7 @@ class Case:
 
     * ``make`` returns the files.
     * ``format`` is the format of the override file (the user's choice of kernels). Other files, such as commands of a
-      tool,
-      have the format None.
+      tool, have the format None.
     * ``target`` describes the GPU and the library build.
     """
 

@@ -47,8 +47,7 @@ class Loop:
         """Decide how long kernels take on the virtual GPU (µs), and which of them are faulty.
 
         * An entry of ``times`` has a time and a part of a kernel's name. A kernel gets the time of the first entry that
-          fits
-          its name.
+          fits its name.
         * ``faults`` has parts of kernel names for each kind of fault in ``FAULTS``.
         """
         path = self.folder / "times.txt"

@@ -22,8 +22,7 @@ def is_a_sample(path: Path) -> bool:
 
     * All measurements that were planned for the file must be in it.
     * Files with convolutions that were chosen for being slow (``wgrads-flagged-…``) are left out. docs/results.md is
-      about
-      random ones above 2 GFLOP.
+      about random ones above 2 GFLOP.
     * Files with the convolutions of models (``wgrads-models-…``) are left out, too, because most of them are shorter.
     """
     if "flagged" in path.name or "models" in path.name:
