@@ -249,8 +249,8 @@ def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, A
 def prediction(confirmation: Confirmation) -> Interval:
     """Predict which ratio of two kernels' times one more process would measure, as a 95 % interval.
 
-    The given interval is narrower, because it is about the mean of n processes. The variance of a single further
-    process around this mean is (n + 1) times as large.
+    The given interval is narrower, because it is about the mean of n processes. The value of a single further process
+    varies around this mean with a variance that is (n + 1) times as large.
     """
     value = confirmation.speedup.value
     half = math.log(confirmation.speedup.high / value) * math.sqrt(confirmation.processes + 1)

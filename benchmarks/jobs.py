@@ -858,7 +858,7 @@ def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Count for how many jobs logparse judged a change rightly, wrongly, or could not decide.
+    """Count for how many jobs logparse judged a change rightly, for how many wrongly, and for how many not at all.
 
     ``rows`` has the results of each job. The counts are compared with the goals of this benchmark.
     """

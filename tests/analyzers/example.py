@@ -69,7 +69,7 @@ def gemm(m: int = 4096, **more: object) -> GemmProblem:
 
 
 def everything() -> Tables:
-    """Make the stored data of a run in which several analyzers find something to improve.
+    """Return made-up data of a run in which several analyzers find something to improve.
 
     * A find-db (MIOpen's file of solver times) of an MI300X has a slow weight gradient of ResNeXt.
     * A log has the kernels that hipBLASLt chose, and its queries to the heuristic that chooses them.

@@ -84,9 +84,9 @@ def processes(generator: np.random.Generator, sample: Callable[[], float], floor
 
 
 def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
-    """Make the stored data of a job in which all kernels are equally fast.
+    """Return made-up data of a job in which all kernels are equally fast.
 
-    They contain the calls of the job, and the results of measuring its kernels.
+    The data contain the calls of the job, and the results of measuring its kernels.
     """
     generator = np.random.default_rng(seed)
     rows, found = [], []
@@ -109,7 +109,7 @@ def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
 
 @cache
 def _called(problems: int) -> Tables:
-    """Return stored data with only the calls of a job. All simulated jobs have the same calls."""
+    """Return made-up data with only the calls of a job. All simulated jobs have the same calls."""
     return tables(workload=[work(gemm(64 * (i + 1)).text, 100) for i in range(problems)])
 
 

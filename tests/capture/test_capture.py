@@ -322,7 +322,7 @@ def test_what_cannot_run_gives_a_shells_exit_code(tmp_path: Path, name: str, cod
 def test_capture_does_not_wait_for_processes_left_behind(tmp_path: Path) -> None:
     """``capture`` ends with the job, even if the job left a process in the background.
 
-    That process still has the job's standard error.
+    The background process still holds the job's standard error open.
     """
     leaves = "import subprocess, sys; print(subprocess.Popen(['sleep', '900'], stdout=-3).pid, flush=True)"
     command = driven(tmp_path, *python(leaves))

@@ -1,7 +1,7 @@
 """Test of all of logparse with the real hipBLASLt, from a job's log to the proof that the job got faster.
 
-logparse writes a tuning file that makes it faster. The virtual GPU gives each kernel the time that the test chooses, so
-the right result is known. Each matrix product has about a dozen kernels.
+logparse writes a tuning file that makes the job faster. The virtual GPU gives each kernel the time that the test
+chooses, so the right result is known. Each matrix product has about a dozen kernels.
 """
 
 from __future__ import annotations

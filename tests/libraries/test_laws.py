@@ -1,6 +1,6 @@
 """Tests of rules that every log format must obey.
 
-For example, names are spelled in one way, and a line is counted as a measurement only if a measurement was read.
+For example, names are spelled in one way, and a line is counted as a measurement only if it contains one.
 """
 
 from __future__ import annotations

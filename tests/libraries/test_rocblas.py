@@ -1,6 +1,6 @@
-"""Tests of rocBLAS's logs, and of its override file (the user's choice of kernels).
+"""Tests of reading rocBLAS's logs, and of reading and writing its override file.
 
-The file is read and written.
+An override file is the user's choice of kernels.
 """
 
 from __future__ import annotations

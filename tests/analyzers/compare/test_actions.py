@@ -89,7 +89,7 @@ def job(
     more: Mapping[str, Mapping[str, object]] | None = None,
     ratios: Mapping[str, float] | None = None,
 ) -> Tables:
-    """Make the stored data of a job with the given kinds of steps, and with measured times of its convolutions.
+    """Return made-up data of a job with the given kinds of steps, and with measured times of its convolutions.
 
     * ``ratio`` and ``ratios`` ({kernel: ratio}) are the time of a convolution with a change, divided by the time
       without.
@@ -700,7 +700,7 @@ def test_gains_of_changes_and_override_files_are_added() -> None:
 
 
 def marked(run: str, conv_us: float, wall: Sequence[float], *, asked: Sequence[str] = (), **facts: object) -> Tables:
-    """Make the stored data of a job whose processes recorded which changes they applied to themselves.
+    """Return made-up data of a job whose processes recorded which changes they applied to themselves.
 
     * ``asked`` are the names of the changes that they were told to apply.
     * ``facts`` are further entries of this record.

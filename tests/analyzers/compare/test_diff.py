@@ -215,7 +215,7 @@ def test_renderings() -> None:
 def test_products_with_another_fastest_kernel_are_counted(
     sample: str, old: str, new: str, flips: str, store: Store, tmp_path: Path
 ) -> None:
-    """``diff`` counts for how many matrix products a second tuning run found another fastest kernel than the first.
+    """``diff`` counts for how many products two tuning runs found different fastest kernels.
 
     Both tuning runs were made on one machine. The test uses every kind of file in which a tuning run may be recorded.
     """

@@ -200,8 +200,9 @@ def test_row_is_not_blamed_for_calls_that_its_kernel_cannot_compute(
 ) -> None:
     """A line of an override file is not called ineffective because of calls that its kernel cannot compute.
 
-    Some hipBLASLt kernels write an extra matrix besides the result, others do not. The file does not state for which of
-    the two a line is. So a line can also match a call that needs the other sort of kernel.
+    An override file is the user's choice of kernels. Some hipBLASLt kernels write an extra matrix besides the result,
+    others do not. The file does not state which sort a line is for, so a line can also match a call that needs the
+    other sort.
     """
     found = verify(two_kinds("a", *before), two_kinds("b", *after), [file()])
     effects = {(x.problem, x.effect) for x in found.outcomes}
@@ -266,7 +267,7 @@ def test_a_kernel_that_ran_had_enough_workspace(given: list[int | None], covered
 
 
 def with_workspace(pick: str, need: int | None, given: list[int | None]) -> Tables:
-    """Make the stored data of a run in which each call of the matrix product ``ONE`` ran the kernel ``pick``.
+    """Return made-up data of a run in which each call of the matrix product ``ONE`` ran the kernel ``pick``.
 
     * ``given`` has the workspace of each call in bytes.
     * ``need`` is the workspace in bytes that the kernel in the override file needs, as measured.

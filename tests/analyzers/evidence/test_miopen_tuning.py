@@ -39,7 +39,7 @@ def tuned(source: str, parameters: str, solver: str = CK) -> dict[str, object]:
 
 
 def run(*perf: Mapping[str, object], **of: Mapping[str, str]) -> Tables:
-    """Make the stored data of a job in which MIOpen chose a slow solver.
+    """Return made-up data of a job in which MIOpen chose a slow solver.
 
     The data contain the job's log, and a MIOpen file with the measured times of three solvers.
 

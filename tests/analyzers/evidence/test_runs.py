@@ -30,10 +30,10 @@ OVERRIDES = [str(next(SAMPLES.rglob(name))) for name in ("*.ufdb.txt", "tunableo
 
 
 def test_every_subcommand_reports_a_confirmed_padding(store: Store, tmp_path: Path) -> None:
-    """Every subcommand reports that a matrix product gets faster if its sizes are padded, and so does the HTML page.
+    """If a measurement confirmed that a product gets faster with padded sizes, all subcommands and the web page say so.
 
-    A measurement confirmed this gain (1023 padded to a multiple of 8). The gain is computed from the single measured
-    times. An earlier version of the HTML page did not read them.
+    Here the size 1023 is padded to a multiple of 8. The gain is computed from the single measured times. An earlier
+    version of the web page did not read them.
     """
     read(store, tmp_path, {"bench.log": bench(1023, 512, 512, count=40)})
     replayed(store, product(1023, 512, 512), {"Default": 90.0, "torch:pad=8": 60.0}, "torch:pad=8")

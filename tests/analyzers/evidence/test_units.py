@@ -30,7 +30,7 @@ def kind(count: int, traced: int, *us: float) -> str:
 
 
 def server(large: int = 30, small: int = 10) -> Tables:
-    """Make the stored data of a server that answers large batches (100 µs of kernels) and small ones (10 µs).
+    """Return made-up data of a server that answers large batches (100 µs of kernels) and small ones (10 µs).
 
     A large batch has 16 requests, a small one has 1. The trace has one large batch and three small ones. In the whole
     run there are ``large`` and ``small`` of them.
@@ -153,8 +153,8 @@ def test_weighed_tables_can_be_weighed_by_other_counts() -> None:
 def test_step_times_come_from_the_run_without_logs() -> None:
     """If a job ran with and without logs, the time of a step is taken from the run without logs.
 
-    Writing logs made the job slower. The number of steps is taken from the run with logs, because the two numbers
-    differ.
+    Writing logs made the job slower. The number of steps is taken from the run with logs: the other run made another
+    number of steps.
     """
     held = server()
     alone = json.dumps({"count": 90, "traced": 0, "us": [400.0, 100.0, 110.0], "host_us": [90.0, 60.0, 61.0, 62.0]})

@@ -594,7 +594,7 @@ def reports(planted: Store, sampled: Store, after: Store, tmp_path_factory: pyte
     """Write two HTML reports and return their paths by name.
 
     * ``demo`` shows the samples.
-    * ``beside`` compares two stores (Parquet folders) whose texts contain HTML markup.
+    * ``beside`` compares two stores (Parquet folders) whose texts contain HTML markup, to test that it is quoted.
     """
     from typer.testing import CliRunner
 

@@ -11,7 +11,7 @@ from tests.analyzers.example import gemm
 
 
 def planted() -> Tables:
-    """Make the stored data of a job with two defects: too little was logged, and one process lacks calls.
+    """Return made-up data of a job with two defects: too little was logged, and one process lacks calls.
 
     The log level was too low, and process 3 has fewer calls than the other processes.
     """

@@ -25,7 +25,7 @@ BF16 = "c10::BFloat16"
 
 
 def planted() -> Tables:
-    """Make the stored data of a run in which a bias and a ReLU run as separate kernels after a matrix product."""
+    """Return made-up data of a run in which a bias and a ReLU run as separate kernels after a matrix product."""
     return tables(facts=[tail(product(1024, 512, 512).text, ["bias", "relu"], 3, [9.0, 6.0])])
 
 

@@ -26,7 +26,7 @@ SOLVER = {x: f"miopen:ConvDirectNaiveConv{word}" for x, word in zip("FBW", ("Fwd
 
 
 def traced(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known: str) -> Tables:
-    """Make the stored data of a trace from rows of (convolution, kernel, number of launches, µs per launch).
+    """Return made-up data of a trace from rows of (convolution, kernel, number of launches, µs per launch).
 
     ``calls`` is how often each convolution is called.
     """
@@ -44,7 +44,7 @@ def traced(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known:
 
 
 def planted() -> Tables:
-    """Make the stored data of a trace with one call of MIOpen's naive (very slow) solver, on an unknown GPU.
+    """Return made-up data of a trace with one call of MIOpen's naive (very slow) solver, on an unknown GPU.
 
     The call is short. Other tests add the data of all analyzers, and this one must not outweigh the others.
     """

@@ -57,7 +57,7 @@ SLOW, FINE = half(1000, 1000, 1000), half(1100, 900, 1000)
 
 
 def planted(times: tuple[tuple[GemmProblem, float], ...] | None = None) -> Tables:
-    """Make the stored data of a run in which one matrix product takes five times as long as it should.
+    """Return made-up data of a run in which one matrix product takes five times as long as it should.
 
     Other kernels were not measured for this product and for one normal product. But the times of 125 similar products
     are known.

@@ -27,7 +27,7 @@ ROWS = tunableop((key(512), "Gemm_Hipblaslt_1", 0.5), (key(1024), "Default", 0.7
 
 
 def planted() -> Tables:
-    """Make the stored data of a run whose override file (the user's choice of kernels) is out of date.
+    """Return made-up data of a run whose override file (the user's choice of kernels) is out of date.
 
     The log shows another GPU and another build of the library than the file is for.
     """

@@ -287,8 +287,8 @@ def test_regret_is_a_distribution() -> None:
 def test_the_number_of_calls_is_the_same_as_in_top(store: Store) -> None:
     """The report of a slow kernel states the same number of calls as ``logparse top``.
 
-    Some log lines do not name the kernel that a call used. If only one known entry can be the same matrix product, both
-    count these calls for that entry.
+    Some log lines do not name the kernel that a call used. If exactly one other entry can be the same matrix product,
+    the report and ``top`` both count the calls for that entry.
     """
     names = ("hipblaslt/hipblaslt_rank0_4242.log", "hipblaslt/bench_output.txt", "tunableop/tunableop_verbose.log",
              "miopen/find.log", "miopen/miopen_cmd_4242.log", "miopen/gfx942130.HIP.fdb.txt")  # fmt: skip

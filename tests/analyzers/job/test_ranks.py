@@ -20,7 +20,7 @@ def fact(source: str, name: str, value: object) -> dict[str, object]:
 
 
 def of_rank(rank: int, compute: float, calls: list[tuple[float, float]], window: float = 100.0):  # type: ignore[no-untyped-def]
-    """Make the stored data of one rank in one step: facts, kernels and collective operations.
+    """Return made-up data of one rank in one step: facts, kernels and collective operations.
 
     * ``compute`` is the time of computation in µs.
     * ``calls`` has two times in µs for each collective: its whole time, and the part that does not overlap computation.

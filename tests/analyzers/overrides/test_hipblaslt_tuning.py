@@ -248,8 +248,8 @@ def test_rows_copied_to_other_sizes_are_no_measurements() -> None:
 def test_mlperfs_file() -> None:
     """In a real hipBLASLt tuning file from MLPerf, logparse finds 521 measurements that were copied to 8,336 lines.
 
-    The library build that wrote the file is known to identify columns by position and to have FNUZ types. Its version
-    is not known: it may be 0.13 or 0.15.
+    The library build that the file is for identifies columns by position and has FNUZ types. Its version is not known:
+    it may be 0.13 or 0.15. logparse expects that both versions use all lines.
     """
     data = gzip.decompress((CORPUS / "serving/mlperf_tuning_aa0bda7b.txt.gz").read_bytes())
     outcomes = list(tuning_file.read(Memory(data, "t.txt")))

@@ -27,7 +27,7 @@ def kernel(problem: str | None, total_us: float) -> dict[str, object]:
 
 
 def traced() -> Tables:
-    """Make the stored data of a trace of two steps, which call three matrix products.
+    """Return made-up data of a trace of two steps, which call three matrix products.
 
     * For the first product, the library's choice of kernel was also measured alone.
     * The second product only has a time in the trace.

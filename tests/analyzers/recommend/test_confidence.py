@@ -20,7 +20,7 @@ HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201"}
 
 
 def confirmed(pick_us: Sequence[float], winner_us: Sequence[float], source: str = "c", told: bool = True) -> Tables:
-    """Make the stored data of a job that calls one matrix product ten times.
+    """Return made-up data of a job that calls one matrix product ten times.
 
     A second measurement compared the library's default kernel with a faster one.
     """

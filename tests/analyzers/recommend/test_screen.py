@@ -49,14 +49,14 @@ def built(made: Callable[[], Tables]) -> Callable[[Path], Tables]:
 
 
 def best_already() -> Tables:
-    """Make the stored data of a run in which the library already chose the faster one of two measured kernels."""
+    """Return made-up data of a run in which the library already chose the faster one of two measured kernels."""
     text = gemm().text
     times = [measurement(text, "Default", 40.0), measurement(text, "hipblaslt:9", 50.0)]
     return tables(workload=[work(text, 10)], measurements=times)
 
 
 def host() -> Tables:
-    """Make the stored data of a trace of two steps of 500 µs, in which the GPU waits for the host.
+    """Return made-up data of a trace of two steps of 500 µs, in which the GPU waits for the host.
 
     The GPU is busy for 270 µs of each step.
     """

@@ -163,8 +163,8 @@ def test_headline_and_limit_name_the_same_gain() -> None:
 def test_at_least_three_kinds_of_work_are_named() -> None:
     """The line that divides a step's time by kinds of work names three kinds besides the largest one.
 
-    Small kinds are joined as "the rest". In an earlier version, communication took 11.8 of 18.8 ms, and all other kinds
-    were joined.
+    Only the other kinds are joined as "the rest". In an earlier version, communication took 11.8 of 18.8 ms, and all
+    other kinds were joined to 6.41 ms of "others".
     """
     kinds = (("exposed communication", 11_761.0), ("normalisation", 2_156.0), ("convolutions", 1_947.0),
              ("transposes and copies", 1_450.0), ("element-wise", 711.0), ("idle", 667.0))  # fmt: skip

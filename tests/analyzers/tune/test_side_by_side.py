@@ -96,7 +96,7 @@ def sides(folder: Path, units: int, *launch: str, code: int | None = None) -> tu
 
 
 def worked(log: Path) -> list[str]:
-    """Return whether the job before or after the change did each step, in the order in which the steps began.
+    """Return for each step whether the job before or after the change did it, in the order in which the steps began.
 
     Both jobs run at the same time and take turns. The names are read from a log that they write.
     """

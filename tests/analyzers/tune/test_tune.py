@@ -169,7 +169,7 @@ def planted(
 ) -> None:
     """Replace the stages of ``tune`` by fakes that return the given data.
 
-    * ``before`` and ``after`` are the stored data of the job without and with the change.
+    * ``before`` and ``after`` are the data of the job without and with the change.
     * ``times`` are the step times of both, measured in turns.
     """
     patch.setattr(verb, "capture", lambda *x, **y: (0, []))
@@ -182,7 +182,7 @@ def planted(
 
 
 def with_trials(tables: Tables, **ratios: float | str) -> Tables:
-    """Add records to the stored data, as if two processes of the running job had tried changes.
+    """Add records to made-up data, as if two processes of the running job had tried changes.
 
     ``ratios`` has for each change the time of a step with it, divided by the time without it. A word in place of a
     number says how the trial ended.
@@ -312,7 +312,7 @@ def applied(out: Path) -> dict[str, Any]:
 def images(
     run: str, us: float, wall: float, more: Mapping[str, Mapping[str, object]] | None = None, **solutions: float
 ) -> Tables:
-    """Make the stored data of a job that consists of convolutions.
+    """Return made-up data of a job that consists of convolutions.
 
     ``both`` is the time with channels_last and cudnn_benchmark together, divided by the time without them.
     """

@@ -1,4 +1,7 @@
-"""Tests of reading MIOpen's performance log: for which convolution is a line? Damaged lines are rejected."""
+"""Tests of reading MIOpen's performance log, whose lines do not say for which convolution they are.
+
+logparse must find it out from the lines around them. Damaged lines are rejected.
+"""
 
 from __future__ import annotations
 

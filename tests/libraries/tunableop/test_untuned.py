@@ -1,6 +1,6 @@
-"""Tests of TunableOp's list of calls that are not tuned yet, a CSV file.
+"""Tests of TunableOp's CSV file of calls that are not tuned yet.
 
-logparse reads it, and writes a script that tunes these calls.
+logparse reads the file, and writes a script that tunes these calls.
 """
 
 from __future__ import annotations
