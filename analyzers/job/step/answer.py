@@ -52,10 +52,11 @@ It is at least twice the root mean square error over pairs of runs before and af
 ``benchmarks/results/jobs-…``. Only pairs are used whose times are known well and whose steps the host does not limit
 (``steps.py``, ``own_errors``). The uncertainty of the host's own times is added to the interval separately.
 """
-STARTS = 0.02
+STARTS = 0.04
 """How much the host's time differs from one start of a program to the next: a relative standard deviation.
 
-It is the median over the measured jobs that wait for the host (``benchmarks/steps.py``, ``starts``).
+It is the root mean square over the measured jobs that wait for the host (``benchmarks/steps.py``, ``starts``). In
+single jobs it is 0.009 to 0.083.
 """
 BESIDE_LOGS = (
     "the steps were timed while libraries wrote logs, which slows the host (`logparse tune` times them without logs)"
@@ -434,8 +435,7 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     then = scale * step.mean_us(at)
     ends = [under(factors, left, which, host * part) for which in (1, 2) for part in dict.fromkeys((least, 1.0, most))]
     parts = _shares(step, changed, at, host * left)
-    starts = 1.96 * math.sqrt(2) * STARTS * (parts["host"] + parts["data loading"])
-    error = math.hypot(ERROR, starts) if factors else 0.0
+    error = error_of(parts) if factors else 0.0
     known, launches = step.untraced_us is not None, np.concatenate([x.launch for x in step.graphs])
     texts = dict.fromkeys(text for graph in step.graphs for text in graph.notes)
     notes = [*step.notes, *(text.format(sum(x.notes.get(text, 0.0) for x in step.graphs)) for text in texts)]
@@ -458,6 +458,16 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
         ),
         notes=tuple(notes),
     )
+
+
+def error_of(parts: Mapping[str, float], starts: float = STARTS) -> float:
+    """Return by which fraction the time of a real step may differ from the simulated one (95 %).
+
+    The host's speed differs between two starts of a job, by the relative standard deviation ``starts``. So the result
+    is larger if more of the step waits for the host or for data. ``parts`` has the fraction of the step that waits for
+    each kind of work. The formula is √(``ERROR``² + (1.96 · √2 · ``starts`` · (host + data loading))²).
+    """
+    return math.hypot(ERROR, 1.96 * math.sqrt(2) * starts * (parts["host"] + parts["data loading"]))
 
 
 def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:

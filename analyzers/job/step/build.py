@@ -362,7 +362,9 @@ class _Rank:
         return self._done.get(call.correlation) if call.kind == "copied" else None
 
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
-        """Return the kernel or copy (a node) that must end before a wait for an event is over. The result is 0 if no such work exists.
+        """Return the kernel or copy (a node) that must end before a wait for an event is over.
+
+        The result is 0 if no such work exists.
 
         If the trace does not name it, it is guessed: among all work that was launched before the call and had ended at
         the time ``by``, the last to end.
