@@ -36,7 +36,7 @@ from analyzers.tune.by_turns import AT_MOST_S, MOST_PAIRS, PAIRS, alone, by_turn
 from analyzers.tune.starts import Starts
 from logparse.capture import applied as marks
 from logparse.capture import with_overrides
-from logparse.capture.in_job.logparse_in_job.switches import NAMES
+from logparse.capture.in_job.logparse_in_job.switches import NAMES, TOGETHER
 from logparse.capture.job import CANNOT_RUN, INTERRUPTED, NOT_FOUND
 from logparse.capture.plan import TRACES, Plan, Trace, plan
 from logparse.capture.run import Say, capture
@@ -54,7 +54,7 @@ _MOST_TRIED, _TRIAL_S, _PATIENCE_S, _ANSWER_S = 4, 30.0, 45.0, 90.0
 * ``_TRIAL_S``: the seconds of trials in each start of the job.
 * ``_PATIENCE_S``: after this many seconds, the job is not started again for a change whose effect is still unclear.
 * ``_ANSWER_S``: a short job should have its answer after this many seconds, not counting the replay. It is not started
-  again for an unclear effect if that start would end later.
+  again for an unclear effect if that start, and one that confirms its result, would end later.
 """
 _PROMISING = 0.02
 """A short job tries changes together at first if each should save this fraction (0 to 1) of the kernels' time."""
@@ -295,7 +295,8 @@ class _Job:
         limits = {"seconds": _TRIAL_S, "patience_s": _PATIENCE_S, "expected": found_units.count}
         asked = in_the_job.trial(names, unit=unit, together=tuple(promising(found, names)), **limits)
         if asked.is_short:
-            asked = replace(asked, patience_s=_ANSWER_S - spent_s - self.starts.timed_s)
+            # A change that is faster in the last start needs one more, which confirms it.
+            asked = replace(asked, patience_s=_ANSWER_S - spent_s - 2 * self.starts.timed_s)
         answer = in_the_job.try_in_the_job(self.command, self.environ, asked, self.starts, self.say)
         for line in try_verb.lines(answer):
             self.say(f"    {line}")
@@ -392,7 +393,7 @@ class _Job:
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
         """Print the result of the tuning, and how to make the changes that are left to the user."""
         apply = [command_line(None, "run", "--with", str(self.tuning.out), "--", "JOB")] * kept
-        listed = {x.name for x in verdict(left).todo}
+        listed = {name for x in verdict(left).todo for name in x.name.split(TOGETHER)}
         if made is not None and any(x.action.kind == "program" and x.action.name in listed for x in left.actions):
             apply += made.lines
         for line in screen.ending(left, head, screen.Written(self.tuning.out, (), self.store.url), apply):

@@ -249,7 +249,9 @@ def test_changes_that_were_measured_together_are_one_thing_to_do(
     assert not {"channels_last", "cudnn_benchmark"} & {x.name for x in more}
     assert "channels_last" in "".join(x for x in explained(found, both) if isinstance(x, str))
     planted(monkeypatch, tables, before)
-    tune(["job"], open_store(tmp_path / "held", create=True), Tuning(out=tmp_path / "overrides"), print, {})
+    said: list[str] = []
+    tune(["job"], open_store(tmp_path / "held", create=True), Tuning(out=tmp_path / "overrides"), said.append, {})
+    assert any(x.startswith("apply    add to the program:") for x in screen_of(said))
     assert set(applied(tmp_path / "overrides")["CHOSEN"]) == {"channels_last", "cudnn_benchmark"}
 
 
