@@ -189,9 +189,10 @@ class ActionResult(Gain):
 
     @property
     def job_gain(self) -> Gain:
-        """The predicted gain from the change, with the 95 % interval of the GPU time that the whole job will take.
+        """The GPU time that the whole job should save with the change, with a 95 % confidence interval.
 
-        ``with_job_interval`` explains the interval.
+        The times were measured one call at a time. Clocks and caches differ in a whole job, so the interval is made
+        wider (``with_job_interval``).
         """
         return with_job_interval(self.widened)
 
@@ -259,10 +260,10 @@ class ActionResult(Gain):
 
     @property
     def widened(self) -> Gain:
-        """The gain with a wider interval, because some calls were not timed.
+        """The gain with a wider interval, because the change also affects calls that nobody timed.
 
-        Each end of the interval allows for the calls without a time: their time may change by one of
-        ``untimed_factors``.
+        Their time is not known with the change. It is assumed to change at least as well and at most as badly as that
+        of the timed calls (``untimed_factors``), and both ends of the interval move accordingly.
         """
         untimed, (least, most) = math.fsum(x.now_us for x in self.untimed), self.untimed_factors
         low, high = self.ends_us

@@ -42,10 +42,10 @@ def exact(tail: Epilogue, job: Job) -> bool:
 
 
 def _tanh(tail: Epilogue, job: Job) -> bool:
-    """Tell whether one kernel may do the matrix product and an approximate GELU, where the job uses the exact GELU.
+    """Tell whether to propose a kernel with an approximate GELU although the job computes the exact GELU.
 
-    The library can fuse only the tanh approximation of GELU. The approximation changes the results slightly, so a job
-    that trains the model does not get this change.
+    The library can fuse a GELU into the matrix product, but only with the tanh approximation, which changes the results
+    slightly. So the answer is False for a job that trains a model.
     """
     return tail.exact and not job.trains
 

@@ -85,10 +85,14 @@ def _change(work: Work, job: Job) -> Change | None:
 
 
 def _reads(problem: OperatorProblem, job: Job, size: int) -> Operand | None:
-    """Return the operator's input if it is the output of the matrix product that is to be padded, otherwise None.
+    """Find out whether an operator reads the output of a layer that gets padding, and return the tensor that it reads.
 
-    The product has ``size`` outputs. Only copies that convert the type and (log) softmax are considered, because they
-    read the product's output. The input is recognised by its type, its last dimension, and its memory layout.
+    Padding makes the output of a matrix product larger, so operators that read the output become slower. Returns None
+    if the operator does not seem to read it.
+
+    * ``size``: the number of outputs of the layer, which is the last dimension of the tensor.
+    * Only softmax, log softmax and copies to another type are considered.
+    * The tensor is recognised by its type, its last dimension, and its contiguous layout.
     """
     read = {"aten::copy_": slice(1, 2), "aten::_log_softmax": slice(0, 1), "aten::_softmax": slice(0, 1)}
     types = {OPERAND_TYPES.get(x.d_type or "") for x in job.gemms if _is_layer(x) and x.m == size}

@@ -1,6 +1,6 @@
-"""Compute how much faster or slower a change makes a call: (time with the change) / (time now), from measured samples.
+"""Compute by which factor a change multiplies the time of a call: (time with the change) / (time now).
 
-One replay took the samples. No files are read.
+The times were measured by ``logparse replay``, which runs the calls alone, outside the job. No files are read here.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
 
 
 def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]]) -> tuple[float, float, float]:
-    """Return the median time of a call with the change, and the shortest and longest time that the samples allow.
+    """Return how long a call takes with a change, µs: the median, and the lower and upper bound of the measured times.
 
-    * ``was``, ``after``: the file name and the times without and with the change.
-    * If both are from one file, they were taken alternately. Then each time is compared with its neighbour, so that
-      slow drifts of the GPU cancel out.
+    * ``was``, ``after``: the measured times without and with the change, each after the name of the file that has them.
+    * If one file has both, they were measured alternately. Then the bounds come from the ratios of two times that were
+      measured one right after the other, because both are affected alike when the GPU slows down.
     """
     now, then = median(was[1]), median(after[1])
     if was[0] != after[0] or len(was[1]) != len(after[1]):

@@ -109,12 +109,12 @@ def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
 
 
 def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
-    """Tell whether the measured gain of one change is still valid if the job also has another change (``kept``).
+    """Tell whether a change gains as much as was measured, although the job also makes another change (``kept``).
 
-    It is valid only if both can be made together and one of two conditions is true:
+    Each change was measured alone. The measured gain is valid in two cases:
 
-    * The two changes alter different calls.
-    * ``action`` includes the other change, so that its measured gain includes the other's gain.
+    * ``action`` contains the other change, so the other change was part of the measurement.
+    * The two changes can be made together and affect different calls.
     """
     other = kept.action
     if action.name == other.name or (action.excludes is not None and action.excludes == other.excludes):

@@ -133,13 +133,14 @@ class ActionProof:
 
     @property
     def undecided(self) -> bool:
-        """True if it is open whether the changes made the job faster.
+        """True if the measurements do not show whether the changes made the job faster.
 
         There are two cases:
 
-        * The wall times allow no gain as well as a useful gain, and the kernel times settle nothing (``limit``,
-          ``little``).
-        * The wall times differ, but the kernels cannot explain the difference (``of_the_host``).
+        * The wall times are so noisy that they fit both no gain and a useful gain. The kernel times do not help: they
+          do not
+          show that the gain is small (``little``), or that faster kernels cannot help (``limit``).
+        * The wall times differ for a reason other than the kernels (``of_the_host``).
         """
         if self.wall is None or self.of_the_host:
             return self.of_the_host
@@ -165,13 +166,13 @@ class ActionProof:
 
     @property
     def little(self) -> str:
-        """A sentence which states that the changes gained too little to matter. Empty if they may have gained enough.
+        """A sentence for the user if the changes saved too little time to matter, otherwise an empty text.
 
-        The gain is too small under three conditions:
+        The sentence is written only if all of these are true:
 
-        * The measured wall times are too noisy to show a gain.
-        * The kernels and their launches take almost as long as before.
-        * The time for communication cannot have changed.
+        * The measured wall times are too noisy to show a gain or a loss.
+        * The kernels and their launches saved at most a small fraction of a step.
+        * Communication cannot explain a larger gain, because the job does not communicate or runs the same kernels.
         """
         least, most = (
             self.measured.saving_us - self.noise_us,
@@ -277,7 +278,7 @@ class ActionProof:
 
     @property
     def refuted(self) -> bool:
-        """True if the comparison of the two runs shows that the changes make nothing faster."""
+        """True if measurements of the job before and after the changes show that the job did not become faster."""
         return self.verdict in ("took effect, not faster", "had no effect")
 
 
@@ -413,9 +414,10 @@ class _Both:
         return a, b
 
     def wall(self, times: Times | SideBySide) -> UnitTime | None:
-        """Return how long a step takes in wall time, before and after the change.
+        """Return how long a step of the job takes in wall time, before and after the change.
 
-        Returns None if wall times are unknown for those kinds of steps in which the kernels run most of the time.
+        A job may have several kinds of steps, for example training and evaluation. Returns None if the kinds whose wall
+        time was measured make up less than half of the kernels' time.
         """
         if isinstance(times, SideBySide):
             found = times.unit_time(self.counts)
@@ -428,7 +430,11 @@ class _Both:
 
     @property
     def alike(self) -> Tables:
-        """The tables of the first run, reduced to the kinds of steps that the second run also did."""
+        """The data of the job before the change, without the kinds of steps that did not occur after it.
+
+        For example, if the job after the change did only training steps, evaluation steps before the change are left
+        out.
+        """
         facts = self.runs[0].facts
         others = facts["name"].str.startswith(KIND) & ~facts["name"].str[len(KIND) :].isin(list(self.counts))
         return replace(self.runs[0], facts=facts[~others]) if self.share < 1 and others.any() else self.runs[0]
@@ -446,7 +452,10 @@ class _Both:
 
     @property
     def launched(self) -> tuple[float, float]:
-        """How many kernels that compute the host launched per step, in the first and in the second run."""
+        """The average number of kernels that a step launches to compute or copy, before and after the change.
+
+        Kernels that communicate are not counted.
+        """
         before, after = (float(kernels_of_run(x)["calls"].sum()) / per for x, per in self._sides)
         return before, after
 
@@ -494,10 +503,12 @@ class _Both:
             yield from _unlike_ranks(run)
 
     def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
-        """Yield a sentence for each change whose effect the two runs cannot show.
+        """Yield a sentence for each change of a job that cannot be judged by comparing the job before and after it.
 
-        There are two reasons: the second run did not make the change, or the first run already had it. A job reports
-        each change that it makes.
+        The job reports each change that it makes, so two mistakes can be seen:
+
+        * The job already made the change before, so it is compared with itself.
+        * The job did not make the change afterwards, although the user asked for the change.
         """
         marks = [_marked(x) for x in self.runs]
         for name in names:
@@ -509,9 +520,10 @@ class _Both:
             yield f"{self.after.run} did not report that it ran apply.sh, so it ran without the override files"
 
     def unproven(self, names: Sequence[str]) -> str:
-        """Return a sentence that doubts that the second run made the changes. Empty if there is no doubt.
+        """Return a sentence with the doubt that the job made the changes at all. Empty if there is no doubt.
 
-        There is a doubt if both runs used the same kernels and a change was requested, but no process reported it.
+        A job that makes a change reports it. There is a doubt if the user asked for changes, but no process reported
+        them and the job used the same kernels as before.
         """
         lost = [x for x in names if x not in _marked(self.runs[1])]
         if not lost or not self.same or not len(self._rows(ASKED)):
@@ -588,9 +600,10 @@ def by_group(tables: Tables) -> dict[str, float]:
 
 
 def answer(found: ActionProof) -> Answer:
-    """Return the output of ``verify`` for changes to a job: did they gain what was promised?
+    """Return the output of the command ``verify``: how much time changes of a job saved, and how much was predicted.
 
-    Its table has a row for each kind of operator, the largest gain or loss first.
+    The table has a row for each kind of operator, the largest gain or loss first. The exit code tells whether the
+    changes helped.
     """
     table = [
         {

@@ -354,11 +354,14 @@ def _only_pairs(
     key: Callable[[_Single], Hashable],
     same: Callable[[Problem, Problem], bool],
 ) -> dict[str, str]:
-    """Find operators of the two runs that are the same although logs name them differently.
+    """Match operators of one run of a job with those of another run whose log writes the same operator differently.
 
-    Two operators are the same if ``key`` gives the same value (not None) for both and ``same`` returns True. Returns a
-    mapping from texts of the second run to texts of the first. A text that fits several texts of the other run is left
-    out.
+    Returns a mapping from the text in the second run to the text in the first. Two operators match if both are true:
+
+    * ``key`` returns the same value for them, and not None.
+    * ``same`` returns True for them.
+
+    An operator that matches more than one in the other run is left out.
     """
     ours = in_groups(mine, key)
     ours.pop(None, None)

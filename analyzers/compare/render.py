@@ -184,9 +184,12 @@ def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Ta
 
 
 def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: Worth | None = None) -> Answer:
-    """Return the output of the command ``diff``: what changed, and what to do with the rows of old override files.
+    """Return the output of the command ``diff``, which compares two runs of a job: what became slower or faster.
 
-    ``n`` limits the number of changes that are shown. Without it, a terminal shows a few, and other outputs show all.
+    * ``plan``: rows of the user's old override files (lists of kernels for a library), with the decision to keep,
+      measure
+      or drop each.
+    * ``n``: how many changes to show. Without it, a terminal shows a few, and other outputs show all.
     """
     lines = diff_lines(found, worth)
     of_both = _brief(diff_table(found, n or ROWS, _BOTH), worth)
@@ -243,9 +246,12 @@ def compare(
     floor_us: float = 0.0,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> tuple[Diff, list[PlannedRow], Worth]:
-    """Compare the two runs that the user named, and plan which rows of old override files to keep.
+    """Compare two runs of a job that the user named, for example before and after an upgrade of a library.
 
-    ``begins`` is called with a name before each of the ``STAGES`` stages begins, to show progress.
+    * ``overrides``: files with kernels that the user made the library choose. The result states which rows to keep.
+    * ``begins``: called with a short text before each of the ``STAGES`` stages, to show progress.
+
+    Returns the comparison, the decisions about the rows, and how much time the changed choices of kernels cost.
     """
     begins(f"reading {a}")
     one, held_a = read_at(a, store, lambda held, run: (times_of_run(held, run), held))

@@ -92,9 +92,10 @@ class SideBySide:
 
     @property
     def kinds(self) -> Mapping[str, float]:
-        """For each kind of step, how often it was timed.
+        """How many time slices (turns) of the two jobs contain each kind of step, for example training or evaluation.
 
-        The two runs of a pair take turns on the machine. Each turn of either run with such a step counts once.
+        Two copies of the job, with and without the change, use the machine alternately. A slice counts once for each
+        kind of step in it, however many such steps it has.
         """
         return Counter(name for pair in self.pairs for side in pair for turn in side for name in turn)
 

@@ -1,4 +1,7 @@
-"""Decide what to do with each row of old override files after an upgrade: keep it, measure it again, or drop it."""
+"""Decide what to do with the user's lists of preferred kernels (override files) after an upgrade of a library.
+
+For each row of the files the decision is to keep it, to measure it again, or to drop it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ Decision = Literal["keep", "re-measure", "drop"]
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """One row of an old override file with a decision: keep it, measure it again or drop it, and why."""
+    """A row of an old override file (the user's list of preferred kernels), with the decision what to do with it.
+
+    The decision is to keep the row, to measure it again, or to drop it. ``reason`` explains the decision.
+    """
 
     file: str
     line: int

@@ -106,7 +106,7 @@ class Verification:
 
     @property
     def gained_us(self) -> float:
-        """The time that the second run saved because of the rows of the override files, µs.
+        """The time that the job saved, µs, because its libraries used kernels from the user's override files.
 
         Operators with an unknown gain are left out.
         """
@@ -127,11 +127,13 @@ def verify_at(
     fail_on: float = FAIL_ON,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Verification:
-    """Read the two runs that the user named, and check what the rows of the override files changed.
+    """Compare a job before and after the user gave its libraries override files (lists of kernels to use).
 
-    * ``before``, ``after``: the user's words for the runs.
-    * ``begins`` is called with a name before each of the ``STAGES`` stages begins, to show progress.
-    * The promised savings come from the last call of ``recommend`` for ``before``.
+    * ``before``, ``after``: the two runs of the job, as the user named them on the command line.
+    * ``files``: the paths of the override files.
+    * ``begins``: called with a short text before each of the ``STAGES`` stages, to show progress.
+
+    The result also has the savings that the last ``logparse recommend`` for ``before`` predicted.
     """
     begins(f"reading {before}")
     a = tables_at(before, store)
@@ -235,9 +237,10 @@ class Ran:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that two runs show about override files: the kernels that ran, and how the operators' times changed.
+    """The data that show whether override files (the user's lists of preferred kernels) had an effect on a job.
 
-    ``moved`` has the changes of time, as rows of a ``Diff`` (the comparison of two runs).
+    * ``before``, ``after``: the kernels that ran without and with the files.
+    * ``moved``: how the time of each operator changed, as rows of a ``Diff``.
     """
 
     before: Ran
@@ -318,10 +321,11 @@ def _outcome(
 
 
 def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
-    """Decide by the library's own log whether an entry of an override file took effect, if the log reports that.
+    """Correct the guess whether the library used a row of an override file, if the library's log states it.
 
-    Such a log states whether the library found the entry, but it may name only GPU kernels. So the kernels in the log
-    are compared with the text of the entry.
+    An override file lists kernels for the library to use. A log that says that the library found the row may name only
+    the GPU kernels which then ran. The row was used if its text contains all these names. Without such a log, the guess
+    is returned.
     """
     if report.found is None:
         return one if one.effect != "not applied" else replace(one, why=report.why)
@@ -390,8 +394,9 @@ def promises(findings: pd.DataFrame) -> dict[str, float]:
 
 
 def answer(found: Verification, verbose: bool = False) -> Answer:
-    """Return the output of ``verify``: whether the library used the rows of override files, and what they gained.
+    """Return the output of the command ``verify``: did the library use the kernels in the user's override files?
 
+    An override file is the user's list of kernels for a library. The output also states how much time they saved.
     ``verbose`` shows all lines.
     """
     table = rows(found)

@@ -22,10 +22,14 @@ The names are texts. The file is the id of the file that holds the times.
 
 
 def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samples:
-    """Return the times that were measured to judge changes of this job, by GEMM or convolution and kernel.
+    """Return the measured times of kernels that a change of the job would use, to predict what the change gains.
 
-    * ``origin``: ``ACTION`` for how long calls run, ``HOST`` for how long the host takes to enqueue them.
-    * All times are from one kind of GPU and one set of library versions, so that they can be compared.
+    The keys are pairs of a GEMM or convolution and a kernel. The values are the file with the times, and the times in
+    µs.
+
+    * ``origin``: ``ACTION`` for the times that the calls run, ``HOST`` for the times that the host takes to enqueue
+      them.
+    * All times come from one kind of GPU and one set of library versions, so that they can be compared.
     """
     rows = tables.measurements[(tables.measurements["origin"] == origin).to_numpy(dtype=bool)]
     rows = rows[rows["samples_us"].notna()]
@@ -39,10 +43,10 @@ def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samp
 
 
 def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Keep only measurements that were made on one machine with one set of library versions.
+    """Keep only measurements from one machine and one set of library versions, so that their times can be compared.
 
-    Several such environments may be left. Environments with the job's own setting of TF32 are preferred, then the one
-    with the most rows is used.
+    If several machines or sets of versions (environments) took measurements, one is chosen: it has the job's own
+    setting of TF32 if possible, and then the most measurements.
     """
     if not len(rows):
         return rows

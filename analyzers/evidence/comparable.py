@@ -157,10 +157,10 @@ class Expected:
         ]
 
     def calibration(self, i: int) -> Calibration | None:
-        """Return how wrong estimated times usually are for GEMMs or convolutions like number ``i``. None if unknown.
+        """Return how wrong an estimated time for GEMM or convolution number ``i`` usually is. None if unknown.
 
-        The errors were found by estimating known times, of GEMMs or convolutions that differ from it only in their
-        sizes.
+        The errors come from a test: known times were estimated as if they were unknown. The tested GEMMs or
+        convolutions differ from this one only in their sizes.
         """
         return self.families[self.family[i]].measured.calibration if self.family[i] >= 0 else None
 
@@ -190,10 +190,10 @@ class BestTimes:
         self._known: dict[str, Mapping[str, Family]] = {}
 
     def beside(self, alone: pd.DataFrame) -> BestTimes:
-        """Return a copy of this object that can also correct the shipped times by the times in ``alone``.
+        """Return a copy of this object that can check logparse's shipped times against times of the user's machine.
 
-        Shipped times come with logparse and were measured on other machines. ``alone`` has the times of calls for which
-        only one kernel was timed.
+        Shipped times were measured on other machines, so they may be off for this one. ``alone`` has calls that were
+        measured here, with only one kernel each. The shipped times are corrected by them.
         """
         out = BestTimes(self._device, self._own, self._shipped, alone)
         out._parsed = self._parsed

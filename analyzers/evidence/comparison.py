@@ -74,7 +74,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The reason why no override is proposed, and advice for the user if there is any."""
+    """The reason why the user cannot simply tell a library to use a faster kernel, with advice for the user if any."""
 
     reason: str
     advice: str | None = None
@@ -138,7 +138,10 @@ def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
 
 
 def _no_file(known: Comparison, target: Facts) -> Refusal | None:
-    """Return the reason why no override file can make the library use the kernel, or None if a file may do it."""
+    """Return why the user cannot select a faster kernel by naming it in a file for the library. None if it may work.
+
+    Such a file is called an override file. For example, no file can choose the kernel of a grouped GEMM.
+    """
     best, given, need = known.best, known.given_bytes, known.workspace_bytes
     if best.library == "hipblaslt" and need is not None and given is not None and given < need:
         return Refusal(
@@ -214,8 +217,12 @@ def by_hand(solution: Solution) -> bool:
 def may_be_so(problem: Problem, measured: str, solution: str) -> bool:
     """Tell whether the job's convolution may already use the tensor layout that the faster kernel (``solution``) needs.
 
-    Then the kernel would not save the time that the comparison shows. That is possible if the log does not state the
-    layout, and the text of the measured convolution (``measured``) is not the text of the job's convolution.
+    Then there is nothing to gain. The answer is True if all of these are true:
+
+    * The kernel needs a certain layout.
+    * The job's log does not state the layout of the convolution.
+    * The kernel was measured for a convolution with another text (``measured``) than the job's, for example with a
+      layout.
     """
     unknown = isinstance(problem, ConvProblem) and problem.in_layout is None
     return unknown and measured != problem.text and re.match(r"(?:torch|cudnn):layout=", solution) is not None
@@ -238,9 +245,10 @@ def change(solution: Solution) -> str:
 
 
 def advice(solution: Solution) -> str | None:
-    """Return how to choose a kernel that needs a change of the program.
+    """Return advice on how to change the program so that it uses a faster kernel.
 
-    Returns None if an override file can choose the kernel, or if there is no advice.
+    Returns None if no change is necessary because a file can name the kernel for the library (an override file), or if
+    there is no advice.
     """
     known = (text for pattern, text in _ADVICE.items() if re.fullmatch(pattern, solution.text))
     return next(known, None) if by_hand(solution) else None

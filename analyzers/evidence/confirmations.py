@@ -61,7 +61,10 @@ class Pairs:
         return tuple(x for x in out if x.pick_us)
 
     def joined(self, other: Pairs) -> Pairs:
-        """Append the pairs of times that other processes measured, and return the result."""
+        """Return the measured times of this object, followed by those of ``other``, which other processes measured.
+
+        Both have the times of the same two kernels.
+        """
         mine = self.blocks or ((len(self.pick_us),) if self.pick_us else ())
         blocks = (*mine, *(other.blocks or (len(other.pick_us),)))
         return Pairs(self.pick_us + other.pick_us, self.winner_us + other.winner_us, blocks)
@@ -193,10 +196,10 @@ class Stored:
 
 
 def stored_confirmations(tables: Tables) -> dict[str, Stored]:
-    """Read the stored second comparisons of two kernels.
+    """Read the times that show whether faster kernels are really faster than the library's choice.
 
-    They are read for each GEMM or convolution that the job calls or its files measure. The keys are the ids of the
-    files.
+    Fresh processes measured the two kernels again, alternately. Returns these times for each file that has them, by the
+    id of the file. Only GEMMs and convolutions that the job calls, or that its own files measure, are included.
     """
     facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
     values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
@@ -246,9 +249,10 @@ def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
 
 
 def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
-    """Compute the result of the second comparisons of two kernels that are stored in the given files (``sources``).
+    """Decide which faster kernels are really faster, from times that were measured again in fresh processes.
 
-    ``floor`` is the smallest gain that is accepted, for example 0.03 for 3 %. The keys of the result are the files.
+    Each file in ``sources`` has the new times of two kernels: the library's choice and the faster one. Returns the
+    result for each file. ``floor`` is the smallest gain that is accepted, for example 0.03 for 3 %.
     """
     pairs = {source: stored[source].pairs for source in set(sources)}
     return judge_all(pairs, floor=floor, device={source: stored[source].environment for source in pairs})[0]

@@ -202,13 +202,14 @@ class Comparable:
         )
 
     def _left_out(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
-        """Estimate times that are known, without the measurements of similar sizes, to see how wrong estimates are.
+        """Estimate times that were measured, as if they were unknown, to see how wrong such estimates are.
 
-        This is the cross-validation. ``rows`` are the row numbers of the GEMMs or convolutions. Returns three arrays:
+        Measurements of similar sizes are not used for the estimate (cross-validation). ``rows`` are the numbers of the
+        GEMMs or convolutions to estimate. Returns three arrays with one value for each:
 
-        * the mean of log(time / base time)
-        * its spread
-        * the distance to the measurements that were used. A distance of 1 means that the sizes differ by a factor of 2.
+        * The estimate, as the logarithm of (time / rough time from a simple model).
+        * How much this logarithm varies between the measurements that were used.
+        * How different the sizes of these measurements are. A distance of 1 is a factor of 2 in size.
         """
         found = np.full((len(rows), NEIGHBOURS), -1, dtype=np.intp)
         squared = np.full((len(rows), NEIGHBOURS), np.inf)
@@ -220,13 +221,15 @@ class Comparable:
         return _weighted(self.log_ratio, found, squared)
 
     def estimates(self, at: Floats, base_us: Floats, own: Ints | None = None) -> Estimates:
-        """Estimate the times of GEMMs or convolutions with other sizes.
+        """Estimate how long GEMMs or convolutions take whose sizes were not measured, from the most similar sizes.
 
-        * ``at``: logarithms to base 2 of the sizes. ``base_us``: a rough time of each (``base_time_us``).
-        * ``own``: the row number of a measurement of the same GEMM or convolution, or −1. It is left out, so that a
-          time is never predicted from itself.
+        * ``at``: the sizes, as logarithms to base 2.
+        * ``base_us``: a rough time for each from a simple model (``base_time_us``).
+        * ``own``: for each, the number of its own measurement, or −1 if it was not measured. Its own measurement is not
+          used,
+          because a time that predicts itself would seem exact.
 
-        Each estimate is independent of the others in the call.
+        Each time is estimated alone, so the result does not depend on the other GEMMs or convolutions in the arrays.
         """
         mean, spread, distance = (np.empty(len(at)) for _ in range(3))
         found = np.empty((len(at), NEIGHBOURS), dtype=np.intp)
@@ -241,13 +244,13 @@ class Comparable:
         return Estimates(expected, expected * np.exp(known.factor * spread), guess, found)
 
     def scaled_us(self, neighbours: Ints, base_us: float) -> Floats:
-        """Convert measured times to another size. Returns µs.
+        """Estimate the time (µs) of a GEMM or convolution from each of several measurements with similar sizes.
 
-        * ``neighbours``: the row numbers of the measured times.
-        * ``base_us``: a rough time for the other size (``base_time_us``).
+        * ``neighbours``: the row numbers of the measurements. Negative numbers are skipped.
+        * ``base_us``: the rough time that a simple model gives for it (``base_time_us``).
 
-        For example, a measured convolution takes 1.5 times its own rough time. Then the converted time is 1.5 ·
-        ``base_us``.
+        For example, a measurement took 1.5 times as long as the model says. Then the estimate from it is 1.5 ·
+        ``base_us``. Returns one estimate for each measurement.
         """
         out: Floats = base_us * np.exp(self.log_ratio[neighbours[neighbours >= 0]])
         return out

@@ -217,7 +217,11 @@ def _columns(rows: Sequence[Sequence[float]], count: int) -> Floats:
 
 
 def _doublings(*sizes: Floats) -> Floats:
-    """Return a matrix with the logarithm to base 2 of each size, one column per argument. An unknown size is NaN."""
+    """Return the sizes of GEMMs or convolutions as a matrix of logarithms to base 2.
+
+    With logarithms, the distance of two rows shows how similar their sizes are. Each argument is one dimension of all
+    GEMMs or convolutions, and becomes one column. An unknown size is NaN.
+    """
     out: Floats = np.log2(np.maximum(np.stack(sizes, axis=1), 1.0))
     return out
 

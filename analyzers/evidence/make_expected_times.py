@@ -95,9 +95,11 @@ def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
 
 
 def holding(rows: pd.DataFrame, device: str) -> pd.DataFrame:
-    """Keep the GEMMs and convolutions whose times can be estimated well from the others, as ``holds`` decides.
+    """Keep measured times that are good enough to estimate the times of other sizes.
 
-    All that differ only in their sizes are kept or left out together. A line is printed about each such family.
+    The GEMMs or convolutions are divided into families that differ only in their sizes. For each family, ``holds``
+    tests how well some of its times can be estimated from the rest. A family is kept or left out as a whole, and a line
+    about it is printed.
     """
     kept: list[Ints] = []
     for kind in sized(rows["problem"].tolist()):

@@ -27,12 +27,13 @@ from logparse.target import Facts, same_device
 
 
 def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """Add tuning parameters and a second solver to proposed overrides for MIOpen, so that MIOpen really uses them.
+    """Complete the proposals that MIOpen should use other kernels, so that MIOpen really uses these kernels.
 
-    The second solver is the next fastest in the record of the first one. The parameters come from a perf-db (MIOpen's
-    database of tuned parameters) of the same GPU. If the perf-db and the user's machine both state their MIOpen
-    version, the versions must match. If there are several perf-dbs, one of the user's own build is preferred, then the
-    user's own files.
+    * A second kernel is added. It is the next fastest in the measurement of the first one.
+    * Tuning parameters are added. They come from a perf-db (MIOpen's database of tuned parameters) of the same GPU. If
+      the
+      perf-db and the user's machine both state their MIOpen version, the versions must match.
+    * If there are several perf-dbs, one of the user's own build is preferred, then the user's own files.
     """
     if not any(_of_miopen(x) for x in findings):
         return list(findings)
@@ -100,10 +101,11 @@ class _Known:
             self._tuned.setdefault((key, name), []).append((source, text))
 
     def completed(self, finding: Finding, override: Override) -> Finding:
-        """Add tuning parameters, the workspace and a second kernel (solver) to a proposed override for MIOpen.
+        """Complete a proposal that MIOpen should use another kernel: tuning parameters, workspace and a second kernel.
 
-        If the user's MIOpen build seems to lack both kernels, another kernel is proposed, or only advice if there is
-        none. The build seems to lack them if its files name other kernels, but not them.
+        The second kernel is for a MIOpen build that lacks the first. A build seems to lack both if its own files name
+        other kernels, but neither of the two. Then a kernel that it has is proposed. If there is none, the user only
+        gets advice.
         """
         known = self._of_build(override.target)
         second = self._second(override, finding.evidence)
@@ -130,9 +132,10 @@ class _Known:
         return self._builds[place]
 
     def _second(self, override: Override, evidence: Evidence) -> Override | None:
-        """Return a copy of the override with the next fastest kernel of the same search.
+        """Return a second kernel to propose to MIOpen, in case its build lacks the first one (``override``).
 
-        Returns None if the search tried no other kernel.
+        MIOpen's search timed several kernels for the convolution. The second kernel is the next fastest of that search.
+        Returns None if the search timed no other kernel.
         """
         rows = self._measurements
         same = (rows["problem"] == evidence.measured) & (rows["library"] == "miopen")
@@ -140,9 +143,9 @@ class _Known:
         return _fastest(override, rows[same])
 
     def _tuned_to(self, override: Override, known: pd.DataFrame) -> Override:
-        """Add tuning parameters and the size of the workspace to an override for MIOpen.
+        """Add tuning parameters and the size of the workspace to a kernel that is proposed to MIOpen (``override``).
 
-        If the override does not state a workspace, the largest workspace that is known for its kernel is used.
+        If the proposal states no workspace, the largest workspace that is known for the kernel is used.
         """
         rows = known[(known["problem"] == override.problem.text) & (known["solution"] == override.solution.text)]
         most = count_of(rows["workspace_bytes"].max())
@@ -150,10 +153,10 @@ class _Known:
         return replace(override, parameters=self._parameters(override), workspace_bytes=space)
 
     def _parameters(self, override: Override) -> str | None:
-        """Return MIOpen's tuning parameters for the kernel of an override, as measured on the same GPU.
+        """Return the tuning parameters for a kernel that is proposed to MIOpen (``override``).
 
-        They come from a perf-db, MIOpen's database of tuned parameters. Returns None if the kernel has no parameters,
-        or if no perf-db has them.
+        The parameters are from the same kind of GPU. They come from a perf-db, MIOpen's database of tuned parameters.
+        Returns None if the kernel has no parameters, or if no perf-db has them.
         """
         from logparse.libraries.miopen import perf_db  # Imported here because most runs have no override of MIOpen.
         from logparse.libraries.miopen.solvers import TUNABLE

@@ -1,8 +1,9 @@
-"""Tell what the time of a measurement may be used for, according to the tool that took it (column ``origin``).
+"""Names for the tools that measure kernels (column ``origin``), and what their times may be used for.
 
-There are two questions. May the time be used to compare the library's choice with other kernels? Is the kernel the
-winner of a tuner's search? Each file format answers both (``kinds.format.Origin``), and ``ingest`` stores the answers
-with each row, so that no reader needs a list of formats.
+The file format of each tool (``kinds.format.Origin``) states two things, which are stored with each measured time:
+
+* whether the time can be used to compare the library's choice with other kernels
+* whether the kernel is the fastest one of a tuner's search
 """
 
 from __future__ import annotations

@@ -78,9 +78,10 @@ def passes(tables: Tables) -> pd.DataFrame:
 
 
 def passes_of(measurements: pd.DataFrame) -> pd.DataFrame:
-    """Return the best times of forward and both backward passes of each convolution layer, from a DataFrame.
+    """Return the best measured times of the three passes of each convolution layer in each file.
 
-    The columns are the same as of ``read_passes``.
+    The passes are forward, input gradient and weight gradient. ``measurements`` has the measured times of all kernels.
+    The columns of the result are explained at ``read_passes``.
     """
     with reading({"measurements": measurements}, {"measurements": _COLUMNS}) as con:
         return read_passes(con)

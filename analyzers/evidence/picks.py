@@ -94,7 +94,10 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _solutions_of(rows: pd.DataFrame) -> pd.Series:
-    """Count how many kernels each file timed for each GEMM or convolution."""
+    """For each file and each GEMM or convolution in it, count the kernels whose times the file has.
+
+    Returns a Series. Its index is the file, the tool that measured (``origin``), and the GEMM or convolution.
+    """
     count: pd.Series = rows.groupby(["source_id", "origin", "problem"])["solution"].nunique()
     return count.rename_axis(index={"problem": "measured"})
 
@@ -161,7 +164,7 @@ _RECORD = ["source_id", "origin", "measured"]
 
 
 def _processes(tables: Tables) -> dict[str, int]:
-    """Return how many processes took part in each second comparison of two kernels, by the id of its file."""
+    """Return how many processes measured a faster kernel again to confirm it, for each file with such measurements."""
     rows = tables.facts[tables.facts["name"] == "confirmation"]
     columns = (rows["source_id"], rows["value"])
     return {str(x): len(blocks_of(json.loads(value))) or 1 for x, value in zip(*columns, strict=True)}
@@ -256,9 +259,9 @@ def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
 
 
 def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
-    """Tell for each row whether its time may be used to judge the job's calls.
+    """Mark the measured times that may be compared with the job's calls, because they are from the same kind of GPU.
 
-    The answer is no if the calls' device is unknown and the time may come from another device.
+    A time is not marked if it may be from another GPU, because the log does not name the GPU of the calls.
     """
     logs = [None if log == SILENT else str(log) for log in rows["log"]]
     keys = zip(rows["problem"], rows["source_id"], logs, strict=True)
@@ -325,9 +328,11 @@ class UnknownDevice:
         self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}
 
     def __call__(self, problem: str, source: str, log: str | None = None) -> bool:
-        """Return True if the times in file ``source`` may be from another GPU than the job's calls of ``problem``.
+        """Return True if the times in a file may be from another GPU than the one on which the job calls ``problem``.
 
-        ``log`` limits the question to the calls in one log.
+        * ``source``: the id of the file.
+        * ``problem``: the text of a GEMM or convolution.
+        * ``log``: if given, only the calls in this log are considered.
         """
         callers = self._callers.get(problem, ()) if log is None else (log,)
         device = self._device.get(source, "")

@@ -101,12 +101,11 @@ def _timeline(store: Store, source_id: str) -> pa.Table | None:
 
 
 def tables_to_check(store: Store, run: str | None = None) -> Tables:
-    """Return the tables of a run (default: the latest) that the checks of override files need.
+    """Return a job's data for checking whether its libraries can use the kernels that the user lists in override files.
 
-    * The checks are ``coverage`` and ``lint --against``.
-    * The tables contain the same measurements as for the analyzers.
-    * The table ``solvers`` is added, with all kernels (solvers) that MIOpen's measurements name.
-    * Raises StoreError if the tables cannot be read.
+    The commands ``coverage`` and ``lint --against`` use the data. The table ``solvers`` has all kernels (solvers) that
+    MIOpen's measurements name. Without ``run``, the latest execution of the job is read. Raises StoreError if the data
+    cannot be read.
     """
     run = store.latest_run(run)
     with store.reading(_READ) as con:
@@ -115,11 +114,13 @@ def tables_to_check(store: Store, run: str | None = None) -> Tables:
 
 
 def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, Any]:
-    """Read the tables of a run, but leave out most measurements of GEMMs and convolutions that the run does not call.
+    """Read the stored tables of a job, but skip most search results of MIOpen, which would fill the memory.
 
-    To save memory, only convolutions in MIOpen's own find-dbs (long lists of search results) are left out. They are
-    kept if they were also measured elsewhere, or may be a call of the run under another text. ``links`` is SQL for the
-    pairs of such texts.
+    MIOpen ships long lists of such results (find-dbs). Only convolutions that the job calls are read from them, and in
+    two cases others:
+
+    * The convolution was also measured in another way, for example by the user's own search.
+    * It may be a call of the job that a log writes differently. ``links`` is SQL that returns such pairs of texts.
     """
     con.execute("create temp table called as select distinct problem from workload where run = ?", [run])
     con.execute(f"create temp table linked as {links}")

@@ -249,7 +249,10 @@ def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Series]:
-    """Return how the GEMM and convolution time of each trace is divided, as a fraction (0 to 1) for each of them."""
+    """For each trace, return which fraction of its GEMM and convolution time each GEMM or convolution takes.
+
+    The fractions (0 to 1) of a trace add up to 1. Traces of one job have similar fractions.
+    """
     mine = kernels[kernels["source_id"].isin(list(sources)) & kernels["problem"].notna()]
     sums = mine.groupby(["source_id", "problem"])["total_us"].sum()
     return {str(x): each.droplevel(0) / each.sum() for x, each in sums.groupby(level=0) if each.sum() > 0}

@@ -115,7 +115,10 @@ class Tried:
 
     @property
     def gain(self) -> Gain | None:
-        """The time of a step without the change, and with it (``ratio`` · ``now_us``). None if it was not measured."""
+        """The measured time of a step of the job without the change and with it. None if nothing was measured.
+
+        The time with the change is the time without it (``now_us``) multiplied by ``ratio``, with an interval.
+        """
         ratio, now = self.ratio, self.now_us
         return None if ratio is None or now is None else Gain(now, *(now * x for x in ratio))
 

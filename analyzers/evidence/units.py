@@ -171,11 +171,14 @@ def unmarked_ranks(facts: pd.DataFrame) -> int:
 
 
 def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
-    """Return how often the job's processes did each kind of step and how long the steps took, according to ``facts``.
+    """Return how often the job's processes did each kind of step (for example training), and how long the steps took.
 
-    * Returns None if nothing counted steps.
-    * If ``alone`` is True, times from a run without logs replace the others, because logs slow a job.
-    * The times of several processes alternate in the result, so that its later half has the later half of each process.
+    * ``facts``: the table that has the numbers and times. Returns None if it has none.
+    * ``alone``: if True, times from a run of the job without logs are used instead of the others, because logs slow a
+      job.
+    * The times of several processes are merged alternately. So the second half of the result has the second half of
+      each
+      process, and start effects are in the first half.
     """
     found = [*units_by_source(facts).values()]
     logged = [x for x in found if not x.alone]
@@ -310,10 +313,11 @@ def _weighed(tables: Tables, facts: pd.DataFrame) -> Tables:
 
 
 def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
-    """Recompute a run's tables as if the job had done other numbers of steps of each kind (``counts``).
+    """Recompute the kernel times and numbers of calls as if the job had done its kinds of steps in another ratio.
 
-    For example, two runs can only be compared if both have the same mixture of steps. ``tables`` must already be scaled
-    by ``weighed``. The result still covers as many steps as were traced.
+    ``counts`` has the wanted number of steps of each kind, for example training and evaluation. Only in this way can a
+    job be compared with one that did the same steps in another ratio. The total number of traced steps does not change.
+    ``tables`` must already be scaled to the ratio of the whole job (``weighed``).
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     traced = traced_kinds(facts)
@@ -413,10 +417,11 @@ def communicates(kernels: pd.DataFrame) -> pd.Series:
 
 
 def _counted(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Multiply the numbers of calls that come from traces by ``weights``, to scale them to the whole run.
+    """Scale the numbers of calls, which come from a few traced steps, to the whole job.
 
-    ``weights`` has one factor per kernel. A GEMM or convolution that launches several kernels gets the average of their
-    factors. Returns the changed tables ``calls`` and ``workload``.
+    ``weights`` has the factor for each kernel. If a GEMM or convolution launches several kernels, the average of their
+    factors is used. Numbers of calls that come from a log stay, because a log counts the whole job. Returns the changed
+    tables ``calls`` and ``workload``.
     """
     rows = kernels.assign(weighed=kernels["calls"] * weights)[
         kernels["problem"].notna() & kernels["run"].eq(tables.run)

@@ -52,9 +52,9 @@ def amount(calls: float) -> str:
 
 
 def of_one(unit: object) -> str:
-    """Put an article before the word for a step, for example ``a request``. Returns an empty text for ``run``.
+    """Return ``a step`` for ``step``, or ``a request`` for ``request``, for example to write "time of a step".
 
-    ``unit`` is the word. It says what the numbers are divided by.
+    Returns an empty text for ``run``, because numbers for the whole run of a job need no such word.
     """
     return f"a {unit}" if isinstance(unit, str) and unit != "run" else ""
 

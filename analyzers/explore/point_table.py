@@ -80,9 +80,11 @@ and ``times_us`` are the single times (µs).
 
 
 def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame | None = None) -> None:
-    """Write a table with the times of similar GEMMs or convolutions into a database.
+    """Create a database table with the times of GEMMs or convolutions whose sizes are similar to those of the job.
 
-    ``table`` is its name. ``rows`` has the columns ``NEARBY``, and None makes an empty table.
+    * ``con``: the connection to the database.
+    * ``table``: the name of the new table.
+    * ``rows``: its rows, with the columns in ``NEARBY``. None makes an empty table.
     """
     schema = pa.schema(NEARBY)
     made = schema.empty_table() if rows is None else pa.Table.from_pandas(rows, schema=schema, preserve_index=False)
@@ -192,10 +194,11 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
 
 def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> None:
-    """Create the table ``blocked``: times that must not be used, because they may be from another device.
+    """Create the table ``blocked``: measured times that must not be compared with the job's calls.
 
-    The columns are ``h, problem, source_id``. A time is included if nothing shows that it is from the device on which
-    the run's calls ran.
+    A time is in the table if it may be from another GPU than the calls. That is so if a log does not name the GPU on
+    which it was written. The columns are ``h`` (the hash of ``problem``), ``problem`` (a GEMM or convolution), and
+    ``source_id`` (the file with the time).
     """
     own = con.execute("select distinct source_id from sources where run = ?", [run]).fetchall()
     pairs = sorted(different_devices(facts, [str(x) for (x,) in own]))

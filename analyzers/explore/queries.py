@@ -307,7 +307,10 @@ def kernels(con: duckdb.DuckDBPyConnection, most: int, problem: str = "") -> lis
 
 
 def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
-    """Return the sum of all kernels' times, µs, and True if the sum is per step. False: it is of all traces."""
+    """Return two values: how long all kernels take together, µs, and whether this time is for one step of the job.
+
+    If the second value is False, the time is the sum over everything that was traced.
+    """
     ((us, per_step),) = con.execute(
         "select (select coalesce(sum(us), 0) from kernels), (select bool_or(per_step) from step)"
     ).fetchall()
@@ -315,7 +318,11 @@ def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
 
 
 def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    """Return the timeline of one step: the GPU's work, its idle times, and a title (see ``load/one_step.py``)."""
+    """Return the data for the chart that shows what the GPU does during one step of the job.
+
+    There are three parts: a table of the GPU's kernels and copies in the order of their start, a table of the times in
+    which the GPU was idle, and the title of the chart.
+    """
     named = "select problem, min(id) as id from points group by problem"
     found = con.execute(
         f"select w.*, coalesce(id, '') as id from works w left join ({named}) n using (problem) order by start"

@@ -73,9 +73,10 @@ class Report:
 
 @dataclass
 class _Run:
-    """The data about the run in the report. All parts of the page need them.
+    """Data about the job that the report needs in addition to its tables, for example the list of what to change.
 
-    ``parts.Known`` explains the attributes.
+    The report uses the same functions as the web page. So this class has the attributes that they expect
+    (``parts.Known``).
     """
 
     verdict: PageVerdict
@@ -209,9 +210,9 @@ def _by_column(rows: pd.DataFrame) -> dict[str, list[object]]:
 
 
 def _cards(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:
-    """Return the details that the report shows after a click on a GEMM or convolution.
+    """Return the details that the report shows when the reader clicks on a GEMM or convolution.
 
-    They are made for each one in the table ``ids_``.
+    The keys are the ids in the table ``ids_``, which has each GEMM or convolution that can be clicked.
     """
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     con.register("wanted_", pa.table({"problem": pa.array(sorted(set(chosen["measured"])), pa.string())}))

@@ -74,9 +74,10 @@ _FEW = 0.05
 
 
 def of_data(remark: Finding) -> Finding:
-    """Change the report about an idle GPU, because the GPU waits for the data loader and not for kernel launches.
+    """Rewrite the remark that the GPU is often idle, after a simulation showed that it waits for the data loader.
 
-    A simulation of the step has shown that.
+    Without the simulation, the remark says that the GPU waits for kernel launches. The new text advises to load data
+    sooner, for example with more workers.
     """
     message = remark.message.replace(_WAITS, "waits for data")
     remedy = Advise("feed the GPU with data sooner", "the data loader: more workers, less work per sample")

@@ -68,9 +68,9 @@ class _Timed:
 
 
 def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
-    """Return the measured times of a matrix product with separate kernels and of the fused call.
+    """Return two measured times: of a matrix product followed by separate kernels, and of one fused call for all.
 
-    Returns None if a replay measured only one of them, or neither.
+    Returns None unless both were measured. ``samples`` has the times that ``logparse replay`` measured outside the job.
     """
     before = samples.get((one.fused.text, one.as_run))
     after = samples.get((one.fused.text, one.in_library))

@@ -166,9 +166,9 @@ def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapp
 
 
 def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """Report totals for each file that has a slow weight gradient, and for each find-db of MIOpen.
+    """For each file, report how many weight gradients of convolutions are slow, and how much time they waste.
 
-    A find-db is a file with the results of MIOpen's search.
+    A file is included if it has a slow weight gradient, or if it is a find-db (results of MIOpen's search).
     """
     names = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
     called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))
@@ -372,10 +372,10 @@ def _not_run(
 
 
 def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
-    """Return what a row of an override file must state in addition to the name of a convolution's fastest kernel.
+    """Return the details that MIOpen needs to use a convolution's fastest kernel, in addition to the kernel's name.
 
-    The values come from the user's find-db, the file in which MIOpen's search stores its results. The keys are (file,
-    convolution).
+    For example, these are the algorithm and the size of the workspace. They come from the user's find-db, the file in
+    which MIOpen's search stores its results. The keys of the result are pairs: a find-db and a convolution.
     """
     rows = tables.measurements
     rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["source_id_user"]))]

@@ -118,10 +118,13 @@ def _distribution(rows: pd.DataFrame) -> Finding:
 
 
 def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal | None) -> Remedy:
-    """Return how the user can make the library run the better kernel.
+    """Return what the user can do so that the library runs the faster kernel.
 
-    The best way is a row of an override file. If no such row can be written, the result is a search, a replay, a
-    setting or a change of the program.
+    The possibilities are, the best first:
+
+    * Name the kernel in a file for the library (an override file).
+    * Change a setting or the program, if no file can name the kernel.
+    * Start a search of the library, or measure the kernels with ``logparse replay``, if times are missing.
     """
     if isinstance(decided, Override):
         return UseRows(decided)

@@ -79,13 +79,14 @@ _NONE = pd.DataFrame({"problem": [], "now_us": [], "within_us": [], "far": np.ze
 
 
 def _rows(calls: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
-    """Return the traced GEMMs and convolutions for which an ideal time (roofline) is known, with calls and times.
+    """Return a table of the job's GEMMs and convolutions that shows how close each comes to the speed of the hardware.
 
-    The calls are summed over the traces of one device. Three columns are added:
+    The times are from traces, summed for each kind of GPU. GEMMs and convolutions whose ideal time is unknown are left
+    out. The table has these columns in addition to the number of calls and their time:
 
-    * ``least_us``: the ideal time, µs.
-    * ``group``: only rows of one group are compared with each other.
+    * ``least_us``: the ideal time (roofline), µs.
     * ``efficiency``: (ideal time) / (time of a call).
+    * ``group``: GEMMs or convolutions that can be compared with each other have the same text here.
     """
     device = {str(source): _device(facts.get(str(source), {})) for source in calls["source_id"].unique()}
     known = calls.assign(device=calls["source_id"].map(device))

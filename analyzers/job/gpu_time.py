@@ -276,19 +276,19 @@ def _gaps(facts: pd.DataFrame) -> Gaps | None:
 
 
 def gpu_us(tables: Tables) -> float | None:
-    """Return the GPU time of the job's traces (µs), but only if it can be divided by the numbers of calls.
+    """Return the job's GPU time (µs) in its traces, for computing the time of one call. None if that is impossible.
 
-    That is possible if these numbers also come from the traces. Otherwise None is returned: a log counts the calls of
-    the whole job, but the traces contain only a few steps.
+    Traces contain only a few steps, but a log counts the calls of the whole job. So the time must not be divided by
+    numbers of calls that come from a log, and the result is None in this case.
     """
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
 
 
 def traced_us(tables: Tables) -> float | None:
-    """Return the GPU time of the job's traces (µs), or None without a trace.
+    """Return the job's GPU time (µs) in its traces, or None without a trace.
 
-    Unlike ``gpu_us``, this function does not ask where the numbers of calls come from. The time must not be divided by
-    numbers of calls from a log.
+    Traces contain only a few steps. So do not divide this time by numbers of calls from a log, which counts the whole
+    job: ``gpu_us`` returns None in this case, but this function does not check it.
     """
     total = float(kernels_of_run(tables)["total_us"].sum())
     return total if total > 0 else None

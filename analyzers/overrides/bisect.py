@@ -147,10 +147,11 @@ class Table:
         return self.cut(lambda line, text: next(place) in wanted)
 
     def placed(self, rows: Rows, folder: Path) -> Emission:
-        """Empty a folder, and write a copy of the override file with only these rows into it.
+        """Write a copy of the override file that has only some rows, to test which rows make a job fail.
 
-        The other files of the original's folder (``beside``) are copied, too. A copy of the override file among them
-        also gets only these rows. TunableOp, for example, has the same file once for each device.
+        ``folder`` is emptied first. Returns the copy, with the settings that make the library use it. Other files that
+        the library reads from the original's folder (``beside``) are copied, too. If one of them has the same content
+        as the override file, it also gets only these rows: TunableOp has the same file once for each GPU.
         """
         data, files = self.with_rows(rows), [(path.name, path.read_bytes()) for path in self.beside]
         shutil.rmtree(folder, ignore_errors=True)
@@ -159,9 +160,10 @@ class Table:
 
 
 def opened(path: Path) -> Table:
-    """Read an override file and split it into rows.
+    """Split an override file (the user's list of kernels for a library) into rows, to find those that make a job fail.
 
-    Raises InputError if no library reads such a file, or if it cannot be split.
+    The result can write copies of the file without some rows. Raises InputError if no library reads such a file, or if
+    it cannot be split.
     """
     name, data = content_of(str(path))
     format, rows = format_of(name, data), list[tuple[int, str]]()
@@ -246,15 +248,16 @@ class Checks:
         return [run for run in self.runs if run.rows == name][again]
 
     def _run(self, name: str, rows: Rows, log: str) -> Run:
-        """Run the user's check with a copy of the override file that has only these rows.
+        """Run the user's test command with only some rows of an override file, to see if these rows make it fail.
 
-        The check inherits the open journal file, which is locked. So the journal stays locked if the check outlives
-        this process.
+        An override file is the user's list of kernels for a library, one in each row.
         """
         copy, code = self.table.placed(rows, self.folder / "table"), None
         table = filled(Shell("export LOGPARSE_TABLE=@path@"), {"path": shell_word(copy.path or "")})
         script = "\n".join([*copy.settings, table, self.check])
         began = time.monotonic()
+        # The check inherits the open journal file, which is locked. So the journal stays locked if the check outlives
+        # this process.
         process = subprocess.Popen(
             ["sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True, pass_fds=[self.journal.fileno()], bufsize=0,
@@ -381,7 +384,10 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
 
 
 def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[str]:
-    """Return the answer for the user: which rows of the override file make the check fail, and how certain that is."""
+    """Return the answer for the user: which rows of an override file make the user's test command fail.
+
+    An override file is a list of kernels for a library. The answer also states how certain it is.
+    """
     named: list[str] = []
     for rows in found:
         named += ["  the check fails only if all of these rows are in the file:"] if len(rows) > 1 else []

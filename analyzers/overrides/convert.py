@@ -176,9 +176,9 @@ def _faults(format: OverrideFormat, path: str) -> Mapping[tuple[int, str], str]:
 
 
 def _why_not(measured: Measurement) -> str | None:
-    """Return why a measurement cannot become a row of an override file, or None if it can.
+    """Return why a measured kernel cannot be written into a list of kernels for a library. None if it can.
 
-    For example, the library's default kernel needs no row.
+    For example, the kernel failed, or it is the library's default kernel, which needs no entry in such a list.
     """
     if measured.status not in ("ok", "no_time"):
         return f"{measured.status}: {measured.error or 'no time'}"

@@ -65,10 +65,10 @@ class Use:
 
 @dataclass(frozen=True)
 class Idle:
-    """Rows of an override file that no call uses, all for the same reason.
+    """Entries of the user's list of kernels for a library (override file) that have no effect, all for one reason.
 
-    * ``lines``: their line numbers.
-    * ``never``: True if no call of any job can use the rows.
+    * ``lines``: the line numbers of these entries.
+    * ``never``: True if the library cannot use them in any job. False if only this job has no such call.
     """
 
     lines: Sequence[int]
@@ -91,10 +91,14 @@ class Coverage:
     idle: tuple[Idle, ...]
 
     def share(self, what: Literal["calls", "time_us"], state: State = "hit") -> float | None:
-        """Return which fraction (0 to 1) of the job's calls the override file has rows for, or of the job's time.
+        """Return for which fraction (0 to 1) of the job's calls an override file (list of kernels) names the kernel.
 
-        ``what`` is ``calls`` or ``time_us``. With another ``state`` than ``hit``, the fraction with this result is
-        returned. Returns None if no calls are counted, or no time is known.
+        * ``what``: ``calls`` to weigh each call equally, ``time_us`` to weigh it by its time.
+        * ``state``: by default, calls for which the file has an entry are counted. Other values count the calls for
+          which it
+          has none (``miss``), or for which this is ``unknown``.
+
+        Returns None if no calls are counted, or if no time is known.
         """
         known = [(getattr(use, what), use.state) for use in self.uses if getattr(use, what) is not None]
         total = sum(value for value, _ in known)
@@ -107,12 +111,19 @@ class Coverage:
 
 
 def run_to_check(store: Store, run: str | None = None) -> tuple[Tables, str]:
-    """Return the tables of a run (default: the latest), and the number of its damaged lines as text."""
+    """Return a job's data to check override files (lists of kernels for a library), and a note on damaged log lines.
+
+    The note is a text with the number of such lines, for the user. Without ``run``, the latest execution of the job is
+    used.
+    """
     return tables_to_check(store, run), damaged(store, run)
 
 
 def coverage(file: OverrideFile, tables: Tables) -> Coverage:
-    """Look up every call of a job in an override file, and return which rows the library would use."""
+    """Find the entry of an override file that a library would use for each call of a job, or why it would use none.
+
+    An override file is the user's list of kernels for a library.
+    """
     format, times = by_name(file.format), times_of(tables)
     reports, kernels = reports_of(file, tables), Kernels.of(file, tables)
     called = calls_by_problem(tables.workload[tables.workload["kind"].isin(format.kinds)])
@@ -151,9 +162,10 @@ def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
-    """Return what the job's logs say about the library's own use of the override file.
+    """Return what a library wrote into its logs about its use of an override file (the user's list of kernels).
 
-    For example, a log may state whether the library found a row. The keys are the texts of operators (with sizes).
+    The keys are the texts of operators with their sizes. Each value states whether the library found an entry for the
+    operator in the file, and which kernels it used.
     """
     columns = (tables.messages[name].astype("str") for name in ("function", "text"))
     return by_name(file.format).reported(file.name, file.reading, zip(*columns, strict=True))
@@ -241,10 +253,11 @@ def _size(text: str) -> str:
 
 
 def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
-    """Explain which single value keeps a row of an override file from applying to a call of the job.
+    """Explain why an entry of an override file is not used, if a call of the job differs from it in only one value.
 
-    Example: "no call; one call differs only in that it has ld=1024,1024,-,4096, while the row has
-    ld=1024,1024,4160,4160". Returns None if every call of the same sizes differs in several values.
+    An override file lists kernels for a library, each for certain sizes and layouts. For example, "no call; one call
+    differs only in that it has ld=1024,1024,-,4096, while the row has ld=1024,1024,4160,4160". Returns None if every
+    call of the same sizes differs in several values.
     """
     text = row.problem.text if row.problem is not None else ""
     for other in near.get(_size(text), ()):
@@ -255,9 +268,9 @@ def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def _contradict(one: str, other: str) -> bool:
-    """Tell whether two words of operators' texts state different values, for example ``in=FP16`` and ``in=BF16``.
+    """Tell whether two descriptions of a call contradict each other in one value, as ``in=FP16`` and ``in=BF16`` do.
 
-    ``?`` is an unknown value, which agrees with all others. In most words ``-`` is one, too.
+    ``?`` is an unknown value, so it contradicts nothing. The same is true of ``-`` for most kinds of values.
     """
     pairs = zip(one.partition("=")[2].split(","), other.partition("=")[2].split(","), strict=False)
     word = one.partition("=")[0]
@@ -269,11 +282,14 @@ def _contradict(one: str, other: str) -> bool:
 
 
 def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tables, lost: str = "") -> Answer:
-    """Return the output of the command ``coverage``: for how much of a job the override files have rows.
+    """Return the output of the command ``coverage``: how much of a job uses the kernels in the user's override files.
 
-    * The output gives the fraction of the job's calls and of its time.
-    * ``lost``: the number of damaged lines of the run, as text.
-    * The exit code is 3 if no call uses one of the files.
+    An override file is a list of kernels for a library. The output states the fraction of the job's calls, and of its
+    time, for which a file names the kernel.
+
+    * ``unread``: files that are no override files.
+    * ``lost``: a text with the number of log lines that could not be read.
+    * The exit code is 3 if the job uses no entry of at least one file.
     """
     found = [coverage(file, tables) for file in files]
     remarks = remarks_on(tables, {x.format.convolutions for x in found})
@@ -286,9 +302,9 @@ def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tabl
 
 
 def _other_kinds(found: Sequence[Coverage], tables: Tables) -> Iterator[str]:
-    """Yield remarks with the number of operators that the given override files cannot contain because of their kind.
+    """Yield remarks about operators of the job for which the user's override files cannot name a kernel.
 
-    For example, files for GEMMs contain no convolutions.
+    For example, "12 convolutions" if all the files are lists of kernels for GEMMs.
     """
     asked = {kind for x in found for kind in x.format.kinds}
     if asked:
@@ -310,7 +326,7 @@ def _or_less(value: float | None) -> float:
 
 
 def lines(found: Coverage) -> list[str]:
-    """Return a summary of how well one override file fits the job.
+    """Return a summary for the user: how much of a job uses the kernels in an override file (list of kernels).
 
     For example: ``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, …``.
     """
@@ -345,7 +361,10 @@ def _look_up_lines(found: Coverage) -> list[str]:
 
 
 def _idle_lines(found: Coverage) -> list[str]:
-    """Return lines for the user with the reasons why no call uses some rows, the most frequent reason first."""
+    """Return lines for the user: why some entries of an override file (list of kernels for a library) are never used.
+
+    The most frequent reason comes first.
+    """
     out = []
     for never, text in ((True, "can never hit"), (False, "hit nothing in this run")):
         reasons = {idle.reason: idle.lines for idle in found.idle if idle.never is never}

@@ -48,9 +48,10 @@ class Kernels:
 
     @classmethod
     def of(cls, file: OverrideFile, *runs: Tables) -> Kernels:
-        """Collect what is known about the kernels in an override file, from the measurements and logs of several jobs.
+        """Collect what is known about the kernels in an override file (the user's list of kernels for a library).
 
-        The size of the workspace that calls provide is taken from the last job only.
+        ``runs`` has the data of several jobs, with their measurements and logs. The result says which kernels ran and
+        how much workspace they need. How much workspace the calls provide is taken from the last job only.
         """
         format = by_name(file.format)
         if format.kernels is None:
@@ -114,7 +115,10 @@ class Kernels:
         return LookUp(answer.key, None, "unknown", why, (row.line,))
 
     def short_of_workspace(self, call: str, row: Row | None) -> Short | None:
-        """Explain why a call may not provide enough workspace for the kernel in the row of an override file.
+        """Return a warning if a call may not provide enough workspace for the kernel that the user selected for it.
+
+        * ``call``: the text of the operator with its sizes.
+        * ``row``: the entry of the user's override file (list of kernels) that is for this call.
 
         Returns None if the workspace suffices, or if nothing shows that it may be too small.
         """
@@ -161,7 +165,11 @@ def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _needed(tables: Tables, named: set[str]) -> Iterator[tuple[str, str, int]]:
-    """Yield how much workspace the ``named`` kernels were measured to need, as (operator with sizes, kernel, bytes)."""
+    """Yield how much workspace (bytes) some kernels needed when they were measured.
+
+    ``named`` selects the kernels. The values are tuples: the text of an operator with its sizes, the kernel, and the
+    bytes.
+    """
     rows = tables.measurements[tables.measurements["solution"].isin(named)]
     rows = rows.loc[rows["workspace_bytes"].notna(), ["problem", "solution", "workspace_bytes"]].drop_duplicates()
     columns = (rows["problem"].astype("str"), rows["solution"].astype("str"), rows["workspace_bytes"].astype("int64"))

@@ -53,7 +53,10 @@ _SHOWN, _LINES = 4, 8
 
 
 class NotAnOverrideError(InputError):
-    """Raised if a file is no override file, or if it is unknown how its library reads it. ``why`` has the reason."""
+    """Raised if a file is not a list of kernels that some library reads (an override file). ``why`` has the reason.
+
+    It is also raised if it is unknown how the library reads such a file.
+    """
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}; lint checks: {CHECKED} (if the file is one of these, name it with --as)")
@@ -70,12 +73,14 @@ class Unread(NamedTuple):
 def lint(
     path: str, target: Facts | None = None, against: Tables | None = None, format: str | None = None
 ) -> OverrideFile:
-    """Check one override file: will the library read the file, and use its rows for calls?
+    """Check an override file (the user's list of kernels for a library): will the library use the entries of the file?
 
     * ``target``: facts about the machine that will read the file.
-    * ``against``: a job. It supplies the facts that ``target`` lacks, if its files agree.
+    * ``against``: data of a job. If ``target`` lacks a fact, it is taken from the job's files, unless they contradict
+      each
+      other.
 
-    Raises InputError if the file does not exist or has no override format.
+    Raises InputError if the file does not exist or has no known format.
     """
     name, data = content_of(path)
     given, run = target or {}, facts_of_run(against) if against is not None else {}
@@ -100,11 +105,13 @@ def lint_files(
     format: str | None = None,
     begins: Callable[[str], None] = lambda path: None,
 ) -> tuple[list[OverrideFile], list[Unread]]:
-    """Check several override files for one machine. The machine is described by ``target`` and the job ``against``.
+    """Check several override files (lists of kernels): will the libraries of one machine read and use them?
 
-    * ``begins`` is called with the path of each file before it is read.
-    * If several paths are given (``dir/*``), other files among them are returned as ``Unread``.
-    * Raises InputError if the only file is not an override file.
+    * ``target``, ``against``: facts about the machine, and a job that ran on it.
+    * ``begins``: called with the path of each file before it is read, to show progress.
+
+    Returns two lists: the checked files, and those that are no override files. If there is only one path and it is
+    none, InputError is raised.
     """
     if format is not None:
         format_of("", b"", format)
@@ -137,9 +144,10 @@ def content_of(path: str) -> tuple[str, bytes]:
 
 
 def inspect(name: str, data: bytes, target: Facts, format: str | None = None) -> OverrideFile:
-    """Read an override file as its library reads it, and return its rows with notes.
+    """Read an override file (the user's list of kernels) in the same way as the library that will use it.
 
-    Raises InputError if no format fits.
+    Returns the entries of the file, with remarks about what is wrong with them. Raises InputError if the file has no
+    known format.
     """
     return format_of(name, data, format).inspect(name, data, target)
 
@@ -244,10 +252,10 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]:
-    """Yield a note about rows that may fail in a job that captures CUDA or HIP graphs.
+    """Yield a warning if kernels that the user selected cannot be used in a job that captures CUDA or HIP graphs.
 
-    These rows make a library allocate memory at the first call of a shape. Such an allocation fails while a stream is
-    captured into a graph.
+    Such a kernel's library allocates memory at the first call of a size. An allocation fails while a graph is captured.
+    ``unsafe`` has the names of these libraries.
     """
     lines = [row.line for row in reading.rows if row.live and row.solution and row.solution.library in unsafe]
     if lines:
@@ -296,9 +304,11 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
 
 
 def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], int]) -> Iterator[Note]:
-    """Yield an error if a row of an override file states less workspace than its kernel needs.
+    """Yield an error if the user's list of kernels (override file) states less workspace for a kernel than it needs.
 
-    ``needed`` has the largest workspace (bytes) that was measured, by (operator with sizes, kernel).
+    * ``row``: one entry of the list.
+    * ``texts``: the operators, with their sizes, for which a library would use the entry.
+    * ``needed``: the largest workspace (bytes) that was measured for an operator and a kernel.
     """
     if row.solution is not None and row.workspace_bytes is not None:
         most = int(max(needed.get((text, row.solution.text), 0) for text in texts))
@@ -351,10 +361,10 @@ def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool 
 
 
 def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
-    """Return lines for the user: how many rows of several override files can be used on this machine's GPU.
+    """Return lines for the user: how many entries of several override files (lists of kernels) this GPU can use.
 
-    If a library reads several files as one table, they are counted together. There are no lines for a single file, or
-    if the GPU is unknown.
+    Files that a library reads as one table are counted together. There are no lines for a single file, or if the GPU is
+    unknown.
     """
     families: dict[str, list[int]] = {}
     for file in judged:
@@ -371,9 +381,9 @@ def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
 
 
 def lines(file: OverrideFile) -> list[str]:
-    """Return the result of checking one override file: a verdict, then one line for each broken rule.
+    """Return what ``lint`` prints about an override file (list of kernels): can the library use it, and what is wrong?
 
-    A line names the first lines of the file that break the rule.
+    Each kind of fault has one line, which names the first places in the file where it occurs.
     """
     accepted = {
         True: "accepted",
@@ -420,9 +430,10 @@ def note_rows(judged: Sequence[OverrideFile], unread: Sequence[Unread] = ()) -> 
 
 
 def row_rows(file: OverrideFile) -> Rows:
-    """Return a table with the verdict on each row of an override file.
+    """Return a table that states for each entry of an override file (list of kernels) whether the library will use it.
 
-    Its columns are the line, the key, the kernel, and whether the library will use the row.
+    Its columns are the file, the line, the key under which the library finds the entry, the kernel, and the answer with
+    a reason.
     """
     return [
         {

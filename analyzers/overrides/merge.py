@@ -33,9 +33,10 @@ _SHOWN = 8
 
 
 class Choice(NamedTuple):
-    """One of several rows for the same call, when override files are merged.
+    """A kernel that a file proposes for a call. Several files are merged, and the best of their proposals is kept.
 
-    ``rank`` is the row's time and its kernel's name, by which the rows are compared. ``file`` is the file of the row.
+    * ``rank``: the time and the name of the kernel, by which the proposals are compared.
+    * ``file``: the file that has the proposal.
     """
 
     rank: tuple[float, str]
@@ -63,18 +64,20 @@ class Conflict:
 
     @property
     def equal_work(self) -> bool:
-        """True if the times of the conflicting rows are comparable, so that the fastest row can be chosen.
+        """True if the fastest of the kernels that several files propose for a call can be found by their times.
 
-        The library may find the same row for two different calls. Then the rows may have been timed for different work.
+        It is False if the times are for different amounts of work, because the library uses one entry for different
+        calls.
         """
         return {x.offer.work for x in self.others} <= {self.taken.offer.work}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merged(Made):
-    """The result of a merge: the files to write, the number of keys, and the conflicts between the merged files.
+    """The result of merging several override files (lists of kernels for a library) into one list.
 
-    For TunableOp there is one file per GPU.
+    It has the file to write (for TunableOp one per GPU), the number of entries, and the conflicts: calls for which the
+    merged files name different kernels.
     """
 
     conflicts: tuple[Conflict, ...]
@@ -94,7 +97,11 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
 
 
 def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Merged:
-    """Merge override files that are already in memory. Each file is a tuple (path, name, bytes)."""
+    """Merge several override files (lists of kernels for a library) into one, from contents that are already in memory.
+
+    ``files`` has a tuple (path, name, bytes) for each file. Returns the merged file and the conflicts. Nothing is
+    written. Raises InputError if the files cannot be merged, for example because their formats differ.
+    """
     contents = deque(files)
     notes = [f"{path}: the file is empty" for path, _, data in contents if not _holds_text(data)]
     contents = deque(x for x in contents if _holds_text(x[2]))

@@ -1,4 +1,7 @@
-"""Write override files for a library. Before that, each row is read back in the way in which the library reads it."""
+"""Write files that tell a library which kernels to use (override files), and check them.
+
+Before a file is written, each of its entries is read back as the library will read it.
+"""
 
 from __future__ import annotations
 
@@ -125,9 +128,10 @@ def _why_not(writer: Writer, override: Override, target: Facts) -> str:
 def _readings(
     writer: Writer, files: Sequence[Emission], target: Facts
 ) -> Iterator[tuple[OverrideFormat, Reading[object]]]:
-    """Read the written files back in the same way as the library reads them.
+    """Read new override files (lists of kernels for a library) back, as the library will read them, to check them.
 
-    A list of work for a tuner is skipped, because no library reads it.
+    Yields the format and the entries of each file. Nothing is yielded for lists of sizes that a tuner shall search,
+    because no library reads these.
     """
     format = format_of(writer)
     if format is not None:
@@ -199,9 +203,10 @@ def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
 
 
 def left_out_lines(reasons: Mapping[str, int], form: str) -> list[str]:
-    """Return lines for the user with the most frequent reasons why something was left out.
+    """Return lines for the user about kernels that could not be written into a file, with the reasons.
 
-    ``form`` is the format of a line with ``{count}`` and ``{reason}``.
+    * ``reasons``: how many were left out for each reason. The most frequent reasons come first.
+    * ``form``: the text of a line, with places for ``{count}`` and ``{reason}``.
     """
     ranked = sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
     out = [form.format(count=count, reason=reason) for reason, count in ranked[:_SHOWN]]

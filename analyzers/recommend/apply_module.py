@@ -76,7 +76,11 @@ def without_a_change(
 
 
 def _combined(in_job: Collection[str]) -> frozenset[str]:
-    """Return the names of the changes that were measured together in the running job (``a+b`` in ``in_job``)."""
+    """Return the changes whose gain was measured together with other changes, while the job ran with all of them.
+
+    ``in_job`` has the names of all measurements in the running job. The name ``a+b`` is for the changes a and b
+    together.
+    """
     return frozenset(name for x in in_job if TOGETHER in x for name in x.split(TOGETHER))
 
 

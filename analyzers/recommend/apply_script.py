@@ -52,9 +52,14 @@ def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Fac
 def script(
     overrides: Sequence[Override], files: Sequence[Emission], target: Facts, folder: str = ".", caution: str = ""
 ) -> Emission | None:
-    """Return the script ``apply.sh`` for the override files in ``folder``. None if they need no environment variables.
+    """Return the shell script ``apply.sh``, with which libraries use the recommended kernels.
 
-    ``caution`` is a warning about the rows. The script also prints it on standard error.
+    The script sets environment variables. Returns None if none are needed.
+
+    * ``files``: the override files (lists of kernels for a library) in ``folder``.
+    * ``caution``: a warning about their entries, for example that a gain is not certain. The script prints it on
+      standard
+      error.
     """
     lines = [line for file in files for line in settings_of(file)]
     if not lines:

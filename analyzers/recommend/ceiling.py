@@ -43,10 +43,11 @@ class Ceiling:
 
 
 def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, judged: Judgement) -> Ceiling:
-    """Compute the most that a job can gain by better kernels in override files.
+    """Compute the most that a job can gain if its libraries use better kernels, which the user lists in override files.
 
-    * ``rows``: the library's choices and the best kernels, from ``picks_vs_best``.
-    * ``findings``: the possible savings that are not left out. They must already be scaled by ``in_the_job``.
+    * ``rows``: the library's choice and the best kernel for each call, from ``picks_vs_best``.
+    * ``findings``: the single savings that are recommended, already scaled to what the whole job saves
+      (``in_the_job``).
     """
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
@@ -155,9 +156,9 @@ def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tu
 
 
 def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
-    """Return the operators (with sizes) for which a time is known.
+    """Return those of the given operators (with sizes) whose time is known, from a trace or from a measurement.
 
-    It is known from a trace or a measurement. The measurement may have another text that may mean the same call.
+    A measurement may be written differently than the job's call, so one that may be of the same operator is enough.
     """
     rows = timed(tables.measurements)
     linked = linked_measurements(tables, pd.Series(problems), rows["problem"])

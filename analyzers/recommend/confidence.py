@@ -63,10 +63,11 @@ class Judgement:
 
 
 def judgement(tables: Tables, floor: float) -> Judgement:
-    """Decide which gains are accepted, of all gains that the job's tests measured a second time.
+    """Decide which faster kernels are really faster, after all were measured a second time.
 
-    A gain must be above ``floor``, and is corrected for the number of tests. For this correction, tests without a gain
-    are included, too.
+    A gain must be above ``floor``, for example 0.03 for 3 %. The more kernels were measured, the more of them seem
+    faster by chance, so the decision allows for their number. Kernels without a gain in the second measurement are
+    counted, too.
     """
     stored = stored_confirmations(tables)
     counts = counting(stored, tables)

@@ -202,9 +202,10 @@ def _better(finding: Finding) -> tuple[str, str] | None:
 
 
 def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """Remove findings about calls that no log counts, if the same finding exists for counted calls.
+    """Remove possible savings that are listed twice: once with a known number of calls, and once without.
 
-    Both must come from the same analyzer. The texts of their calls may differ, if they may mean the same call.
+    This happens because logs may write the same call in two ways. The entry without a number of calls is removed if
+    both come from the same analyzer. It is kept if it has an entry for a library's list of kernels (``override``).
     """
     counted = {(x.analyzer, _text(x)) for x in findings if x.calls is not None}
     may_be = _linked(links, {_text(x) for x in findings if x.calls is None}, both=False)

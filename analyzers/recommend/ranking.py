@@ -223,10 +223,12 @@ def _steps(tables: Tables, settings: Settings) -> float | None:
 
 
 def _usual(settings: Settings) -> Settings:
-    """Return the settings for the largest possible gain: the user's settings, but not stricter than the defaults.
+    """Return the settings for computing the most that the job can gain, including small gains that the user hides.
 
-    So a user who hides small gains still sees the same largest possible gain. ``min_gain`` is at most the default, and
-    ``min_saving_us`` is the default.
+    They are the user's settings, except for the limits below which a gain is hidden:
+
+    * ``min_gain`` is the default, or the user's value if it is smaller.
+    * ``min_saving_us`` is the default.
     """
     usual = Settings()
     floor = min(settings.min_gain, usual.min_gain)
@@ -234,7 +236,10 @@ def _usual(settings: Settings) -> Settings:
 
 
 def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceiling:
-    """Return the largest possible gain of override files. It is the same whatever small gains the user hides."""
+    """Return the most that the job can gain by better kernels, including small gains that the user chose not to see.
+
+    ``usual`` are the settings that include small gains (``_usual``).
+    """
     judged = judgement(tables, usual.min_gain)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
     return ceiling(picks_vs_best(tables, usual), kept, tables, judged)

@@ -1,6 +1,6 @@
-"""Turn a ``Recommendation`` into text lines and tables, for ``report.md``, the terminal and ``tune``.
+"""Write the recommendation for a job as text and tables, for the file ``report.md`` and the terminal.
 
-The list of things to do is not made here: ``verdict`` makes it, and ``screen`` shows it.
+The short list of what to do is made elsewhere: ``verdict`` makes it, and ``screen`` shows it.
 """
 
 from __future__ import annotations
@@ -109,7 +109,11 @@ def counts(recommendation: Recommendation) -> str:
 
 
 def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
-    """Describe one thing to do in full: the change or remark behind it, and its findings with their advice."""
+    """Return all details about one entry of the list of what to do.
+
+    An entry is a change of the job or a remark. The details are the calls that become faster, a table of their savings,
+    and advice.
+    """
     names = todo.name.split(TOGETHER)
     actions = [line for x in recommendation.actions if x.action.name in names for line in _action(x)]
     actions += list(_step(recommendation, todo.name))
@@ -126,7 +130,11 @@ def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
 
 
 def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
-    """Yield lines about the predicted step time with a change, its limit, and how far to trust the simulation."""
+    """Yield lines about how long a step of the job will take with a change (``name``), according to a simulation.
+
+    The lines also state why the step cannot become faster, for example because the host is too slow, and how far the
+    simulation can be trusted.
+    """
     if recommendation.step is None or isinstance(recommendation.step, str):
         return
     under = recommendation.step.under.get(name)
@@ -170,9 +178,9 @@ def rows(recommendation: Recommendation) -> pd.DataFrame:
 
 
 def proposed(finding: Finding) -> str | None:
-    """Return the better kernel (or layout, or other code) that a finding names. None if the finding names none.
+    """Return the better kernel for a slow call, or another layout or code that is faster. None if none is known.
 
-    It is returned even if no override file can select it.
+    It is returned even if the library cannot be told to use the kernel.
     """
     return finding.override.solution.text if finding.override else finding.evidence.best
 

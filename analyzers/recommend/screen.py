@@ -178,9 +178,9 @@ def heading(todo: Sequence[Todo], word: str) -> str:
 
 
 def _unit(todo: Sequence[Todo]) -> str:
-    """Return the unit of savings that the heading names: ``step``, ``run`` or ``call``.
+    """Return whether the savings on the screen are per ``step``, per ``run`` (whole job) or per ``call``.
 
-    It is the unit of the first known saving.
+    The first known saving decides it, and the heading above the list names it.
     """
     return next((x.unit for x in todo if x.gain is not None), "run")
 
@@ -227,9 +227,9 @@ def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> li
 
 
 def _target(todo: Todo) -> str:
-    """Return the time that the job is estimated to take after a change, as a text like ``to 24.9 ms: ``.
+    """Return a text with the job's estimated time after a change, like ``to 24.9 ms: ``.
 
-    The text is empty if the time was measured or simulated.
+    Returns an empty text if the time was measured or simulated, because another text then states it.
     """
     if todo.sureness != "estimated" or todo.gain is None or todo.step is not None:
         return ""
@@ -237,7 +237,10 @@ def _target(todo: Todo) -> str:
 
 
 def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
-    """Return lines about the calls that save most by override files, at most ``room`` lines."""
+    """Return lines that show how much time each of the slowest calls saves if the library uses a better kernel.
+
+    The calls that save most come first. ``room`` is the largest number of lines.
+    """
     rows = [found.findings[n - 1] for n in todo.findings]
     labels = [printable(x.problem.label) if x.problem else "" for x in rows[: max(room, 0)]]
     saved = (x.per_call_us if todo.unit == "call" or x.saving_us is None else x.saving_us for x in rows)
@@ -253,11 +256,10 @@ def _change(todo: Todo) -> str:
 
 
 def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
-    """Yield commands that the user can paste into a shell, to test, apply or continue what is recommended.
+    """Yield shell commands that the user can paste, to test the recommended changes, to use them, or to look for more.
 
-    The commands name the output folder as ``$D``, which the first line sets. ``$D`` is the folder with the files for
-    the user's machine. It is the folder above if there are files for several machines, for example because the files of
-    two libraries state different machines.
+    The first line sets ``$D``, so that the other lines are short. ``$D`` is the folder with the files for the user's
+    machine. If there are files for several machines, each has its folder, and ``$D`` is the folder above them.
     """
     listed = {type(x.remedy) for x in seen.todo}
     placed = [(file.path.parent, file) for file in written.files if file.path is not None]

@@ -166,7 +166,10 @@ def verdict(found: Recommendation) -> Verdict:
 
 
 def _left_out(time: GpuTime | None) -> tuple[str, ...]:
-    """Return sentences for the user about work that is missing in the times."""
+    """Return sentences for the user about work that the measured GPU time does not contain.
+
+    For example, a trace may lack a part of the work.
+    """
     return () if time is None else (*time.left_out, *filter(None, [time.unknown_idle]))
 
 
@@ -290,10 +293,11 @@ def _split(time: GpuTime | None) -> tuple[Share, ...]:
 
 
 def _actions(found: Recommendation) -> list[Todo]:
-    """Return the changes that are worth making, with override files, as entries for the list of things to do.
+    """Return the changes of the job that are worth making, as entries for the list of what to do.
 
-    If some changes cannot be made together, or if one includes another, only the one that saves most is kept. Changes
-    that ``apply.py`` makes by default are always kept.
+    * Kernels that the user lists for the libraries (override files) are one of the changes.
+    * If two changes cannot be made together, or if one contains the other, only the one that saves more is kept.
+    * Changes that the generated ``apply.py`` makes by default are always kept.
     """
     kept: list[ActionResult] = []
     unnamed = chosen([x for x in found.actions if x.action.kind != "files"], hidden(found), found.in_job)

@@ -1,8 +1,12 @@
-"""The GPUs on which a replay measures. Each GPU starts its own worker processes.
+"""The GPUs on which ``logparse replay`` measures kernels, local or in a Ray cluster.
 
-A local GPU starts its workers itself. A GPU of a Ray cluster is an actor that reserves one GPU on any node and starts
-the same workers there. A library that crashes ends its worker process but not the actor, so the reservation is kept.
-The scheduler uses both kinds alike.
+All measurements are done in worker processes, because a library may crash:
+
+* A local GPU starts its worker processes itself.
+* A GPU of a Ray cluster is an actor, which reserves one GPU on any node and starts the worker processes there. If a
+  library crashes, only the worker process ends, so the reservation is kept.
+
+Both kinds have the same interface, so the scheduler need not know which is used.
 """
 
 from __future__ import annotations

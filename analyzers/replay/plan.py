@@ -178,9 +178,10 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
 
 
 def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return two times for each GEMM or convolution, µs: the measured one, and the one that it should take.
+    """Return two times for each GEMM or convolution, µs: the time that was measured, and how fast it should be.
 
-    If it has no times itself, the times of the most similar text that may describe the same call are used.
+    Files may describe the same call in different ways. So if the exact text has no times, those of a text that may be
+    the same call are used.
     """
     found = guesses(tables, settings)
     if not found:

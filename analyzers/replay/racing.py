@@ -150,7 +150,11 @@ class _Racing(Generic[S]):
                 self._drop(solution, "slower half")
 
     def _decided(self) -> str:
-        """Return why the comparison of kernels can end. The text is empty if a kernel may still save enough time."""
+        """Several kernels are timed against each other. Return why no further times are needed, or an empty text.
+
+        For example, the reason is "no worthwhile saving" if no kernel can be much faster than the library's choice. The
+        text is empty as long as a kernel may turn out to be much faster.
+        """
         noise, worth = self._noise(), 1 - self.rules.threshold
         pick_high = self._bounds(self.pick, noise)[1]
         rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]

@@ -135,10 +135,13 @@ def planned(store: Store, options: Options) -> list[Item]:
 
 
 def timed_of(store: Store, options: Options) -> list[RaceTask]:
-    """Return tasks that time the kernels which proposed changes of the job, such as TF32, would use.
+    """Return the measurements that show what a change of the job, such as TF32, would gain.
 
-    The list is empty without the backend ``torch``, because the changes are settings of torch. It is also empty if the
-    user asks only for some GEMMs or convolutions, or only for searches for better kernels.
+    Each task times the kernels that calls would use with the change. The list is empty in three cases:
+
+    * The user measures without the backend ``torch``, because the changes are settings of PyTorch.
+    * The user selected some GEMMs or convolutions, so a whole change cannot be judged.
+    * The user asked only for searches for better kernels (``only`` is ``races``).
     """
     if "torch" not in options.backends or options.kind or options.direction or options.top or options.only == "races":
         return []

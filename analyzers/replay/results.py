@@ -1,4 +1,7 @@
-"""How a replay measures, and the classes for its results. Nothing here uses a GPU."""
+"""Settings and results of ``logparse replay``, which measures the kernels of a job outside the job.
+
+Nothing here uses a GPU.
+"""
 
 from __future__ import annotations
 

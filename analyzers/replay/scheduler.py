@@ -55,11 +55,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class History:
-    """Results of earlier replays, by environment (machine and library versions).
+    """Earlier measurements, which ``logparse replay`` need not repeat, by machine and library versions.
 
-    * ``races``: times of kernels that were measured against each other.
-    * ``timed``: times that were measured for proposed changes.
-    * ``confirmed``: pairs of kernels that need not be compared again.
+    * ``races``: times of kernels that were measured to find the fastest.
+    * ``timed``: times that were measured to predict what a change of the job gains.
+    * ``confirmed``: pairs of kernels that were already measured a second time, to make sure that one is faster.
     """
 
     races: Mapping[str, Known] = field(default_factory=dict)
@@ -114,7 +114,10 @@ Sink: TypeAlias = Callable[[Outcome, str], None]
 
 
 class Scheduler:
-    """Runs all measurements of a replay on several GPUs (``devices``), with one worker process per GPU."""
+    """Runs all measurements of ``logparse replay`` on one or several GPUs (``devices``).
+
+    Each GPU has one worker process.
+    """
 
     def __init__(
         self,
@@ -207,7 +210,10 @@ class Scheduler:
         return float("inf") if budget is None else budget - (time.monotonic() - self._started)
 
     def confirming_s(self) -> float:
-        """Estimate how many seconds the second comparisons of kernels still take, for all gains found so far."""
+        """Estimate how many seconds it takes to measure all faster kernels a second time, in fresh processes.
+
+        All faster kernels that were found so far are included.
+        """
         pairs = [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]
         left = [self._method.processes - pair.task.turn for pair in pairs]
         return self._opening_s * max(left, default=0) + self._confirmation_s * sum(left) / len(self._slots)

@@ -43,10 +43,14 @@ HELD = 0.03
 
 
 def take(store: Store, place: str, run: str | None) -> None:
-    """Read records that other machines exported, from a folder or URL. Records that were already read are skipped.
+    """Add measurements from other machines to the stored data of a job, so that they need not be repeated here.
 
-    The records add measurements but no calls to the run (by default the latest). Raises InputError if there is no
-    record, or if a record cannot be read.
+    * ``place``: a folder or URL with files that ``logparse export`` wrote on the other machines. Files that were
+      already
+      read are skipped.
+    * ``run``: the job to which the measurements are added. By default it is the latest.
+
+    Raises InputError if there is no such file, or if one cannot be read.
     """
     inputs = find_inputs([place])
     files = {path: size for path, size in inputs.files.items() if name_of(path).startswith(bundle.RECORD)}
@@ -60,12 +64,13 @@ def take(store: Store, place: str, run: str | None) -> None:
 
 @dataclass(frozen=True)
 class Borrowed:
-    """GEMMs and convolutions whose times are known only from other machines.
+    """GEMMs and convolutions that other machines have already measured, so that this machine can skip most of them.
 
-    * ``settled``: the ones that are not measured here.
-    * ``again``: the ones that are measured here as a check.
+    * ``settled``: the ones that this machine skips.
+    * ``again``: the ones that it measures as a check, each with the fastest kernel of the other machine.
 
-    Each is a pair: the hash of an environment (machine and library versions), and the text of the GEMM or convolution.
+    Both name a GEMM or convolution by a tuple: the hash of the machine and library versions for which the times are
+    valid, and the text of the GEMM or convolution.
     """
 
     settled: Set[tuple[str, str]] = frozenset()
@@ -73,10 +78,10 @@ class Borrowed:
     """GEMMs and convolutions that are measured again as a check, with the best kernel according to the record."""
 
     def report(self, results: Iterable[Result]) -> list[str]:
-        """Tell the user in one line how useful the records of other machines were.
+        """Tell the user in one line how much the measurements from other machines helped.
 
-        The line states how many GEMMs and convolutions need not be measured because of them, and how many of the
-        recorded fastest kernels are the fastest here, too.
+        The line states how many GEMMs and convolutions were skipped because of them. Some were measured here as a
+        check, and the line also states for how many of these the other machine's fastest kernel is the fastest here.
         """
         settled, lost = 0, []
         for result in results:

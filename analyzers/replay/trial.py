@@ -182,7 +182,11 @@ class Trial:
         return replace(self._raced(offered[0], entrants), offered=len(offered))
 
     def _known_result(self, pick: Solution, known: Mapping[str, Measurement]) -> Result:
-        """Make the result from earlier measurements on this machine, because all kernels were already measured."""
+        """Return which kernel is the fastest for a GEMM or convolution, from earlier measurements on this machine.
+
+        Nothing is measured, because all kernels already have a time (``known``). ``pick`` is the library's choice. It
+        is also the result if no other kernel is much faster.
+        """
         timed = [row for row in known.values() if row.status == "ok" and row.time_us]
         picked = next((row for row in timed if row.solution == pick), None)
         best = min(timed, key=lambda row: row.time_us or math.inf, default=None)

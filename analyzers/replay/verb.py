@@ -1,4 +1,7 @@
-"""The command ``replay``: show what would be measured, or measure it."""
+"""The command ``logparse replay``: measure other kernels for the GEMMs and convolutions of a job, outside the job.
+
+With ``--dry-run``, the command only shows what it would measure.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from logparse.text import counted
 
 
 def plan(store: Store, options: Options) -> Answer:
-    """Return a table of the GEMMs and convolutions that the replay would measure, and how long that takes.
+    """Return a table of the GEMMs and convolutions that ``logparse replay`` would measure, and how long that takes.
 
     Raises InputError for a GPU that does not exist on this machine.
     """

@@ -131,9 +131,11 @@ def one_by_one(
     starts: Starts | None = None,
     proves: Proves = always,
 ) -> Times | None:
-    """Run the job alternately with and without the changes, never both at once, and return the times of its steps.
+    """Measure how long the steps of a job take without and with some changes, by running the job alternately in both
+    ways.
 
-    Returns None if a run fails, times nothing, or was made without the changes.
+    Only one of the two runs at a time. Returns None if one fails, times no step, or did not make the changes that it
+    should make.
     """
     starts = starts or Starts()
     say(f"timing the job with and without the changes in turns, without logs and profiler, each {_at_most(RUNS, most)}")
@@ -160,11 +162,13 @@ def _at_most(least: int, most: int) -> str:
 def alone(
     job_as_it_is: Side, folder: Path, unit: str, say: Say, starts: Starts | None = None, proves: Proves = always
 ) -> Units | None:
-    """Run a job once without logs and profiler, and return the times of its steps.
+    """Run the user's job once, without logs and profiler, and return how long its steps take.
 
-    * The job writes the times into ``folder``.
-    * Returns None if the job fails, times nothing, or was made without its changes.
-    * Raises InputError if the user's command before a start fails (``Starts``), and KeyboardInterrupt.
+    * ``folder``: where the job writes the times.
+    * ``proves``: checks that the job made the changes that it should make, if any.
+
+    Returns None if the job fails, times no step, or did not make the changes. Raises InputError if the user's preparing
+    command (``Starts``) fails, and KeyboardInterrupt after Ctrl-C.
     """
     command, environ = job_as_it_is
     marks = folder / FOLDER

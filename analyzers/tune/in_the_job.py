@@ -85,7 +85,7 @@ class Trial:
 
     @property
     def is_short(self) -> bool:
-        """True if the job is known to do so few steps that one start is enough for one change alone."""
+        """True if the job is known to do so few steps that each start can try only one change."""
         return 0 < self.expected < SHORTEST_JOB
 
 
@@ -171,7 +171,10 @@ def try_in_the_job(
 
 
 def write(found: Answer, folder: Path) -> None:
-    """Write the results of trying changes into a folder. ``ingest`` can read them there."""
+    """Write what was measured while changes were tried in a running job, so that ``logparse ingest`` can read it.
+
+    ``folder`` gets one file for each process that tried changes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for number, each in enumerate(found.records):
         write_file(folder / f"try_{number}.json", dump(each), within=folder)
@@ -184,10 +187,13 @@ def _first(asked: Trial) -> list[str]:
 
 
 def _wanted(tried: Sequence[Tried], patient: bool, short: bool) -> list[str]:
-    """Return the names of the changes that the next start of the job should try.
+    """Return the names of the changes to try when the job is started next.
 
-    A change whose effect is still unclear is only included if ``patient`` is True. If the job is ``short``, the same
-    holds for changes that no start has tried yet, except in the first start.
+    * Changes that were not tried yet come first.
+    * ``patient``: True while there is time to start the job again for a change whose effect is unclear.
+    * ``short``: True for a job with few steps. Then changes that were not tried yet also need ``patient``, unless
+      nothing
+      was tried at all.
     """
     untried = [x.name for x in tried if x.outcome == "not tried"]
     once = [x.name for x in tried if x.outcome == "faster once"]
@@ -332,11 +338,11 @@ def _processes(folder: Path) -> Iterator[int]:
 
 
 def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[str, int], str]]:
-    """Yield lines for the user about the change that is being tried, with its effect so far.
+    """Yield lines for the user about the effect that changes of a running job have so far.
 
-    Each line has a key: the name of the change, and how many pairs of blocks (with and without it) were timed. The
-    caller shows one line for each key. Otherwise a line would appear again after each control pair, in which nothing is
-    changed.
+    A change is switched on and off, and the steps are timed. A line has a key: the name of the change and how often it
+    was timed. The caller shows each key only once, because the same line may be yielded several times: sometimes
+    nothing is changed, as a control, and then there is nothing new to show.
     """
     for first in records[:1]:
         for seen in first.seen:

@@ -113,12 +113,12 @@ def tune(
 
 @dataclass(frozen=True)
 class _Again:
-    """How to run the job again with the changes, and what shows that the changes were made.
+    """The second execution of a job that ``logparse tune`` makes faster: with the changes, such as other kernels.
 
     * ``command``, ``environ``: how the job is started.
-    * ``seconds``: time of one run, including the time to read its logs.
-    * ``asked``: the changes that the run must make.
-    * ``missing``: sentences about changes for which nothing shows that the run made them.
+    * ``seconds``: how long it took, including the time to read its logs.
+    * ``asked``: the changes that the job should make.
+    * ``missing``: for each change that the job does not seem to have made, a sentence for the user.
     """
 
     command: Sequence[str]
@@ -128,7 +128,10 @@ class _Again:
     missing: tuple[str, ...] = ()
 
     def proves(self, folder: Path) -> str:
-        """Return why the files in a folder do not prove that a run made the changes. Empty if they prove it."""
+        """Return why it is doubtful that the job made the changes that it should make. Empty if there is no doubt.
+
+        A job writes a file into ``folder`` for the changes that it makes.
+        """
         return "; ".join(marks.missing(self.asked, marks.read_marks(folder), self.command))
 
 
@@ -142,10 +145,13 @@ class _EndedError(Exception):
 
 @dataclass(frozen=True)
 class _Job:
-    """A job that ``logparse tune`` makes faster, with one method for each stage. A stage may end it (``_EndedError``).
+    """A job that ``logparse tune`` makes faster. Each method is one stage of the tuning, for example to measure the
+    changes.
 
-    * ``run``: the name of the run without changes.
-    * ``first``: how that run is captured.
+    * ``run``: the name under which the data of the unchanged job are stored.
+    * ``first``: how the job is started to record these data.
+
+    A stage that cannot go on raises ``_EndedError``.
     """
 
     command: Sequence[str]
@@ -259,12 +265,11 @@ class _Job:
             raise KeyboardInterrupt
 
     def recommended(self, spent_s: float) -> tuple[Recommendation, list[str], list[Path]]:
-        """Find out which changes to recommend, and write the files for them.
+        """Find out which changes make the job faster, and write the files that make these changes.
 
-        ``spent_s`` is how many seconds the tuning has taken so far, without the replay.
-
-        Returns three things: the recommendation, the changes that can be made without editing the user's program, and
-        the files that ``apply.sh`` applies.
+        Returns three things: the recommendation, the names of the changes that need no edit of the user's program, and
+        the files that ``apply.sh`` uses. ``spent_s`` is how many seconds the tuning has taken so far, without
+        ``logparse replay``.
         """
         self.say("3/5 recommend")
         settings, begun = Settings(), time.monotonic()
@@ -282,9 +287,10 @@ class _Job:
         return found, actions, files
 
     def tried(self, found: Recommendation, spent_s: float) -> bool:
-        """Try the most promising changes in the running job. Return True if new results were stored.
+        """Try the most promising changes while the job runs, and store the measured times with the job's data.
 
-        ``spent_s`` is how many seconds the tuning has taken so far, without the replay.
+        Returns False if nothing was measured. ``spent_s`` is how many seconds the tuning has taken so far, without
+        ``logparse replay``.
         """
         names = candidates(found)
         unit = self.tuning.trace.unit if self.tuning.trace else ""
@@ -356,10 +362,13 @@ class _Job:
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
-        """Keep the changes that were made, or undo them if they made nothing faster. Then print what is left to do.
+        """Decide whether the job keeps its changes, after it was measured with them, and tell the user what else can be
+        done.
 
-        If the changes are kept, the gains of the others are predicted anew. ``of_files`` is True if override files
-        (files with kernels for the library to use) were used, too.
+        * If nothing became faster, the changes are undone.
+        * Otherwise they stay. What the other changes would gain is predicted again, for the job as it is now.
+
+        ``of_files`` is True if the libraries also used kernels that were listed for them (override files).
         """
         applied = [x for x in found.actions if x.action.name in proof.actions]
         changed = {y.of for x in applied for y in x.parts}
@@ -452,10 +461,12 @@ def _output_in(path: Path) -> Iterator[None]:
 
 
 def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
-    """Yield a line with changes that may save time, but were never timed together with the changes that are kept.
+    """Yield a line that names changes which may still save time, but were never measured together with the changes
+    made.
 
-    They (``gone``) would change the same calls as a kept change. A change that excludes a kept change (in ``there``) is
-    not named.
+    * ``gone``: changes that affect the same calls as a change that the job now makes.
+    * ``there``: the changes that the job makes, and those that can still be chosen. Alternatives to these are not
+      named.
     """
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:

@@ -98,7 +98,10 @@ class Variance:
         return student_t_quantile((1 + confidence) / 2, self.degrees) * math.sqrt(self.value)
 
     def scaled(self, factor: float) -> Variance:
-        """Return the variance multiplied by ``factor``. The degrees of freedom stay the same."""
+        """Return the variance of values that are all multiplied by the square root of ``factor``.
+
+        The variance itself is multiplied by ``factor``. Its degrees of freedom do not change.
+        """
         return Variance(self.value * factor, self.degrees)
 
 

@@ -177,10 +177,13 @@ def _write_points(
     others: Path | None,
     surveyed: bool = False,
 ) -> None:
-    """Write two tables for the web page's charts: ``points`` and ``nearby``.
+    """Write two tables into ``database`` for the charts of the web page.
 
-    * ``points``: one row for each GEMM or convolution. ``nearby``: the times of similar ones.
-    * ``surveyed``: True if ``con`` has already made ``points`` of this run, so that the stored data are not read again.
+    * ``points``: one row for each GEMM or convolution of the job.
+    * ``nearby``: how long GEMMs or convolutions of similar sizes take.
+
+    With ``surveyed``, the stored data are not read again, because the connection ``con`` has already made the table
+    ``points`` once for this job.
     """
     compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
     point_table.build(con, run, compared, found, others, f"{database}.points", surveyed=surveyed)

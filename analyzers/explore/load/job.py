@@ -24,10 +24,13 @@ FIRST, JUDGED = "first.duckdb", "judged.duckdb"
 
 @dataclass(frozen=True)
 class Job:
-    """The task of a child process that loads data for the web page: the data to read, and the folder to write to.
+    """The data that a child process should load for the web page, and the folder into which it writes them.
 
-    * ``judge``: True to run the analyzers on data that another process has already read.
-    * ``other``: the run to compare with, in a form that ``beside.beside`` understands.
+    * ``url``, ``run``: the Parquet folder with the data, and the name of the job to show.
+    * ``other``: the name of a job to compare with (``beside.beside`` accepts several spellings). None for no
+      comparison.
+    * ``target``: facts about the user's machine.
+    * ``judge``: True to analyse data that another process has already loaded.
     """
 
     url: str | None

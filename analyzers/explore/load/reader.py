@@ -63,9 +63,10 @@ class StoreReading:
             yield from self._steps_of_process()
 
     def _steps_of_process(self) -> Generator[tuple[str, str], None, tuple[bool, bool]]:
-        """Yield each step of work as soon as the child process reports it.
+        """Yield the progress messages of the child process that loads and analyses the data for the web page.
 
-        Returns two bools: whether the process did all its work, and whether it ran the analyzers.
+        A message has the name of the finished step and a text. When the process is done, the generator returns two
+        bools: the process loaded all data, and it analysed the data.
         """
         judged = False
         with self._process as process:

@@ -96,10 +96,14 @@ class PageData:
         return con
 
     def tries(self, row: pd.Series) -> Sequence[Try]:
-        """Return all measurements of the GEMM or convolution in this row of the web page's table.
+        """Return the measured times of all kernels for the GEMM or convolution in a row of the web page's table.
 
-        If some of them are from the row's own file, only these are returned. If it was not measured itself, the
-        measurements of a very similar one are returned, whose text may describe the same call.
+        * Times from the file that the row is from come first: if there are any, only they are returned, because times
+          from
+          different files cannot be compared.
+        * A GEMM or convolution without times gets those of a very similar one. It may be the same call that another
+          file
+          describes differently.
         """
         if not self._tries.wait(30.0) or self.error:
             return ()

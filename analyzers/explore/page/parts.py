@@ -84,14 +84,14 @@ class Known(Protocol):
 
 
 def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> dict[str, object]:
-    """Return what each element of the web page shows, by the id of the HTML element.
+    """Return the contents of the web page as a dictionary: the id of an HTML element, and what the element shows.
 
-    Four values are not the content of an element:
+    Four keys have data instead, which the page's script uses:
 
-    * ``filters``: the filters as plain data.
-    * ``content``: names of CSS classes.
-    * ``empty``: the columns without any value.
-    * ``names``: the names of the two compared runs.
+    * ``filters``: the filters.
+    * ``content``: CSS classes.
+    * ``empty``: the columns that are hidden, because they have no values.
+    * ``names``: the names of the two runs that are compared.
     """
     total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
     return {

@@ -1,6 +1,7 @@
-"""Make two texts about a GEMM or convolution that the user can copy from the web page.
+"""Texts that the user can copy from the web page, to try the best known kernel for a GEMM or convolution.
 
-They are the library's benchmark command, and the row of an override file for the best known kernel.
+There are two texts: a command that measures the kernel with the library's own benchmark, and a line for the library's
+override file (the user's list of kernels), which makes the library use the kernel.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Paste:
 class Advice:
     """Advice about one GEMM or convolution: a sentence, and two texts that the user can copy.
 
-    The texts are a benchmark command and a row of an override file.
+    * ``command``: the command for the library's benchmark.
+    * ``override``: a line for the file in which the user lists kernels for the library (override file).
     """
 
     sentence: str
@@ -139,9 +141,10 @@ def _none_proposed(row: Row) -> str:
 
 
 def _written(override: Override, objects: Sequence[Problem]) -> Paste:
-    """Return the proposed override as a row of the library's file, so that the user can copy it.
+    """Return the line that makes a library use a proposed kernel, so that the user can copy it from the web page.
 
-    If the override does not fit into any file format, or if the library would not use the row, a note gives the reason.
+    The line belongs into the library's override file, the user's list of kernels. If no file format can name the
+    kernel, or if the library would ignore the line, the result is a note with the reason.
     """
     facts, reasons = override.target, dict[str, list[str]]()
     for writer in writers_for([override]):

@@ -187,10 +187,14 @@ class Step:
     host_range: tuple[float, float] = (1.0, 1.0)
 
     def us(self, each: Callable[[Graph], Floats], host_factor: float) -> float:
-        """Simulate the steps, and return their mean time, µs.
+        """Simulate the job's steps, and return how long a step takes on average, µs.
 
-        * ``each``: a function that returns the times of the kernels and transfers of a graph.
-        * ``host_factor``: the factor by which the host's times are multiplied.
+        * ``each``: returns the times of the kernels and transfers in a graph (a simulated step). A changed time in its
+          result
+          shows what a faster kernel would gain.
+        * ``host_factor``: multiplies all times that the host works. For example, 0.8 simulates a host that needs 20 %
+          less
+          time.
         """
         return self.mean_us([times(graph, each(graph), host_factor) for graph in self.graphs])
 
@@ -209,10 +213,11 @@ class Step:
         return self._mean(self._by_kind(at, took))
 
     def issued_us(self, at: Sequence[Sequence[float]]) -> float:
-        """Return the simulated time (µs) that the host needs on average until it has launched all work of a step.
+        """Return how long the host takes in the simulation until it has launched all kernels of a step, on average, µs.
 
-        ``at`` has the simulated times at which the events of each step graph happen. Only kinds of steps whose host
-        time was measured (``host_us``) are used.
+        A job may have several kinds of steps, for example training and evaluation. Only kinds with a measured host time
+        (``host_us``) are used. ``at`` has the result of the simulation: for each graph, when each of its events
+        happens.
         """
         found = self._by_kind(at, lambda moments, unit, _: moments[unit.issued] - moments[unit.begun])
         return self._mean({kind: us for kind, us in found.items() if kind in self.host_us})
@@ -317,10 +322,11 @@ def fit_waits(step: Step) -> Step:
 
 @cached_per_run
 def _by_itself(step: Step) -> float:
-    """Return the factor on the host's traced times that makes the simulated host as fast as the measured one.
+    """Return the factor by which the host's traced times must be multiplied so that the simulated host is not too slow.
 
-    The host is slower while it is traced. Waits for things outside the traces are not simulated, because the measured
-    time hardly contains any: it is a lower quartile.
+    A traced host works more slowly than usual. The factor makes the simulation as fast as the host was without the
+    profiler. Waits for things outside the traces, such as data-loader workers, are left out of this simulation. The
+    measured host times hardly contain such waits, because the lower quartile of many steps is used.
     """
     free = _waiting(step, 0.0) if any(graph.outside for graph in step.graphs) else step
     return _reaching(step.measured_host_us, lambda x: _traced(free, x).issued_us, _HOST_LEAST, _HOST_MOST)
@@ -420,11 +426,12 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     least, most = step.host_range if witnessed else (1.0 / ROUGH, 1.0)
 
     def under(given: Mapping[str, Factor], left: float, which: int, host_factor: float = host) -> float:
-        """Return the time of the step (µs) if kernels become faster or slower as ``given`` states.
+        """Simulate a change that makes kernels faster or slower, and return how long a step of the job then takes, µs.
 
-        * ``which``: selects the factors of ``given``. 0 is the estimate, 1 and 2 are its bounds.
-        * ``left``: the fraction of the host's work that remains after the change.
-        * ``host_factor``: the factor on all of the host's traced times.
+        * ``given``: for each kernel, the factor on its time: an estimate with a lower and an upper bound.
+        * ``which``: 0 to use the estimates, 1 or 2 to use the bounds.
+        * ``left``: how much of the host's work the change leaves, as a fraction.
+        * ``host_factor``: corrects the host's times, because a traced host is slower.
         """
         us = step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor * left)
         return now * us / _traced(step, host_factor).us
@@ -480,7 +487,13 @@ def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
 
 
 def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
-    """Return for each kernel of the simulated step the factor by which its time changes. It is 1 for most kernels."""
+    """Return by which factor a change of the job multiplies the time of each kernel.
+
+    * ``graph``: the simulated step, with its distinct kernels.
+    * ``given``: the factors, by the name of a kernel, an operator, or a GEMM or convolution.
+
+    A kernel that ``given`` does not have gets the factor 1.
+    """
     one = Factor(1.0, 1.0, 1.0)
     return [
         next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)
@@ -621,9 +634,10 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
 
 
 def _unchanged(source: str, path: str) -> InputFile:
-    """Open a trace file once more, because an early version of logparse did not store its events.
+    """Open a trace file that must be read again, and make sure that it is still the same file.
 
-    Raises InputError if the file is gone or has changed.
+    Traces that an early version of logparse stored lack the events that the simulation of a step needs, so these are
+    taken from the file. Raises InputError if the file is gone or has changed.
     """
     file = InputFile(path)
     try:
@@ -636,10 +650,11 @@ def _unchanged(source: str, path: str) -> InputFile:
 
 
 def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """Choose which traces to simulate, and yield their ids and paths.
+    """Choose which traces of the job to use for the simulation of a step, and yield their ids and paths.
 
-    Ranks may have been traced in several periods. The period that most ranks traced comes first (the earliest of
-    several such). Other periods are added if they have further kinds of steps.
+    The job may have been traced several times while it ran. The time span with traces of most ranks is used first, and
+    the earliest of several such. A further time span is used if it has a kind of step, for example evaluation, that the
+    first does not have.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     of = {

@@ -237,9 +237,10 @@ class _Rank:
             take[type(todo[i])](todo[i])
 
     def _add_backlog(self) -> None:
-        """Account for kernels that were still running when the trace began, by a node at which they have ended.
+        """Make the simulated GPU busy at first, if it still ran earlier kernels when the trace began.
 
-        The node is added only if the first kernel in the trace began much later than its launch.
+        These kernels are not in the trace. They show only because the first traced kernel began much later than its
+        launch. In this case all streams wait at first until that kernel's traced begin.
         """
         begun = [(x.start, x) for x in self._trace.works if x.correlation in self._call_of]
         first = min(begun, key=lambda x: x[0])[1] if begun else None
@@ -257,9 +258,9 @@ class _Rank:
         return [Unit(min(x.start for x in self._trace.calls), max(ends), "")] if ends else []
 
     def bounds(self) -> list[Bounds]:
-        """Return the nodes of the graph at which each step begins and ends.
+        """Return where each step begins and ends in the graph of moments that is used to simulate the job.
 
-        A step begins when host and device have both finished the step before.
+        A step begins when the host has finished the step before and the GPU has run all work that was launched in it.
         """
         units = self._units()
         nodes: list[int] = []
@@ -274,11 +275,11 @@ class _Rank:
     # ------------------------------------------------------------------------------------------------------- the host
 
     def _point(self, thread: Thread, at: float, host: float | None = None, b: int = 0, lag_b: float = NEVER) -> int:
-        """Add a moment of a host thread to the graph, and return its node.
+        """Add a moment of a host thread, such as the end of a call, to the simulated step, and return its node.
 
-        * ``at``: the time of the moment in the trace.
-        * ``host``: how long the thread worked since its previous moment, µs. None means the whole time.
-        * ``b``, ``lag_b``: a second node that the moment waits for, and the delay after it.
+        * ``at``: when the moment was in the trace, µs.
+        * ``host``: how long the thread worked since its previous moment, µs. By default it worked all the time.
+        * ``b``, ``lag_b``: another moment for which this one waits (its node), and the delay after it, µs.
         """
         before = self._last.get(thread, 0)
         at -= self._begin
@@ -362,12 +363,11 @@ class _Rank:
         return self._done.get(call.correlation) if call.kind == "copied" else None
 
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
-        """Return the kernel or copy (a node) that must end before a wait for an event is over.
+        """Return the kernel or copy (its node) for which the host or a GPU stream waited. 0 if there is none.
 
-        The result is 0 if no such work exists.
-
-        If the trace does not name it, it is guessed: among all work that was launched before the call and had ended at
-        the time ``by``, the last to end.
+        The wait is for a CUDA or HIP event. Some traces name the kernel before the event. Otherwise it is guessed as
+        the last kernel or copy to end of all that were launched before the wait was called (``called``) and ended
+        before it was over (``by``).
         """
         if wait is not None and wait.record in self._records:
             stated = self._streams.get(wait.on) if wait.on else None

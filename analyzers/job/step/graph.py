@@ -140,9 +140,10 @@ class Graph:
         return self.us * by_kernel[self.kernel]
 
     def launches_us(self, of: Sequence[bool]) -> float:
-        """Return how long the host worked to launch some of the kernels, µs.
+        """Return how long the host takes in total to launch the selected kernels, µs.
 
-        ``of`` has one value per distinct kernel (``identities``): True if the kernel's launches are included.
+        ``of`` selects them. It has one value for each distinct kernel of the step (``identities``), and True selects
+        all launches of the kernel.
         """
         return float(self.launch[np.r_[np.array(of, dtype=bool), False][self.kernel]].sum())
 
