@@ -168,7 +168,7 @@ class ActionProof:
     def little(self) -> str:
         """A sentence for the user if the changes saved too little time to matter, otherwise an empty text.
 
-        The sentence is written only if all of these are true:
+        The sentence is written only if all three conditions are true:
 
         * The measured wall times are too noisy to show a gain or a loss.
         * The kernels and their launches saved at most a small fraction of a step.

@@ -354,7 +354,7 @@ def _only_pairs(
     key: Callable[[_Single], Hashable],
     same: Callable[[Problem, Problem], bool],
 ) -> dict[str, str]:
-    """Match operators of one run of a job with those of another run whose log writes the same operator differently.
+    """Match the operators of two runs of a job whose logs write the same operator differently.
 
     Returns a mapping from the text in the second run to the text in the first. Two operators match if both are true:
 

@@ -217,7 +217,7 @@ def by_hand(solution: Solution) -> bool:
 def may_be_so(problem: Problem, measured: str, solution: str) -> bool:
     """Tell whether the job's convolution may already use the tensor layout that the faster kernel (``solution``) needs.
 
-    Then there is nothing to gain. The answer is True if all of these are true:
+    Then there is nothing to gain. The answer is True if three conditions are true:
 
     * The kernel needs a certain layout.
     * The job's log does not state the layout of the convolution.

@@ -61,9 +61,9 @@ class Pairs:
         return tuple(x for x in out if x.pick_us)
 
     def joined(self, other: Pairs) -> Pairs:
-        """Return the measured times of this object, followed by those of ``other``, which other processes measured.
+        """Return the times in this object, followed by the times in ``other``, which other processes measured.
 
-        Both have the times of the same two kernels.
+        Both have times of the same two kernels.
         """
         mine = self.blocks or ((len(self.pick_us),) if self.pick_us else ())
         blocks = (*mine, *(other.blocks or (len(other.pick_us),)))

@@ -209,7 +209,7 @@ class Comparable:
 
         * The estimate, as the logarithm of (time / rough time from a simple model).
         * How much this logarithm varies between the measurements that were used.
-        * How different the sizes of these measurements are. A distance of 1 is a factor of 2 in size.
+        * How much the sizes differ from those measurements. A distance of 1 is a factor of 2 in size.
         """
         found = np.full((len(rows), NEIGHBOURS), -1, dtype=np.intp)
         squared = np.full((len(rows), NEIGHBOURS), np.inf)

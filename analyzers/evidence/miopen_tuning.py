@@ -104,8 +104,8 @@ class _Known:
         """Complete a proposal that MIOpen should use another kernel: tuning parameters, workspace and a second kernel.
 
         The second kernel is for a MIOpen build that lacks the first. A build seems to lack both if its own files name
-        other kernels, but neither of the two. Then a kernel that it has is proposed. If there is none, the user only
-        gets advice.
+        other kernels, but neither of the two. Then a kernel that the build has is proposed. If it has no kernel for
+        this convolution, the user only gets advice.
         """
         known = self._of_build(override.target)
         second = self._second(override, finding.evidence)

@@ -80,7 +80,7 @@ and ``times_us`` are the single times (µs).
 
 
 def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame | None = None) -> None:
-    """Create a database table with the times of GEMMs or convolutions whose sizes are similar to those of the job.
+    """Create a database table with the times of GEMMs or convolutions that are about as large as the job's.
 
     * ``con``: the connection to the database.
     * ``table``: the name of the new table.

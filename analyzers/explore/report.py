@@ -73,7 +73,7 @@ class Report:
 
 @dataclass
 class _Run:
-    """Data about the job that the report needs in addition to its tables, for example the list of what to change.
+    """Data about the job that the report needs in addition to its tables, for example the recommended changes.
 
     The report uses the same functions as the web page. So this class has the attributes that they expect
     (``parts.Known``).

@@ -276,10 +276,10 @@ def _gaps(facts: pd.DataFrame) -> Gaps | None:
 
 
 def gpu_us(tables: Tables) -> float | None:
-    """Return the job's GPU time (µs) in its traces, for computing the time of one call. None if that is impossible.
+    """Return the job's GPU time (µs) in its traces, if it can be used to compute the time of one call.
 
-    Traces contain only a few steps, but a log counts the calls of the whole job. So the time must not be divided by
-    numbers of calls that come from a log, and the result is None in this case.
+    It cannot be used if the numbers of calls come from a log, and the result is then None. A log counts the calls of
+    the whole job, but the traces contain only a few steps.
     """
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
 

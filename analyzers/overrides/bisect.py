@@ -160,7 +160,7 @@ class Table:
 
 
 def opened(path: Path) -> Table:
-    """Split an override file (the user's list of kernels for a library) into rows, to find those that make a job fail.
+    """Split an override file (the user's list of kernels for a library) into rows, to find a row that makes a job fail.
 
     The result can write copies of the file without some rows. Raises InputError if no library reads such a file, or if
     it cannot be split.

@@ -110,8 +110,8 @@ def lint_files(
     * ``target``, ``against``: facts about the machine, and a job that ran on it.
     * ``begins``: called with the path of each file before it is read, to show progress.
 
-    Returns two lists: the checked files, and those that are no override files. If there is only one path and it is
-    none, InputError is raised.
+    Returns two lists: the checked override files, and all other files. If the only file is no override file, InputError
+    is raised.
     """
     if format is not None:
         format_of("", b"", format)
@@ -254,8 +254,8 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
 def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]:
     """Yield a warning if kernels that the user selected cannot be used in a job that captures CUDA or HIP graphs.
 
-    Such a kernel's library allocates memory at the first call of a size. An allocation fails while a graph is captured.
-    ``unsafe`` has the names of these libraries.
+    The library of such a kernel allocates memory at the first call of a size. An allocation fails while a graph is
+    captured. ``unsafe`` has the names of libraries with this fault.
     """
     lines = [row.line for row in reading.rows if row.live and row.solution and row.solution.library in unsafe]
     if lines:

@@ -156,9 +156,9 @@ def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tu
 
 
 def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
-    """Return those of the given operators (with sizes) whose time is known, from a trace or from a measurement.
+    """Return the operators (with sizes) among ``problems`` whose time is known, from a trace or from a measurement.
 
-    A measurement may be written differently than the job's call, so one that may be of the same operator is enough.
+    A measurement may describe the operator differently than the job's log. It is used if it may be the same operator.
     """
     rows = timed(tables.measurements)
     linked = linked_measurements(tables, pd.Series(problems), rows["problem"])

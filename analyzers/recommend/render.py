@@ -1,6 +1,6 @@
 """Write the recommendation for a job as text and tables, for the file ``report.md`` and the terminal.
 
-The short list of what to do is made elsewhere: ``verdict`` makes it, and ``screen`` shows it.
+The short to-do list is made elsewhere: ``verdict`` makes it, and ``screen`` shows it.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def counts(recommendation: Recommendation) -> str:
 
 
 def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
-    """Return all details about one entry of the list of what to do.
+    """Return all details about one entry of the to-do list.
 
     An entry is a change of the job or a remark. The details are the calls that become faster, a table of their savings,
     and advice.

@@ -293,7 +293,7 @@ def _split(time: GpuTime | None) -> tuple[Share, ...]:
 
 
 def _actions(found: Recommendation) -> list[Todo]:
-    """Return the changes of the job that are worth making, as entries for the list of what to do.
+    """Return the changes of the job that are worth making, as entries for the to-do list.
 
     * Kernels that the user lists for the libraries (override files) are one of the changes.
     * If two changes cannot be made together, or if one contains the other, only the one that saves more is kept.

@@ -180,8 +180,8 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
 def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
     """Return two times for each GEMM or convolution, µs: the time that was measured, and how fast it should be.
 
-    Files may describe the same call in different ways. So if the exact text has no times, those of a text that may be
-    the same call are used.
+    Files may describe the same call in different ways. So if the exact text has no times, a text that may be the same
+    call is looked up instead.
     """
     found = guesses(tables, settings)
     if not found:

@@ -81,7 +81,7 @@ class Borrowed:
         """Tell the user in one line how much the measurements from other machines helped.
 
         The line states how many GEMMs and convolutions were skipped because of them. Some were measured here as a
-        check, and the line also states for how many of these the other machine's fastest kernel is the fastest here.
+        check. For how many of them the other machine's fastest kernel is the fastest here, the line also states.
         """
         settled, lost = 0, []
         for result in results:

@@ -131,11 +131,10 @@ def one_by_one(
     starts: Starts | None = None,
     proves: Proves = always,
 ) -> Times | None:
-    """Measure how long the steps of a job take without and with some changes, by running the job alternately in both
-    ways.
+    """Measure how long the steps of a job take without and with some changes, by running the job in both ways in turn.
 
-    Only one of the two runs at a time. Returns None if one fails, times no step, or did not make the changes that it
-    should make.
+    Returns the times of both. The two never run at once. Returns None if one fails, times no step, or did not make the
+    changes that it should make.
     """
     starts = starts or Starts()
     say(f"timing the job with and without the changes in turns, without logs and profiler, each {_at_most(RUNS, most)}")

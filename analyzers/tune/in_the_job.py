@@ -189,7 +189,8 @@ def _first(asked: Trial) -> list[str]:
 def _wanted(tried: Sequence[Tried], patient: bool, short: bool) -> list[str]:
     """Return the names of the changes to try when the job is started next.
 
-    * Changes that were not tried yet come first.
+    For example, a change was not tried yet, or seemed to be faster once, which must be confirmed.
+
     * ``patient``: True while there is time to start the job again for a change whose effect is unclear.
     * ``short``: True for a job with few steps. Then changes that were not tried yet also need ``patient``, unless
       nothing

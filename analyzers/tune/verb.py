@@ -145,8 +145,7 @@ class _EndedError(Exception):
 
 @dataclass(frozen=True)
 class _Job:
-    """A job that ``logparse tune`` makes faster. Each method is one stage of the tuning, for example to measure the
-    changes.
+    """A job that ``logparse tune`` makes faster. Each method is one stage, for example to measure the changes.
 
     * ``run``: the name under which the data of the unchanged job are stored.
     * ``first``: how the job is started to record these data.
@@ -362,11 +361,10 @@ class _Job:
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
-        """Decide whether the job keeps its changes, after it was measured with them, and tell the user what else can be
-        done.
+        """Decide whether the job keeps its changes, after it was measured with them, and tell the user what else to do.
 
         * If nothing became faster, the changes are undone.
-        * Otherwise they stay. What the other changes would gain is predicted again, for the job as it is now.
+        * Otherwise they stay. The gains of the other changes are predicted again, for the job as it is now.
 
         ``of_files`` is True if the libraries also used kernels that were listed for them (override files).
         """
@@ -461,11 +459,11 @@ def _output_in(path: Path) -> Iterator[None]:
 
 
 def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
-    """Yield a line that names changes which may still save time, but were never measured together with the changes
-    made.
+    """Yield a line that names further changes which may save time, but were never measured with the chosen changes.
 
     * ``gone``: changes that affect the same calls as a change that the job now makes.
-    * ``there``: the changes that the job makes, and those that can still be chosen. Alternatives to these are not
+    * ``there``: the changes that the job makes, and other changes that can still be chosen. Alternatives to them are
+      not
       named.
     """
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]

@@ -98,10 +98,10 @@ class PageData:
     def tries(self, row: pd.Series) -> Sequence[Try]:
         """Return the measured times of all kernels for the GEMM or convolution in a row of the web page's table.
 
-        * Times from the file that the row is from come first: if there are any, only they are returned, because times
-          from
-          different files cannot be compared.
-        * A GEMM or convolution without times gets those of a very similar one. It may be the same call that another
+        * If the file that the row is from has times, only they are returned, because times from different files cannot
+          be
+          compared.
+        * A GEMM or convolution without times gets the times of a very similar one. It may be the same call that another
           file
           describes differently.
         """
