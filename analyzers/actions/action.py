@@ -260,10 +260,10 @@ class ActionResult(Gain):
 
     @property
     def widened(self) -> Gain:
-        """The gain with a wider interval, because the change also affects calls that nobody timed.
+        """The gain with an interval that allows for changed calls which were not timed.
 
-        Their time is not known with the change. It is assumed to change at least as well and at most as badly as that
-        of the timed calls (``untimed_factors``), and both ends of the interval move accordingly.
+        Their time with the change is unknown. So the interval allows that they gain or lose as much as the timed calls
+        (``untimed_factors``).
         """
         untimed, (least, most) = math.fsum(x.now_us for x in self.untimed), self.untimed_factors
         low, high = self.ends_us

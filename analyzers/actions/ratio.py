@@ -97,7 +97,7 @@ def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
 def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]]) -> tuple[float, float, float]:
     """Return how long a call takes with a change, µs: the median, and the lower and upper bound of the measured times.
 
-    * ``was``, ``after``: the measured times without and with the change, each after the name of the file that has them.
+    * ``was``, ``after``: the measured times without and with the change. Each is a tuple of a file name and the times.
     * If one file has both, they were measured alternately. Then the bounds come from the ratios of two times that were
       measured one right after the other, because both are affected alike when the GPU slows down.
     """

@@ -138,8 +138,7 @@ class ActionProof:
         There are two cases:
 
         * The wall times are so noisy that they fit both no gain and a useful gain. The kernel times do not help: they
-          do not
-          show that the gain is small (``little``), or that faster kernels cannot help (``limit``).
+          do not show that the gain is small (``little``), or that faster kernels cannot help (``limit``).
         * The wall times differ for a reason other than the kernels (``of_the_host``).
         """
         if self.wall is None or self.of_the_host:
@@ -520,10 +519,10 @@ class _Both:
             yield f"{self.after.run} did not report that it ran apply.sh, so it ran without the override files"
 
     def unproven(self, names: Sequence[str]) -> str:
-        """Return a sentence with the doubt that the job made the changes at all. Empty if there is no doubt.
+        """Return a sentence which warns that the job may not have made the changes. Empty if nothing suggests that.
 
-        A job that makes a change reports it. There is a doubt if the user asked for changes, but no process reported
-        them and the job used the same kernels as before.
+        A job reports each change that it makes. The sentence is written if the user asked for changes, but no process
+        reported them and the job used the same kernels as before.
         """
         lost = [x for x in names if x not in _marked(self.runs[1])]
         if not lost or not self.same or not len(self._rows(ASKED)):

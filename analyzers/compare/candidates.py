@@ -42,8 +42,7 @@ def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | Non
     """List the kernels that take most of a job's GPU time, as a JSON file for tools that write faster kernels.
 
     * ``paths``: override files (lists of kernels that the user wants a library to use). If such a list already replaces
-      a
-      kernel, the entry says so and names the row.
+      a kernel, the entry says so and names the row.
     * ``n``: the largest number of kernels.
 
     Raises InputError if the job has no trace, or if a file cannot be read.

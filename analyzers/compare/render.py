@@ -187,8 +187,7 @@ def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: W
     """Return the output of the command ``diff``, which compares two runs of a job: what became slower or faster.
 
     * ``plan``: rows of the user's old override files (lists of kernels for a library), with the decision to keep,
-      measure
-      or drop each.
+      measure or drop each.
     * ``n``: how many changes to show. Without it, a terminal shows a few, and other outputs show all.
     """
     lines = diff_lines(found, worth)
@@ -248,10 +247,11 @@ def compare(
 ) -> tuple[Diff, list[PlannedRow], Worth]:
     """Compare two runs of a job that the user named, for example before and after an upgrade of a library.
 
-    * ``overrides``: files with kernels that the user made the library choose. The result states which rows to keep.
+    * ``overrides``: old override files (the user's lists of kernels for a library).
     * ``begins``: called with a short text before each of the ``STAGES`` stages, to show progress.
 
-    Returns the comparison, the decisions about the rows, and how much time the changed choices of kernels cost.
+    Returns three things: the comparison, which rows of the override files to keep, and how much time the changed
+    choices of kernels cost.
     """
     begins(f"reading {a}")
     one, held_a = read_at(a, store, lambda held, run: (times_of_run(held, run), held))

@@ -92,10 +92,10 @@ class SideBySide:
 
     @property
     def kinds(self) -> Mapping[str, float]:
-        """How many time slices (turns) of the two jobs contain each kind of step, for example training or evaluation.
+        """How often each kind of step, for example training or evaluation, was timed.
 
-        Two copies of the job, with and without the change, use the machine alternately. A slice counts once for each
-        kind of step in it, however many such steps it has.
+        The job without the change and the job with it take turns on the machine. A turn counts once for each kind of
+        step in it, however many such steps it has.
         """
         return Counter(name for pair in self.pairs for side in pair for turn in side for name in turn)
 

@@ -190,10 +190,10 @@ class BestTimes:
         self._known: dict[str, Mapping[str, Family]] = {}
 
     def beside(self, alone: pd.DataFrame) -> BestTimes:
-        """Return a copy of this object that can check logparse's shipped times against times of the user's machine.
+        """Return a copy of this object that also corrects the times that come with logparse.
 
-        Shipped times were measured on other machines, so they may be off for this one. ``alone`` has calls that were
-        measured here, with only one kernel each. The shipped times are corrected by them.
+        The shipped times were measured on other machines, so they may be too long or too short for the user's machine.
+        They are corrected by ``alone``: the times of calls for which the user measured only one kernel.
         """
         out = BestTimes(self._device, self._own, self._shipped, alone)
         out._parsed = self._parsed

@@ -226,8 +226,7 @@ class Comparable:
         * ``at``: the sizes, as logarithms to base 2.
         * ``base_us``: a rough time for each from a simple model (``base_time_us``).
         * ``own``: for each, the number of its own measurement, or −1 if it was not measured. Its own measurement is not
-          used,
-          because a time that predicts itself would seem exact.
+          used, because a time that predicts itself would seem exact.
 
         Each time is estimated alone, so the result does not depend on the other GEMMs or convolutions in the arrays.
         """
@@ -247,10 +246,10 @@ class Comparable:
         """Estimate the time (µs) of a GEMM or convolution from each of several measurements with similar sizes.
 
         * ``neighbours``: the row numbers of the measurements. Negative numbers are skipped.
-        * ``base_us``: the rough time that a simple model gives for it (``base_time_us``).
+        * ``base_us``: a rough time of the GEMM or convolution, from a simple model (``base_time_us``).
 
-        For example, a measurement took 1.5 times as long as the model says. Then the estimate from it is 1.5 ·
-        ``base_us``. Returns one estimate for each measurement.
+        For example, a measurement took 1.5 times as long as the model says. Then the estimate from that measurement is
+        1.5 · ``base_us``. Returns one estimate for each measurement.
         """
         out: Floats = base_us * np.exp(self.log_ratio[neighbours[neighbours >= 0]])
         return out

@@ -31,8 +31,7 @@ def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, F
 
     * A second kernel is added. It is the next fastest in the measurement of the first one.
     * Tuning parameters are added. They come from a perf-db (MIOpen's database of tuned parameters) of the same GPU. If
-      the
-      perf-db and the user's machine both state their MIOpen version, the versions must match.
+      the perf-db and the user's machine both state their MIOpen version, the versions must match.
     * If there are several perf-dbs, one of the user's own build is preferred, then the user's own files.
     """
     if not any(_of_miopen(x) for x in findings):

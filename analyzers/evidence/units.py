@@ -177,8 +177,7 @@ def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
     * ``alone``: if True, times from a run of the job without logs are used instead of the others, because logs slow a
       job.
     * The times of several processes are merged alternately. So the second half of the result has the second half of
-      each
-      process, and start effects are in the first half.
+      each process.
     """
     found = [*units_by_source(facts).values()]
     logged = [x for x in found if not x.alone]
@@ -313,11 +312,11 @@ def _weighed(tables: Tables, facts: pd.DataFrame) -> Tables:
 
 
 def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
-    """Recompute the kernel times and numbers of calls as if the job had done its kinds of steps in another ratio.
+    """Recompute kernel times and numbers of calls as if the job had done more steps of one kind and fewer of another.
 
-    ``counts`` has the wanted number of steps of each kind, for example training and evaluation. Only in this way can a
-    job be compared with one that did the same steps in another ratio. The total number of traced steps does not change.
-    ``tables`` must already be scaled to the ratio of the whole job (``weighed``).
+    ``counts`` has the wanted number of steps of each kind, for example training and evaluation. In this way a job can
+    be compared with one that did the same kinds of steps in another ratio. The total number of traced steps does not
+    change. ``tables`` must already be scaled to the ratio of the whole job (``weighed``).
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     traced = traced_kinds(facts)

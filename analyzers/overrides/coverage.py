@@ -95,8 +95,7 @@ class Coverage:
 
         * ``what``: ``calls`` to weigh each call equally, ``time_us`` to weigh it by its time.
         * ``state``: by default, calls for which the file has an entry are counted. Other values count the calls for
-          which it
-          has none (``miss``), or for which this is ``unknown``.
+          which it has none (``miss``), or for which this is ``unknown``.
 
         Returns None if no calls are counted, or if no time is known.
         """
@@ -255,9 +254,9 @@ def _size(text: str) -> str:
 def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
     """Explain why an entry of an override file is not used, if a call of the job differs from it in only one value.
 
-    An override file lists kernels for a library, each for certain sizes and layouts. For example, "no call; one call
-    differs only in that it has ld=1024,1024,-,4096, while the row has ld=1024,1024,4160,4160". Returns None if every
-    call of the same sizes differs in several values.
+    An override file lists kernels for a library, each for certain sizes and layouts. The result is, for example: "no
+    call; one call differs only in that it has ld=1024,1024,-,4096, while the row has ld=1024,1024,4160,4160". Returns
+    None if every call of the same sizes differs in several values.
     """
     text = row.problem.text if row.problem is not None else ""
     for other in near.get(_size(text), ()):

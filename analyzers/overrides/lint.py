@@ -77,8 +77,7 @@ def lint(
 
     * ``target``: facts about the machine that will read the file.
     * ``against``: data of a job. If ``target`` lacks a fact, it is taken from the job's files, unless they contradict
-      each
-      other.
+      each other.
 
     Raises InputError if the file does not exist or has no known format.
     """

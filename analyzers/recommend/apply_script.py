@@ -58,8 +58,7 @@ def script(
 
     * ``files``: the override files (lists of kernels for a library) in ``folder``.
     * ``caution``: a warning about their entries, for example that a gain is not certain. The script prints it on
-      standard
-      error.
+      standard error.
     """
     lines = [line for file in files for line in settings_of(file)]
     if not lines:

@@ -204,8 +204,9 @@ def _better(finding: Finding) -> tuple[str, str] | None:
 def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
     """Remove possible savings that are listed twice: once with a known number of calls, and once without.
 
-    This happens because logs may write the same call in two ways. The entry without a number of calls is removed if
-    both come from the same analyzer. It is kept if it has an entry for a library's list of kernels (``override``).
+    This happens because logs may write the same call in two ways. A saving without a number of calls is removed if the
+    same analyzer also reported the saving with a number. But it is kept if it proposes a row for an override file (the
+    user's list of kernels for a library).
     """
     counted = {(x.analyzer, _text(x)) for x in findings if x.calls is not None}
     may_be = _linked(links, {_text(x) for x in findings if x.calls is None}, both=False)

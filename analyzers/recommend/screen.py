@@ -227,9 +227,9 @@ def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> li
 
 
 def _target(todo: Todo) -> str:
-    """Return a text with the job's estimated time after a change, like ``to 24.9 ms: ``.
+    """Return how long the job is estimated to take after a change, as a text like ``to 24.9 ms: ``.
 
-    Returns an empty text if the time was measured or simulated, because another text then states it.
+    Only an estimate is shown in this way. If the time was measured or simulated, the text is empty.
     """
     if todo.sureness != "estimated" or todo.gain is None or todo.step is not None:
         return ""

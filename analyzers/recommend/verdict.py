@@ -166,9 +166,9 @@ def verdict(found: Recommendation) -> Verdict:
 
 
 def _left_out(time: GpuTime | None) -> tuple[str, ...]:
-    """Return sentences for the user about work that the measured GPU time does not contain.
+    """Return sentences for the user about gaps in the measured times.
 
-    For example, a trace may lack a part of the work.
+    They state which traced work is in none of the times, and why the GPU's idle time is unknown.
     """
     return () if time is None else (*time.left_out, *filter(None, [time.unknown_idle]))
 

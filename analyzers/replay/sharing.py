@@ -46,8 +46,7 @@ def take(store: Store, place: str, run: str | None) -> None:
     """Add measurements from other machines to the stored data of a job, so that they need not be repeated here.
 
     * ``place``: a folder or URL with files that ``logparse export`` wrote on the other machines. Files that were
-      already
-      read are skipped.
+      already read are skipped.
     * ``run``: the job to which the measurements are added. By default it is the latest.
 
     Raises InputError if there is no such file, or if one cannot be read.
@@ -80,8 +79,9 @@ class Borrowed:
     def report(self, results: Iterable[Result]) -> list[str]:
         """Tell the user in one line how much the measurements from other machines helped.
 
-        The line states how many GEMMs and convolutions were skipped because of them. Some were measured here as a
-        check. For how many of them the other machine's fastest kernel is the fastest here, the line also states.
+        The line states how many GEMMs and convolutions were skipped because of them. Some were measured here
+        nevertheless, as a check. The line also states how often the other machine's fastest kernel is the fastest here,
+        too.
         """
         settled, lost = 0, []
         for result in results:

@@ -193,8 +193,7 @@ def _wanted(tried: Sequence[Tried], patient: bool, short: bool) -> list[str]:
 
     * ``patient``: True while there is time to start the job again for a change whose effect is unclear.
     * ``short``: True for a job with few steps. Then changes that were not tried yet also need ``patient``, unless
-      nothing
-      was tried at all.
+      nothing was tried at all.
     """
     untried = [x.name for x in tried if x.outcome == "not tried"]
     once = [x.name for x in tried if x.outcome == "faster once"]
@@ -341,9 +340,9 @@ def _processes(folder: Path) -> Iterator[int]:
 def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[str, int], str]]:
     """Yield lines for the user about the effect that changes of a running job have so far.
 
-    A change is switched on and off, and the steps are timed. A line has a key: the name of the change and how often it
-    was timed. The caller shows each key only once, because the same line may be yielded several times: sometimes
-    nothing is changed, as a control, and then there is nothing new to show.
+    A change is switched on and off, and the steps are timed. Each line has a key: the name of the change and how often
+    the change was timed. The caller shows a key only once, because the same line is yielded until the change was timed
+    again.
     """
     for first in records[:1]:
         for seen in first.seen:

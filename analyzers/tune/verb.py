@@ -463,8 +463,7 @@ def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> I
 
     * ``gone``: changes that affect the same calls as a change that the job now makes.
     * ``there``: the changes that the job makes, and other changes that can still be chosen. Alternatives to them are
-      not
-      named.
+      not named.
     """
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:

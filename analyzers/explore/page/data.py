@@ -99,11 +99,9 @@ class PageData:
         """Return the measured times of all kernels for the GEMM or convolution in a row of the web page's table.
 
         * If the file that the row is from has times, only they are returned, because times from different files cannot
-          be
-          compared.
+          be compared.
         * A GEMM or convolution without times gets the times of a very similar one. It may be the same call that another
-          file
-          describes differently.
+          file describes differently.
         """
         if not self._tries.wait(30.0) or self.error:
             return ()

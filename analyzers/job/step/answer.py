@@ -190,11 +190,9 @@ class Step:
         """Simulate the job's steps, and return how long a step takes on average, µs.
 
         * ``each``: returns the times of the kernels and transfers in a graph (a simulated step). A changed time in its
-          result
-          shows what a faster kernel would gain.
+          result shows what a faster kernel would gain.
         * ``host_factor``: multiplies all times that the host works. For example, 0.8 simulates a host that needs 20 %
-          less
-          time.
+          less time.
         """
         return self.mean_us([times(graph, each(graph), host_factor) for graph in self.graphs])
 

@@ -240,7 +240,7 @@ class _Rank:
         """Make the simulated GPU busy at first, if it still ran earlier kernels when the trace began.
 
         These kernels are not in the trace. They show only because the first traced kernel began much later than its
-        launch. In this case all streams wait at first until that kernel's traced begin.
+        launch. In this case all streams wait until the time at which that kernel began in the trace.
         """
         begun = [(x.start, x) for x in self._trace.works if x.correlation in self._call_of]
         first = min(begun, key=lambda x: x[0])[1] if begun else None
