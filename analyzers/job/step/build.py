@@ -363,11 +363,11 @@ class _Rank:
         return self._done.get(call.correlation) if call.kind == "copied" else None
 
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
-        """Return the kernel or copy (its node) for which the host or a GPU stream waited. 0 if there is none.
+        """Return the kernel or copy (its node) for which the host or a GPU stream waited. 0 if nothing is found.
 
-        The wait is for a CUDA or HIP event. Some traces name the kernel before the event. Otherwise it is guessed as
-        the last kernel or copy to end of all that were launched before the wait was called (``called``) and ended
-        before it was over (``by``).
+        The wait is for a CUDA or HIP event. Some traces name the kernel before the event. Otherwise it is guessed: of
+        all kernels and copies that were launched before the wait was called (``called``) and ended before the wait was
+        over (``by``), it is the last to end.
         """
         if wait is not None and wait.record in self._records:
             stated = self._streams.get(wait.on) if wait.on else None
