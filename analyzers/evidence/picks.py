@@ -94,7 +94,7 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _solutions_of(rows: pd.DataFrame) -> pd.Series:
-    """For each file and each GEMM or convolution in it, count the kernels whose times the file has.
+    """For each file, count how many kernels were timed for each GEMM or convolution.
 
     Returns a Series. Its index is the file, the tool that measured (``origin``), and the GEMM or convolution.
     """
@@ -164,7 +164,10 @@ _RECORD = ["source_id", "origin", "measured"]
 
 
 def _processes(tables: Tables) -> dict[str, int]:
-    """Return how many processes measured a faster kernel again to confirm it, for each file with such measurements."""
+    """A faster kernel is measured again in several processes, to confirm that it is faster. Return their number.
+
+    The result has the number for each file with such measurements.
+    """
     rows = tables.facts[tables.facts["name"] == "confirmation"]
     columns = (rows["source_id"], rows["value"])
     return {str(x): len(blocks_of(json.loads(value))) or 1 for x, value in zip(*columns, strict=True)}

@@ -249,9 +249,10 @@ def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Series]:
-    """For each trace, return which fraction of its GEMM and convolution time each GEMM or convolution takes.
+    """For each trace, return how its time is divided among the GEMMs and convolutions.
 
-    The fractions (0 to 1) of a trace add up to 1. Traces of one job have similar fractions.
+    Each has a fraction (0 to 1) of the time of all GEMMs and convolutions in the trace. Traces of one job have similar
+    fractions.
     """
     mine = kernels[kernels["source_id"].isin(list(sources)) & kernels["problem"].notna()]
     sums = mine.groupby(["source_id", "problem"])["total_us"].sum()

@@ -98,8 +98,8 @@ class PageData:
     def tries(self, row: pd.Series) -> Sequence[Try]:
         """Return the measured times of all kernels for the GEMM or convolution in a row of the web page's table.
 
-        * If the file that the row is from has times, only they are returned, because times from different files cannot
-          be compared.
+        * Times of different files cannot be compared. So if the row's own file has times, only these times are
+          returned.
         * A GEMM or convolution without times gets the times of a very similar one. It may be the same call that another
           file describes differently.
         """
