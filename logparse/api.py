@@ -254,7 +254,10 @@ def status(store: Location = None) -> Result:
 
 
 class Result:
-    """The answer of a command: ``lines`` holds its sentences, and ``table`` holds its table with all columns.
+    """The answer of a logparse command in Python: its sentences (``lines``) and its table as a DataFrame (``table``).
+
+    Python shows an answer as its first sentence, if there is one, and the names of the table's columns. For example,
+    ``status`` lists what was read from logs:
 
     >>> status(folder)
     1 row: run, format, files, lines, call_lines, measurement_lines, message_lines, rejects, foreign_lines, bytes
@@ -316,7 +319,10 @@ class Run:
 
     @cached_property
     def recommendation(self) -> Recommendation:
-        """The result of ``recommend`` with its default settings."""
+        """Recommended changes to this job that make it faster, with the expected savings.
+
+        The result is the same as that of the command ``logparse recommend`` with its default settings.
+        """
         return recommend(self.store, self.label)
 
     @property

@@ -104,10 +104,11 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
 
 
 def full_links_sql(problems: str) -> str:
-    """Return SQL that pairs each completely known matrix product or convolution with itself.
+    """Return SQL that says: a matrix product or convolution without unknown fields is the same as itself.
 
-    The pairs of different texts that may be the same call are found elsewhere.  ``problems`` is SQL that lists the
-    texts of the products, in which ``?`` is an unknown field.  A text may occur several times.
+    The SQL makes pairs of texts that describe the same call.  A text is paired with itself here, and other SQL adds the
+    texts that may describe the same call in different words.  ``problems`` is SQL that lists the texts, possibly
+    several times.  In a text, ``?`` is an unknown field.
     """
     return f"""
         select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan
@@ -115,11 +116,14 @@ def full_links_sql(problems: str) -> str:
 
 
 def open_sql(rows: str) -> str:
-    """Return SQL for the matrix products and convolutions that may be the same call as one with another text.
+    """Return SQL for the texts of matrix products and convolutions that may describe the same call as another text.
 
-    They have an unknown field, a type that has a second spelling (``_fnuz``), or a number of compute units.  Any other
-    two texts differ in a known field, so they need no comparison.  This saves much time, because a find-db (MIOpen's
-    database of solvers) holds hundreds of thousands of texts.
+    Usually two different texts describe different calls, so they need no comparison.  This saves much time, because a
+    find-db (MIOpen's database of solvers) holds hundreds of thousands of texts.  The exceptions are texts with:
+
+    * an unknown field;
+    * a type that has a second spelling (``_fnuz``);
+    * a number of compute units.
     """
     return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz') or contains(problem, ' sms=')"
 

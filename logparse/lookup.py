@@ -339,9 +339,10 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """All that the store knows of one matrix product or convolution: its calls and its measured times.
+    """Everything that was recorded about one matrix product or convolution: its calls and its measured times.
 
-    The column ``level`` tells for each row how certain it is that the row is about this product (see ``links.linked``).
+    Sometimes a log does not state all fields of a product.  So the tables also contain rows that may be about this
+    product.  The column ``level`` tells for each row how certain this is (see ``links.linked``).
     """
 
     problem: Problem
@@ -492,9 +493,10 @@ def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def found_about(store: Store, known: Sequence[Known]) -> list[str]:
-    """Return what the last ``logparse recommend`` found out about these calls compared with similar ones.
+    """Return warnings that these matrix products or convolutions are slower than similar ones.
 
-    Each text is one line.  The result includes findings about products or convolutions that may be the same call.
+    The warnings were stored by the last ``logparse recommend``, and each is one line of text.  They also cover calls
+    with unknown fields that may be the same.
     """
     sql = (
         "select distinct message || coalesce('; compared with ' || comparable, '') from findings"

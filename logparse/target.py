@@ -1,6 +1,7 @@
-"""Compare two machines: the one that will read the override files (target), and the one on which a time was measured.
+"""Compare the machine on which a kernel's time was measured with the machine that will use the kernel (the target).
 
-A time from another GPU model is not used.  ``libraries/builds.py`` compares the builds of the libraries.
+Files that tell a library which kernels to use are written for the target. A time from another GPU model is not used.
+``libraries/builds.py`` compares the builds of the libraries.
 """
 
 from __future__ import annotations

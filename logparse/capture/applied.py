@@ -77,10 +77,10 @@ def asked_of(overrides: Path) -> Asked:
 
 
 def _alone(text: str) -> tuple[str, ...] | None:
-    """Return the names of the settings that an ``apply.py`` applies by itself.
+    """Find out which settings of PyTorch are changed by a generated script ``apply.py`` when the job starts.
 
-    Its other changes need a call from the user's program. ``text`` is the source text of ``apply.py``. It lists these
-    settings in ``ALONE``. Returns None if the text has no such list.
+    The script contains these settings in the list ``ALONE``. It also offers other changes, but the user's program must
+    call a function to get them. ``text`` is the source text of the script. Returns None if the text has no such list.
     """
     try:
         found = [

@@ -147,11 +147,11 @@ def _device(properties: Any) -> dict[str, str]:
 
 
 def loaded_libraries() -> dict[str, str]:
-    """Return the versions of the math libraries that torch has loaded into this process.
+    """Find out the versions of the math libraries (such as MIOpen) that PyTorch has loaded into this process.
 
-    Torch may bring a library that is not the one in the ROCm folder. The header in that folder then states a wrong
-    version. So such a library gets an empty text as its version, which replaces the header's version, unless the
-    library itself can tell its version.
+    Versions are usually read from header files in the ROCm folder. But PyTorch may bring its own copy of a library, for
+    which these files are wrong. The result replaces them: it has the version that the loaded library reports, or an
+    empty text (unknown) if the library cannot report one.
     """
     out = {}
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")

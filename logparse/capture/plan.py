@@ -284,10 +284,11 @@ def _doubtful(command: Sequence[str]) -> Iterator[str]:
 
 
 def exports(plan: Plan, store: str | None = None, run: str | None = None) -> str:
-    """Return the settings as shell lines (``export NAME=VALUE``), for users who start their job without logparse.
+    """Write the settings that switch on logging as shell lines, for users who start their job without logparse.
 
-    Comments explain the numbers and name the command that reads the logs afterwards. ``store`` and ``run`` are options
-    of that command.
+    A setting becomes ``export NAME=VALUE`` or ``unset NAME``. Comments explain what the numbers mean (for example
+    ``HIPBLASLT_LOG_MASK``) and which command reads the logs afterwards. ``store`` and ``run`` are options of that
+    command.
     """
     lines, named = [], ["--run", run] if run else []
     for setting in plan.settings:

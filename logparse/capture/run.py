@@ -127,9 +127,10 @@ def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None
 
 
 def _observation(plan: Plan) -> Iterator[str]:
-    """Yield what the user is told about the observed job: remarks of its processes, and why nothing was traced.
+    """Yield the lines that tell the user what was seen of the job while it ran.
 
-    The reason is left out if the job's steps were counted, if there is a trace, or if none was wanted.
+    The processes of the job may have left remarks. If traces were wanted but none was written, a line states the
+    reason, unless the job's steps were counted.
     """
     from logparse.capture import notes
 

@@ -115,7 +115,10 @@ def report(name: str, count: int) -> None:
 
 @contextmanager
 def reporting(to: Progress | None) -> Iterator[None]:
-    """Context in which every call of ``report`` in this process calls the function ``to``."""
+    """Context in which progress reports of this process are passed to the function ``to``.
+
+    Code reports its progress by calling ``report``. With ``to=None`` these calls do nothing.
+    """
     global _report_to  # noqa: PLW0603 - a pickled function cannot carry a callback
     before, _report_to = _report_to, to
     try:

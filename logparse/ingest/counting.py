@@ -107,13 +107,11 @@ def uncoloured(text: bytes) -> bytes:
 
 
 class PlainCounter:
-    """Counts how often each different line of a log occurs. This is the slow counter, in Python.
+    """Counts how often each different line of a log occurs. A faster counter in C gives the same results.
 
-    The faster counter in C has the same results.
-
-    * ``starts`` are the texts by which lines with the prefix ``[date time][LIB]`` are recognised. They stand right
-      after the time, so they begin with its ``]``.
-    * ``held`` is the approximate memory in bytes of the lines that ``take`` will return.
+    * ``starts`` are texts by which lines with a prefix ``[date time][LIBRARY]`` are recognised. Each is the part of the
+      prefix after the time, so it begins with ``]``.
+    * ``held`` is the approximate memory in bytes that the counted lines need.
     """
 
     def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
@@ -178,10 +176,13 @@ class PlainCounter:
         return out
 
     def _record_inside(self, line: bytes) -> int:
-        """Return the position at which a second record begins in a line, into which two threads have written.
+        """Two threads may have written into one line of the log. Return the position at which the second text begins.
 
-        Returns 0 if there is no second record, or if its position is uncertain: its prefix is incomplete, or another
-        record may begin behind it or right before it.
+        The second text is recognised by its prefix ``[date time][LIBRARY]``. Returns 0 if there is no second text, or
+        if its position is uncertain:
+
+        * The prefix is incomplete.
+        * Another text may begin right before it or behind it.
         """
         at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
         if (

@@ -256,7 +256,10 @@ class LineReader:
         return self._taking.begun or len(self.read.claimed) > _HELD_CLAIMED
 
     def close(self) -> Iterator[Record]:
-        """End the log. Yield the records of several lines (such as tables) whose last lines are missing."""
+        """Tell the reader that the log has ended, and yield the entries that are incomplete.
+
+        An example is a table whose last lines are missing.
+        """
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -290,10 +293,10 @@ class LineReader:
     # --------------------------------------------------------------------------------------- block formats
 
     def _finish(self) -> int:
-        """Several threads count parts of a large file. Wait until the oldest part is counted, and take its counts.
+        """Several threads count parts of a large log. Wait until the first part is done, and add up its counts.
 
-        The lines in this part that may belong to a record of several lines are read now. Returns the number of bytes
-        that were counted.
+        Some log entries have several lines, such as tables. They must be read in order, so the lines of this part that
+        may belong to them are read now. Returns the number of bytes that were counted.
         """
         text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
@@ -308,10 +311,10 @@ class LineReader:
         return stop - start
 
     def _follow(self, text: _Text, at: int, counter: counting.Counter, counted: counting.Counted) -> None:
-        """Read the lines of a counted part of the log that may belong to records of several lines, such as tables.
+        """Add up the counts of one part of the log, and read its tables and other entries with several lines.
 
-        The first line of such a record is found by a marker (a text that identifies the format). All lines from there
-        to the end of the record are read.
+        The first line of such an entry contains a text that identifies its format. From there, all lines up to the end
+        of the entry are read in order.
         """
         if counter.held > _HELD_BYTES:
             self._taking.add(counter)
@@ -327,10 +330,10 @@ class LineReader:
         self._follow_between(text, at, stop)
 
     def _follow_between(self, text: _Text, at: int, stop: int) -> None:
-        """Let an unfinished record of several lines, such as a table, take the lines that belong to it.
+        """Read the next lines of a table, or of another log entry that has several lines and is still incomplete.
 
-        No text in these lines identifies a format. So they were already counted as blank or as lines of unknown format,
-        and those counts are reduced now.
+        These lines contain no text that identifies a format. So they were counted before as blank or unknown lines. If
+        a line belongs to the table, this count is reduced by one.
         """
         while at < stop and self._awake:
             line = text.line(at, stop)
@@ -347,10 +350,12 @@ class LineReader:
         return (claimer is not None and claimer.awake) or any(reader.awake for _, reader in self._blocks)
 
     def _event(self, line: bytes, place: int) -> None:
-        """Read a line that may belong to a record of several lines, such as a table.
+        """Read a line that may be the beginning of a table, or of another log entry that has several lines.
 
-        The line contains a text by which such a record is recognised. If the line is also a record of its own, it was
-        counted already. Otherwise it is counted as a line of unknown format, unless a record of several lines takes it.
+        The line contains a text by which such an entry is recognised. There are two cases:
+
+        * The line is also an entry of its own kind. Then it was counted before.
+        * Otherwise it is counted here as a line of unknown format, unless it belongs to the entry with several lines.
         """
         plain, pieces = counting.uncoloured(line), self._counted(line)
         format, start, end = pieces[-1]
@@ -366,9 +371,10 @@ class LineReader:
                 reader.take(_line(piece, place + start))
 
     def _counted(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
-        """Find the records in a line, as the counters do: its colours are removed first. Return the line's parts.
+        """Split a line of the log into its entries. There are two if two threads wrote into one line.
 
-        The result has the form of ``pieces``. A line without any record is one part of unknown format.
+        Colours (escape sequences of the terminal) are removed first. Each part is returned with its format, its start
+        and its end. A text that is not recognised has the format None.
         """
         record = b"\x1b" not in line or any(marker in line for marker, _ in self._record_markers)
         return self.pieces(counting.uncoloured(line)) if record else [(None, 0, len(line))]
@@ -500,10 +506,10 @@ def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int
 
 
 class _Taking:
-    """Combines the counts of several threads into one list of different lines.
+    """Adds up the counts of log lines from several counters into one list of different lines.
 
-    Equal lines from several threads are merged. A line into which two threads of the job wrote at the same time is
-    divided into its records.
+    A large log is counted by several threads of logparse, and each has a counter of its own. Equal lines are merged
+    here. If two threads of the job wrote into the same line at the same time, the line is divided again.
     """
 
     def __init__(self, reader: LineReader, out: Read) -> None:
@@ -597,12 +603,13 @@ class _Taking:
 
 
 class _Stood(NamedTuple):
-    """How often one text occurs in a part of the log.
+    """How often the same text occurs in a part of the log, in total and for each time and process.
 
     * ``lines`` is the number of lines with this text.
-    * ``counts[i]`` is how many of the lines have the time and process number ``numbers[i]`` (an index into a list of
-      places).
-    * ``stated`` is a count that the log itself states before each such line, as ``uniq -c`` does, or None.
+    * ``numbers`` lists the pairs of time and process for which the text occurs. Each pair is given by its index in a
+      list of such pairs.
+    * ``counts[i]`` is the number of lines for the pair ``numbers[i]``.
+    * ``stated`` is a count that the log itself gives in front of each such line, as ``uniq -c`` does, or None.
     """
 
     lines: int

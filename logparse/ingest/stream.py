@@ -139,10 +139,10 @@ class StreamRead:
 
 
 def _of_the_job(record: Record) -> Record:
-    """Return the record of a call with a note that the job made the call, and not a benchmark tool.
+    """Mark a call as made by the user's job, although its log line looks like a command that a person typed.
 
-    It is used for a table of counts (``uniq -c``): all its lines come from the job's log, even if one looks like a
-    command that a person typed.
+    This is right for a table of counts (``uniq -c``), because all its lines come from the job's log. Other kinds of
+    results are returned unchanged.
     """
     return replace(record, by_tool=False) if isinstance(record, Call) and record.by_tool else record
 
@@ -164,11 +164,14 @@ class Tally:
         self._formats: set[str] = set()
 
     def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
-        """Count a line of the log and the records in it. The same line occurred ``times`` times.
+        """Add one log line, or several that belong together, to the statistics of this log.
 
-        * Without ``units``, the number of lines in ``outcome`` is added to the lines of its category, and to all lines.
-        * With ``units``, this number is added only to the lines of its category, because the caller has already added
-          it to all lines.
+        The result of reading them (``outcome``) states their number, their category (such as ``call`` or ``blank``) and
+        what was read from them.
+
+        * ``times`` is how often the same line occurs. Calls are multiplied by it.
+        * ``units``, if given, is added to the category instead of the number in ``outcome``. Then the caller has
+          already added the lines to the total.
         """
         self.units[outcome.unit] += outcome.lines if units is None else units
         self.lines += outcome.lines if units is None else 0
@@ -177,9 +180,9 @@ class Tally:
         self.saw(outcome.records, times)
 
     def saw(self, records: Iterable[Record], times: int = 1) -> None:
-        """Count the calls and the processes in these records, which occurred ``times`` times.
+        """Add the calls and the processes that a log line mentions to the statistics of this log.
 
-        The lines with the records are not counted here.
+        ``times`` is how often the line occurs. The number of lines is counted elsewhere.
         """
         for record in records:
             if isinstance(record, Call):

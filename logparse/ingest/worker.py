@@ -297,7 +297,11 @@ class _Input:
         return _sum(lines, self._commit_stream(rest, replace(tail, replaces=())))
 
     def _pass_blocks(self, stream: StreamRead, start: int) -> _Passed:
-        """Read a log block by block, and compute its hash at the same time. This works for every kind of log."""
+        """Read a log from the beginning to the end, one block at a time, and compute its hash on the way.
+
+        This works for every log, also for a compressed one. A faster way exists only for large local files. Returns the
+        hashes, the size, and the last line if it has no line end.
+        """
         hashing = Hashing(self.file.raw(), lambda count: self._report(count) if hashing.count > start else None)
         last, place = b"", start
         marked = self.file.mark_bytes

@@ -33,12 +33,19 @@ OFFERS = ("OVERRIDE_FORMAT", "OVERRIDE_FORMATS")
 
 @cache
 def _modules() -> tuple[tuple[str, str], ...]:
-    """Return the modules that describe override files: for each, the name of its folder and its own name, to import."""
+    """List the modules that know how to read and write files with chosen kernels.
+
+    With such a file (override file) a user tells a library which kernels to use.  For each module, the result has the
+    name of its folder and its own name.
+    """
     return tuple(named("rules"))
 
 
 def formats_of(module: str) -> tuple[OverrideFormat, ...]:
-    """Import a module and return the override formats that it offers."""
+    """Import a module and return the formats that it defines for files with chosen kernels.
+
+    With such a file (override file) a user tells a library which kernels to use.
+    """
     found = import_module(module)
     several: tuple[OverrideFormat, ...] | None = getattr(found, "OVERRIDE_FORMATS", None)
     return (found.OVERRIDE_FORMAT,) if several is None else several
@@ -57,10 +64,10 @@ def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
 
 
 def _takes(folder: str) -> Callable[[Override], bool]:
-    """Return a function that tells whether a library's folder can write this override (a user's choice of a kernel).
+    """Return a function that tells whether a library's file of chosen kernels can prescribe a given kernel.
 
-    Usually a folder can write overrides whose kernel belongs to the library of the folder's name.  The folder may
-    define another rule as ``may_write``.
+    ``folder`` is the folder with logparse's code for the library.  Usually a library can only prescribe its own
+    kernels.  If another rule applies, the folder defines it as ``may_write``.
     """
     library = folder.rpartition(".")[2]
     own: Callable[[Override], bool] | None = getattr(import_module(folder), "may_write", None)
@@ -68,9 +75,10 @@ def _takes(folder: str) -> Callable[[Override], bool]:
 
 
 def format_of(writer: Writer) -> OverrideFormat | None:
-    """Return the format of the override files (lists of kernels to use) that a writer writes.
+    """Return the format of the file that a writer makes, if a library can read this file.
 
-    Returns None if a tuning program reads the writer's files instead of the library.
+    The file tells the library which kernels to use.  Returns None if the writer makes a file for a tuning program
+    instead.
     """
     # A writer comes from a module that is imported, so these modules are asked first and no other is imported.
     modules = sorted((module for _, module in _modules()), key=lambda module: module not in sys.modules)

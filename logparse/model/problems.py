@@ -147,9 +147,10 @@ class GemmProblem:
 
     @cached_property
     def irrelevant(self) -> frozenset[str]:
-        """Names of the fields whose values make no difference for this call, for example the type of C if beta is zero.
+        """Names of the fields that make no difference for this matrix product.
 
-        ``normal`` sets them to None.  In ``text`` they are ``-``.
+        For example, the type of C does not matter if beta is zero.  Products that differ only in such fields are the
+        same.  So ``normal`` sets these fields to None, and ``text`` shows them as ``-``.
         """
         out: set[str] = set()
         if self.batch_count == 1:

@@ -305,9 +305,9 @@ class Evidence:
 
     @cached_property
     def shown(self) -> Mapping[str, object]:
-        """The known fields and all ``details``, as a dictionary for the user.
+        """The data that support a finding, as a dictionary for the user.  Fields that are unknown are left out.
 
-        ``sureness`` and ``now_us`` are left out, because tables show them in columns of their own.
+        ``sureness`` and ``now_us`` are also left out, because tables show them in columns of their own.
         """
         own = vars(self).items()
         return {name: x for name, x in own if x is not None and name not in _NOT_SHOWN} | dict(self.details)

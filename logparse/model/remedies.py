@@ -37,9 +37,10 @@ def _counted(count: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class UseRows:
-    """A proposal to give the library an override file, which tells it to use a faster kernel.
+    """The advice to use faster kernels, which are listed in a file for the library (override file).
 
-    ``override`` says which kernel.  It is empty if the proposal is for many findings at once.
+    ``override`` names a matrix product and its faster kernel. A summary of such advice for many products has None
+    there.
     """
 
     override: Override | None = None

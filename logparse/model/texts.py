@@ -1,4 +1,7 @@
-"""Parse the texts of matrix products, convolutions and operators, or only the first words of them."""
+"""Read a matrix product, a convolution or an operator from the text that describes it.
+
+Some functions read only the first words of a text, because this is faster.
+"""
 
 from __future__ import annotations
 

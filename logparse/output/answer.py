@@ -107,7 +107,10 @@ class Answer:
 
     @property
     def blocks(self) -> Iterable[str | Block]:
-        """The sentences and tables that are printed on the terminal. The notes are left out."""
+        """The sentences and tables that a command prints on the terminal, in order.
+
+        The additional remarks from ``notes`` are not included.
+        """
         made = self.made if self.text is None else None
         return self.text if self.text is not None else [] if made is None else [made]
 

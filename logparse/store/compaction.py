@@ -98,10 +98,10 @@ def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
 def _read(
     store: Store, table: str, paths: Sequence[str], attempts: Set[str], manifest: Manifest, recorded: Recorded
 ) -> Iterator[pa.Table]:
-    """Read several Parquet files, a few at a time. Yield the valid rows of each file, in the order of ``paths``.
+    """Read the wanted rows of some Parquet files, several files at a time. Yield them in the order of ``paths``.
 
-    Not valid are, for example, rows that the user had removed. A row belongs to one reading of an input file, and
-    ``attempts`` names the readings whose rows are valid.
+    Some rows are not wanted, for example if the user has removed their input file. Each row states its attempt, a name
+    for one reading of an input file. ``attempts`` holds the wanted names.
     """
     old, fresh = attempts & manifest.attempts, attempts - manifest.attempts
     with ThreadPoolExecutor(_READ_TOGETHER) as reading:

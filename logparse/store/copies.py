@@ -43,11 +43,15 @@ def identity(content: str, ingest: float, packed: str | None = None, numbers: Se
 
 
 def copies(commits: pa.Table) -> Mapping[str, str]:
-    """Find input files that are copies. Return each copy's id with the id of the file that is used instead.
+    """Find input files that are copies of other input files, so that their calls are not counted twice.
 
-    ``commits`` is a table with the valid entries for files that were read. A log may have grown since an earlier
-    reading: a file with its earlier, shorter content is a copy, too. The result does not depend on the order in which
-    ``logparse ingest`` read the files.
+    Returns a dictionary: for the id of each copy, the id of the file that is used instead. ``commits`` is a table with
+    one row for each reading of an input file. Two cases count as copies:
+
+    * Both files have the same content.
+    * A log has grown since it was first read. A file with its earlier, shorter content is a copy of it.
+
+    The result does not depend on the order in which the files were read.
     """
     ids, identities = commits["source_id"].to_pylist(), commits["identity"].to_pylist()
     known = {(source, text.partition(" ")[0]) for source, text in zip(ids, identities, strict=True) if text}
@@ -97,12 +101,20 @@ class _State(NamedTuple):
     order: _Order
 
     def keys(self, content: str) -> Iterator[_Key]:
-        """Yield the keys under which the index lists this file, so that copies of it with this content can find it."""
+        """Yield the keys under which this input file is put into an index, in which its copies are searched later.
+
+        The index is a dictionary that is made from all input files. ``content`` is the hash of the file's present or
+        earlier content. A key also contains the numbers of processes in the file's path.
+        """
         yield self.run, content, False, self.numbers
         yield from ((self.run, content, True, end) for end in _ends(self.numbers))
 
     def asked(self) -> Iterator[_Key]:
-        """Yield keys for a search in the index, which then finds the files of which this file may be a copy."""
+        """Find the files of which this input file may be a copy: yield the entries under which an index lists them.
+
+        The index is a dictionary that is made from all input files. Its keys contain, for example, the hash of the
+        content and the numbers of processes in the file's path.
+        """
         yield self.run, self.content, True, self.numbers
         yield from ((self.run, self.content, False, end) for end in _ends(self.numbers))
 

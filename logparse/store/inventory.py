@@ -38,12 +38,14 @@ MANY = 8
 
 
 class ListedRow(NamedTuple):
-    """An entry in a list of files that should exist: the small file which says that an input file was read.
+    """Notes that an input file was read, so that a later loss of this information is noticed.
 
-    * ``file`` is the path of the small file in the store.
+    When logparse has read an input file, it writes a small file which says so.
+
+    * ``file`` is the path of the small file.
     * ``path`` is the path of the input file.
-    * ``attempt`` is a name for this reading of the input file.
-    * ``run`` names the execution of the job to which the input file belongs.
+    * ``attempt`` is the name of this reading of the input file.
+    * ``run`` is the label of the job's execution from which the input file comes.
     """
 
     file: str
@@ -75,11 +77,12 @@ class Inventory:
     damaged: tuple[str, ...] = ()
 
     def missing_rows(self, present: Iterable[str], manifest: Manifest) -> list[ListedRow]:
-        """Return the row files that were deleted although they should exist, each once.
+        """Find the small files that have disappeared from the store although they are still needed.
 
-        A row file says that an input file was read. Without it the rows of the input file are ignored. ``present``
-        names the existing row files. A row file is not missing if its rows were merged, or if the user had them
-        removed.
+        When logparse has read an input file, a small file says so. Without it, all data of the input file are ignored.
+        The small file is not needed in two cases: the data were merged with others (then ``manifest`` lists them), or
+        the user had the data removed. ``present`` holds the paths of the existing small files. Each missing file is
+        returned once.
         """
         there = {*present, *manifest.row_files}
         forgotten = {*manifest.forgotten, *(name for one in self.forgotten for name in one.names)}
@@ -87,10 +90,13 @@ class Inventory:
         return [*{row.file: row for row in gone}.values()]
 
     def missing_lists(self, attempts: Iterable[str], manifest: Manifest) -> list[Forgotten]:
-        """Return the files that list data removed by the user, if they were deleted although they should exist.
+        """Find lists of removed data that have disappeared from the store although they are still needed.
 
-        Without such a file, data that the user had removed (``logparse forget``) could appear again. ``attempts`` names
-        the input files that are stored and not yet merged. (Each reading of an input file has a name.)
+        When the user removes an input file (``logparse forget``), a small file lists it. Without this list, the removed
+        data could appear again.
+
+        * ``attempts`` names the data in the store that were not yet merged into larger files.
+        * ``manifest`` lists the merged data.
         """
         known = {*attempts, *manifest.attempts, *manifest.parts}
         there = {one.file for one in manifest.told}
@@ -108,12 +114,14 @@ class Inventory:
         return len(self.files) >= MANY or bool(self.damaged) or bool(self.files and manifest.spent)
 
     def without(self, manifest: Manifest) -> list[Item]:
-        """Return the files that must still be listed after small files were merged. ``manifest`` says what was merged.
+        """Return which small files the store must still have after ``logparse compact`` has merged data.
 
-        These files need not be listed any more:
+        The store keeps a list of its small files, so that the loss of one is noticed. These files are no longer needed,
+        so the list may omit them:
 
-        * small files whose content was merged, or that the user had removed (``logparse forget``);
-        * files that list such removed data, if they may be deleted now.
+        * a file which says that an input file was read, if ``manifest`` now says so, or if the user had the input file
+          removed;
+        * a file that lists removed data, if it may be deleted now.
         """
         there, spent = {one.file for one in manifest.told}, {one.file for one in manifest.spent}
         rows = (

@@ -33,10 +33,10 @@ _PUT_TOGETHER = 16  # row files that are written at a time, because each waits f
 
 
 class JointAttempt(Attempt):
-    """Takes the rows of one small input file, which share Parquet files with the rows of other input files.
+    """Collects the data of one small input file while it is read.
 
-    The object itself writes nothing. It hands the rows over to the group (``JointAttempts``), and later the entry which
-    says that the file was read.
+    Many small files are read one after the other, and their data are stored together (``JointAttempts``). So this
+    object writes no file itself. It passes everything on to the common object.
     """
 
     def __init__(self, name: str, group: JointAttempts) -> None:
@@ -47,21 +47,21 @@ class JointAttempt(Attempt):
         self._group.take_pending(pending)
 
     def commit(self, row: Commit) -> bool:
-        """Note that this input file was read completely. ``JointAttempts.commit`` later makes its rows visible.
+        """Note that this small input file was read to its end. Its data become visible later, together with others.
 
-        ``row`` is the entry for the file. Always returns True, because it is not known yet whether the file was already
-        stored.
+        ``JointAttempts.commit`` makes them visible. ``row`` describes what was read. Always returns True, because it is
+        not known yet whether the store already has this input file.
         """
         self._group.take_row(self, row)
         return True
 
 
 class JointAttempts:
-    """A group of small input files whose rows are stored together, because many small Parquet files would be slow.
+    """Stores the data of many small input files together, because one Parquet file for each of them would be slow.
 
     * The input files are read one after the other.
-    * ``name`` is the beginning of the names of the Parquet files.
-    * ``merged_attempts`` is a function that returns which readings of input files were merged by now.
+    * The names of the Parquet files begin with ``name``.
+    * ``merged_attempts()`` returns which data have meanwhile been merged into larger files by ``logparse compact``.
     """
 
     def __init__(self, name: str, place: Place, merged_attempts: Callable[[], Set[str]]) -> None:
@@ -75,7 +75,10 @@ class JointAttempts:
         self._error: OSError | None = None
 
     def attempt(self) -> JointAttempt:
-        """Begin to read one of the small input files. ``commit`` of the group will make its rows visible."""
+        """Begin to read the next small input file. Return the object that collects its data.
+
+        Nobody can see the data before ``commit`` is called, which writes the data of all these input files together.
+        """
         self._number += 1
         return JointAttempt(f"{self._writer.name}{JOINT}{self._number}", self)
 
@@ -146,10 +149,10 @@ class JointAttempts:
         return tuple(part.text for part in (*attempt.parts, *self._parts_of.get(attempt.name, ())))
 
     def _demand_again(self, parts: Sequence[Part], rows: Sequence[Commit]) -> None:
-        """Check that the Parquet files with the rows of this group still exist, after the rows were made visible.
+        """Check once more that the Parquet files just written still exist, after other programs could see their data.
 
-        Another process may have deleted them meanwhile: by ``logparse forget``, or by ``logparse compact --now``, which
-        deletes old files at once. If a file is missing, the rows are made invisible again, and StoreError is raised.
+        Another process may have deleted them: ``logparse forget``, or ``logparse compact --now``, which deletes old
+        files at once. If a file is missing, the data are withdrawn, and StoreError is raised.
         """
         try:
             self.place.demand_parts(parts, f"{len(rows)} files")
@@ -164,9 +167,10 @@ class JointAttempts:
             raise
 
     def _write(self) -> None:
-        """Write the rows in memory to Parquet files. Raises OSError if that fails, now and in every later call.
+        """Write the data that were collected in memory to Parquet files.
 
-        After such an error no rows of this group become visible.
+        Raises OSError if that fails, and again in every later call. Then none of the collected input files is marked as
+        read, so their data are ignored.
         """
         pending, self._pending, self._row_count = self._pending, [], 0
         if pending and self._error is None:

@@ -72,18 +72,18 @@ class Forgotten(NamedTuple):
     at: float
 
     def spent(self, known: Set[str]) -> bool:
-        """Return True if this list of removed data is no longer needed and may be deleted.
+        """The user has removed data, and this file lists them. Return True if the file may now be deleted.
 
-        The list is not needed if it is old and the store holds no data that it names. ``known`` holds the names of all
-        data in the store.
+        It may be deleted if it is old and the store holds none of the removed data any more. ``known`` holds the names
+        of all data in the store.
         """
         return time.time() - self.at > _REMEMBERED_S and known.isdisjoint(self.names)
 
     def missed(self, known: Set[str]) -> bool:
-        """Return True if this list of removed data is still needed, so that its deletion must be reported as damage.
+        """The user has removed data, and this file lists them. Return True if the file must not disappear.
 
-        The list is needed if it is recent, or if the store still holds data that it names. ``known`` holds the names of
-        all data in the store.
+        Without the list, the removed data could appear again. The list is needed while it is recent, and as long as the
+        store still holds some of the removed data. ``known`` holds the names of all data in the store.
         """
         return time.time() - self.at <= _MISSED_S or not known.isdisjoint(self.names)
 
@@ -115,25 +115,27 @@ class Manifest:
 
     @cached_property
     def attempts(self) -> frozenset[str]:
-        """Names that say which input files have their rows in the merged files.
+        """The data that were merged into larger Parquet files, by the names of the readings from which they come.
 
-        Each time that an input file is read, this reading gets a name.
+        Each time that logparse reads an input file, this reading gets a name of its own.
         """
         return frozenset(self.commits["attempt"].to_pylist())
 
     @cached_property
     def forgotten(self) -> frozenset[str]:
-        """The names of all data that the user had removed (``logparse forget``).
+        """The names of everything that the user has removed from the store (``logparse forget``).
 
-        Each time that an input file is read, this reading gets a name. Merged files have names, too.
+        A name stands for the data from one reading of an input file, or for a large file into which such data were
+        merged.
         """
         return frozenset(name for one in self.told for name in one.names)
 
     @cached_property
     def row_files(self) -> frozenset[str]:
-        """The paths of small files that are not needed any more, because the manifest contains their content.
+        """The paths of small files that are no longer needed. Each of them says that an input file was read.
 
-        Each such file says that an input file was read. The paths begin at the store's folder.
+        The data of the input files were merged into larger Parquet files, and this manifest now says so. The paths are
+        relative to the store.
         """
         return frozenset(row_files(self.commits))
 
@@ -175,10 +177,11 @@ def manifest_paths(filesystem: pafs.FileSystem, root: str) -> list[str]:
 
 
 def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
-    """Read the valid manifest (list of merged data). Data that the user had removed since it was written are left out.
+    """Read which data were merged into larger Parquet files, and which data the user has removed.
 
-    ``infos`` is the result of ``manifest_files``. If nothing was ever merged, the result is an empty manifest. Raises
-    StoreError if the manifest, or a list of removed data, is damaged.
+    The list of merged data is called manifest. Merged data that were removed later are left out. If nothing was ever
+    merged, the manifest is empty. ``infos`` is the result of ``manifest_files``. Raises StoreError if one of the files
+    is damaged.
     """
     paths = sorted(path for path in infos if path.endswith(".parquet"))
     read = {path: _forgotten(filesystem, path) for path in sorted(infos) if path.endswith(".json")}
@@ -222,9 +225,10 @@ def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | No
 
 
 def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgotten]) -> None:
-    """Write some lists of removed data again, because these files were deleted although they should exist.
+    """Write lists of removed data again, because these files have disappeared from the store.
 
-    No other data can be hidden by this, because a name in the lists is never used twice.
+    A list names the data that the user has removed (``logparse forget``). No name is ever used for other data, so only
+    the removed data are hidden.
     """
     for one in lost:
         make_folder(filesystem, f"{root}/{FOLDER}")
@@ -249,7 +253,7 @@ def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None
 
 
 def _file(path: str) -> str:
-    """Convert the path of a file of this module to a path that begins at the store's folder: ``compactions/…``."""
+    """Shorten the path of a file in the store's folder ``compactions`` to ``compactions/NAME``."""
     return f"{FOLDER}/{path.rsplit('/', 1)[-1]}"
 
 

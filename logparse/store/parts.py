@@ -75,10 +75,10 @@ class Place:
         return self.put_if_absent(path, data)
 
     def flush_rows(self, rows: Iterable[Commit]) -> None:
-        """Make sure that the entries for these input files survive a power cut.
+        """Make sure that a power cut does not undo the reading of some input files.
 
-        Such an entry is a small file which says that an input file was read. The folders of the small files are written
-        to the disk.
+        When logparse has read an input file, it writes a small file which says so. The folders of the small files are
+        written to the disk.
         """
         folders = {f"{self.root}/{row_file(row)}".rsplit("/", 1)[0] for row in rows}
         flush(self.filesystem, self.root, folders=folders)
@@ -143,11 +143,11 @@ def attempt_of(path: str) -> str:
 
 
 def writers_of(attempts: Iterable[str]) -> set[str]:
-    """Return the beginnings that the names of some Parquet files may have.
+    """Return how the names of the Parquet files begin that contain the data of some input files.
 
-    ``attempts`` names readings of input files. The Parquet files with their rows are named after one reading, or after
-    a group of readings that were stored together. For the reading ``ab12.3`` the names are ``ab12.3`` and, for its
-    group, ``ab12``.
+    Each reading of an input file has a name, and ``attempts`` holds such names. Some input files are stored together.
+    For example, ``ab12.3`` is the third file of group ``ab12``. Its data may be in files whose names begin with
+    ``ab12.3`` or with ``ab12``, so both are returned.
     """
     return {name for attempt in attempts for name in (attempt, attempt.partition(JOINT)[0])}
 
@@ -189,9 +189,10 @@ def row_file(row: Commit) -> str:
 
 
 def row_files(commits: pa.Table) -> list[str]:
-    """Return the paths of the small files which say that input files were read. The paths begin at the store's folder.
+    """Return the paths of the small files in which logparse notes that an input file was read.
 
-    ``commits`` is a table with the columns of ``COMMIT_SCHEMA``, one row for each such file.
+    ``commits`` is a table with one row for each reading of an input file. Its columns are ``COMMIT_SCHEMA``. The paths
+    are relative to the store.
     """
     columns = (commits[name].to_pylist() for name in ("path", "source_id", "start", "content_hash", "tail"))
     return [_row_file(*row) for row in zip(*columns, strict=True)]

@@ -1,4 +1,7 @@
-"""Keep records in memory, and convert them into the rows of tables. Nothing is written to disk here."""
+"""Collect what was read from the log files in memory, and convert it into tables.
+
+Other modules write the tables to disk.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ class Pending:
 
     @property
     def row_count(self) -> int:
-        """Number of rows so far. Calls that differ only in process, second or count are one row here."""
+        """How many different entries were collected in memory so far.
+
+        Calls count as one entry if they differ only in their process, their time or their number.
+        """
         return len(self.calls) + len(self.messages) + sum(map(len, self.rows.values()))
 
 
@@ -116,18 +122,19 @@ def _schema(name: str) -> pa.Schema:
 
 
 def _attempts(counts: Sequence[int], several: Sequence[Pending]) -> pa.Array:
-    """Make the column ``attempt``, which tells for each row to which input file it belongs.
+    """Make the column that tells for each row from which input file it comes.
 
-    The first ``counts[0]`` rows are from the first of ``several``, the next ``counts[1]`` rows from the second, and so
-    on. The column holds the name of the file's present reading.
+    ``several`` holds the data of the input files. The first ``counts[0]`` rows come from the first of them, the next
+    ``counts[1]`` rows from the second, and so on. The column holds a name, which is new each time that an input file is
+    read.
     """
     return dictionary(np.repeat(np.arange(len(counts)), counts), [pending.attempt for pending in several])
 
 
 def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Convert the counted calls into rows, one ``Rows`` object for each category of log lines.
+    """Convert the counted calls of several input files into table columns, separately for each category of calls.
 
-    Each different text is stored only once (in a dictionary column).
+    A text that occurs in many rows is stored only once (as a dictionary column).
     """
     calls = [key for pending in several for key in pending.calls]
     if not calls:
@@ -154,9 +161,10 @@ def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
 
 
 def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Merge rows with the same call, process and second into one row, whose count is the sum of their counts.
+    """Merge table rows about the same call in the same process at the same time (in whole seconds) into one row.
 
-    Unknown counts are left out of the sum. The sum is unknown only if all of them are unknown.
+    The row's count is the sum of their counts. Unknown counts are left out of the sum. The sum is unknown only if all
+    of them are unknown.
     """
     order = np.lexsort((seconds, pids, call))
     call, pids, seconds, counts = call[order], pids[order], seconds[order], counts[order]

@@ -41,7 +41,11 @@ class Recorded:
         self._writers = writers_of(unrecorded)
 
     def holds(self, path: str) -> bool:
-        """Return True if the Parquet file at this path in the store may contain valid rows."""
+        """Return True if a Parquet file of the store must be read, because it may contain data that are still wanted.
+
+        Other Parquet files are ignored: for example, their data were removed, or the reading of their input file was
+        interrupted.
+        """
         return path in self.parts or path in self._manifest.parts or attempt_of(path) in self._writers
 
     def cut(self, table: str, infos: Mapping[str, pafs.FileInfo]) -> list[str]:
@@ -68,9 +72,9 @@ class Recorded:
 
     @cached_property
     def _by_table(self) -> dict[str, dict[str, Part | None]]:
-        """The Parquet files that each table of the store should have, with their sizes and checksums by path.
+        """The Parquet files that must exist for each table, according to what was noted when they were written.
 
-        A file without a recorded size and checksum has None instead.
+        Each path comes with the file's size and checksum, or with None if these were not noted.
         """
         out: dict[str, dict[str, Part | None]] = {}
         for path in sorted({*self.parts, *self._manifest.parts}):
@@ -87,10 +91,10 @@ class Recorded:
         return out
 
     def _of_writer(self, path: str) -> list[str]:
-        """Return the paths of the input files that may lose rows if the Parquet file at ``path`` is damaged.
+        """A Parquet file is damaged. Return the paths of the input files from which its rows may come.
 
-        They are known from the name of the Parquet file: it begins with a name for one reading of an input file, or for
-        a group of readings.
+        The name of the Parquet file tells this: it begins with the name of one reading of an input file, or of several
+        input files that were stored together.
         """
         rows = zip(*(self._commits[name].to_pylist() for name in ("attempt", "path")), strict=True)
         mine = (source for attempt, source in rows if attempt not in self._manifest.attempts

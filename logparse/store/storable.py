@@ -37,10 +37,10 @@ _MOST_DEVICE = (1 << 31) - 1
 
 
 def storable(outcome: Outcome) -> Outcome:
-    """Replace the records of a line that cannot be stored by rejects. Return the changed result of reading the line.
+    """Check that everything that was read from a log line can be stored, and replace what cannot.
 
-    A reject is a record that states why something could not be read. If nothing but messages and rejects is left, the
-    whole line is rejected.
+    A value is replaced by a ``Reject``, which states why it cannot be stored. If only messages and rejects are left,
+    the whole line is counted as rejected. Returns the changed result of reading the line.
     """
     if outcome.unit == "reject":
         return outcome

@@ -351,9 +351,10 @@ class Store:
         return sorted({*(row.path for row in named), *(one.path for one in lost)}) or [name]
 
     def _forget(self, names: Iterable[str]) -> None:
-        """Write down that the user had input files or merged files removed, so that readers skip their rows.
+        """Note in the store that the user has removed some data, so that their rows are no longer read.
 
-        The file with this note is added to the list of the store's small files, so that its deletion would be noticed.
+        ``names`` are names of input files' data or of merged files. The note is a small file. It is added to the list
+        of files that the store must have, so that its loss would be noticed.
         """
         record_forgotten(self.filesystem, self.root, names)
         self.take_inventory()
@@ -455,9 +456,10 @@ class Store:
         return found
 
     def _lost_lists(self, manifest: Manifest) -> list[Forgotten]:
-        """Return the files that list data removed by the user, if they are missing although they should exist.
+        """Find lists of removed data that have disappeared from the store although they are still needed.
 
-        Call ``_commit_table`` first, because it reads which input files the store holds.
+        A list names data that the user has removed (``logparse forget``). Call ``_commit_table`` first, because it
+        finds out which input files the store contains.
         """
         gone = self._inventory.missing_lists(self._rows["attempt"].to_pylist(), manifest)
         return [one for one in gone if not self._is_file(one.file)]  # another process may just have written the file
@@ -698,12 +700,12 @@ class Store:
         return allowed
 
     def whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
-        """Check that no file of some tables is missing, and return what is needed to read the tables.
+        """Check that some tables are complete, and return everything that is needed to read them.
 
         There are three results:
 
-        * the entries for the input files (of one run if ``run`` is given);
-        * the list of merged data;
+        * a table that lists the input files that were read (of one execution of the job if ``run`` is given);
+        * the list of data that were merged into larger files;
         * for each table the paths of its Parquet files.
 
         Raises StoreError if a file is missing or damaged.
@@ -859,10 +861,11 @@ class Store:
         return pa.concat_tables(found)
 
     def parts(self, table: str, recorded: Recorded) -> list[str]:
-        """Check the Parquet files of a table. Return the paths of all files that may hold rows of the input files.
+        """Check that the Parquet files of a table are complete, and return the paths of the files to read.
 
-        The files' sizes are checked, and in a local store also their checksums. Some files may also hold rows of input
-        files that are not in ``recorded``. Raises StoreError if a file is missing or differs from its record.
+        The sizes are compared with those noted in ``recorded``, and in a local store also the checksums. The files may
+        also contain some rows that are not wanted, so the reader must filter them. Raises StoreError if a file is
+        missing or differs.
         """
         listed = {self._below(info.path): info for info in self._infos(table) if info.path.endswith(".parquet")}
         lines = recorded.cut(table, listed)
@@ -885,10 +888,12 @@ class Store:
     def _untorn(
         self, table: str, schema: pa.Schema, parts: Sequence[str], torn: Sequence[str], single: Set[str]
     ) -> pa.Table:
-        """Return the rows of the Parquet files ``parts``, without rows that are also in a merged file.
+        """Read some Parquet files, without the rows that were already copied into a larger, merged file.
 
-        A compaction may have merged only some rows of a file. Such files are in ``torn``. Without this check some of
-        their rows would be read twice. ``single`` names the readings of input files whose rows were not merged.
+        * ``parts`` are the paths of all these files.
+        * ``torn`` are the files of which only some rows were merged. Without this function, their merged rows would be
+          read twice.
+        * ``single`` names the input files' data that were not merged.
         """
         read = (self._dataset(table, schema, some) for some in ([*{*parts} - {*torn}], torn))
         whole, half = (x if isinstance(x, pa.Table) else x.to_table() for x in read)

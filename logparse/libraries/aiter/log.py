@@ -151,7 +151,11 @@ class LookUp(NamedTuple):
 
 
 def looked_up(text: str) -> LookUp | None:
-    """Read a log line about the search for a call in a table of tuned kernels.  Return None for any other text."""
+    """Parse a log line in which aiter reports that it searched a table of tuned kernels for a call.
+
+    The result states the table, the values of the call and the kernel that was found.  Returns None if the text is not
+    such a line.
+    """
     found = _LOOKUP.match(text)
     if found is None:
         return None

@@ -172,7 +172,11 @@ def stem(name: str) -> str | None:
 
 
 def table_of(columns: Sequence[str]) -> Lookup | None:
-    """Return the rules by which aiter finds a row in a table with these columns, or None if aiter has no such table."""
+    """Recognise one of aiter's tables of tuned kernels by its column names, and return how aiter searches it.
+
+    The result describes which columns aiter compares with a call.  Returns None if aiter has no table with these
+    columns.
+    """
     has = set(columns)
     if {"M", "N", "K", "libtype", "solidx"} <= has:
         return BF16

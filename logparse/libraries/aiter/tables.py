@@ -166,7 +166,11 @@ def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
 
 
 def _fused_moe(values: Mapping[str, str]) -> Message:
-    """Return a table row about a fused-MoE kernel as a message.  Raises ValueError if the row lacks sizes or types."""
+    """Summarise a row of aiter's table for fused mixture-of-experts kernels as one line of text.
+
+    The text has the form ``name=value name=value`` and is returned in a ``Message``, a record that logparse stores.
+    Raises ValueError if the row lacks sizes or types.
+    """
     # In a table of grouped fused MoE, topk is -1 in rows for expert parallelism.
     sizes = (values.get(name, "").removeprefix("-" if name == "topk" else "") for name in _MOE[:5])
     if not all(map(str.isdecimal, sizes)) or not all(x in values for x in _MOE):

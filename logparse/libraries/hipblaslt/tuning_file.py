@@ -99,9 +99,9 @@ class TuningRow:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of this row's columns.
+        """The names of the columns in this row of a hipBLASLt tuning file.
 
-        A row without a line of names has the 37 columns of ROCm 6.4.
+        They come from the line of names above the row.  Without such a line, they are the 37 columns of ROCm 6.4.
         """
         return TUNING_COLUMNS if self.header is None else self.header
 
@@ -448,10 +448,12 @@ class _DroppedError(Exception):
 
 
 def rows_of(text: str, number: int | None) -> list[TuningRow]:
-    """Parse the rows of a tuning file in the way in which this version of hipBLASLt reads them.
+    """Parse the rows of a hipBLASLt tuning file in the way in which this version of hipBLASLt reads them.
 
-    ``number`` is the version.  If it is unknown, columns are found by name in rows with a line of column names, and by
-    place in all other rows, as in ROCm 6.4.
+    ``number`` is the version, or None if it is unknown. Then two rules apply:
+
+    * If a line with column names comes before a row, the values are assigned to columns by these names.
+    * Otherwise the values are assigned by their order, as in ROCm 6.4.
     """
     out: list[TuningRow] = []
     header: tuple[str, ...] | None = None

@@ -66,11 +66,11 @@ _CACHE = (
 
 @dataclass(frozen=True)
 class Context:
-    """Data that every check of a hipBLASLt tuning file may use.
+    """Everything that the checks of a hipBLASLt tuning file need to know, beyond the row that is checked.
 
-    * ``facts`` describe the target machine.
-    * ``number`` is its hipBLASLt version.
-    * ``same_key`` maps each key to its rows.
+    * ``facts``: properties of the machine on which the file will be used, such as its GPU and ROCm version.
+    * ``number``: the version of hipBLASLt on that machine, or None if it is unknown.
+    * ``same_key``: the rows of the file in groups. hipBLASLt finds the rows of one group for the same calls.
     """
 
     facts: Facts
@@ -82,10 +82,11 @@ class Context:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Context]]:
-    """Read a tuning file as hipBLASLt on the target machine would, and return its rows with remarks.
+    """Read a tuning file as hipBLASLt on the target machine would, and list the problems in it.
 
-    If the library's version is unknown, columns are found by name in rows with a line of column names, and by place in
-    all other rows.
+    Returns every row with remarks, such as errors that make hipBLASLt ignore the row.  The target machine is the one
+    that will use the file.  If its hipBLASLt version is unknown, values below a line of column names are assigned by
+    these names, and other values by their order.
     """
     text, _ = text_of(data)
     number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
@@ -265,10 +266,11 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
 
 
 def other_product(row: Problem | None, call: Problem) -> str:
-    """Explain why the kernel in a tuning row cannot run a call for which hipBLASLt finds the row.
+    """Explain why hipBLASLt could choose a kernel from its tuning file that cannot run the call.
 
-    hipBLASLt compares only the row's key.  But the products may differ in a property that is not in the key (see
-    ``product_of``).  Returns an empty text if no difference is known.
+    To find a row for a call, hipBLASLt compares only some properties, such as sizes and types.  The row's kernel may be
+    made for another property, for example another layout of the operands (see ``product_of``).  Returns an empty text
+    if no difference is known.
     """
     mine, theirs = product_of(row), product_of(call)
     for word, needed in theirs.items():
@@ -283,10 +285,11 @@ def _product_text(problem: Problem | None) -> str:
 
 
 def work_of(problem: Problem | None) -> str:
-    """Describe what a product computes beyond what its key in a tuning file states.
+    """Describe the properties of a matrix product that hipBLASLt ignores when it searches a tuning file.
 
-    For example, two products may have the same key and different epilogues, so their times cannot be compared.  The
-    text has up to three parts: the properties from ``product_of`` in brackets, β and the epilogue.
+    Two calls that find the same row may differ in these properties, for example in the epilogue.  Then their times
+    cannot be compared.  The text has up to three parts: the layout of operands in brackets (see ``product_of``), β and
+    the epilogue.
     """
     if not isinstance(problem, GemmProblem):
         return ""
@@ -296,10 +299,11 @@ def work_of(problem: Problem | None) -> str:
 
 
 def _slot(offer: Offer) -> str:
-    """Return a text that is the same for two tuning rows if a merged file may hold only one of them.
+    """Return a text by which two rows for the same kind of call are recognised when tuning files are merged.
 
-    The text is the row's key with the properties of ``product_of``.  Rows with the same key but other properties are
-    both kept, because neither kernel can run the calls of the other.
+    If two rows have the same text, the merged file gets only one of them.  The text consists of the sizes and types
+    that hipBLASLt compares, and of properties such as the layout of the operands (see ``product_of``).  Rows that
+    differ only in these properties are both kept, because neither kernel can run the calls of the other.
     """
     product = offer.work.partition("]")[0] if offer.work.startswith("[") else ""
     return f"{offer.key} {product}"
@@ -327,7 +331,7 @@ def _shared(row: TuningRow, context: Context) -> str | None:
 
 
 def _rivals(row: TuningRow, context: Context) -> list[TuningRow]:
-    """Return the other rows of a tuning file that name another kernel for the same key."""
+    """Return the other rows of the tuning file that hipBLASLt finds for the same calls as this row."""
     return [x for x in context.same_key.get(row.key, ()) if x.index != row.index]
 
 
@@ -376,20 +380,24 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
 
 
 def _object_compute(problem: Problem, facts: Facts) -> str | None:
-    """Return the compute type by which hipBLASLt's C++ interface finds a row of a tuning file for a call.
+    """Return the compute type for which rocBLAS makes hipBLASLt search its tuning file, if this type is unusual.
 
-    * ``NO_ROW`` means that the interface finds no row for such calls.
-    * None means that the C interface looks for the same compute type, or that no row can be written for the call.
+    rocBLAS calls hipBLASLt through a C++ object.  Up to version 1.2.2 such a call may search for another compute type
+    than the same call through the C interface.
+
+    * ``NO_ROW``: such a call finds no row of the file.
+    * None: both interfaces search for the same type, or no row can be written for the call.
     """
     own, other = tuning_file.key(problem, facts), tuning_file.object_key(problem, facts)
     return None if other is None or own == other else other.rpartition(",")[2]
 
 
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Find calls through hipBLASLt's C++ interface that need another tuning row than calls of the C interface.
+    """Find the calls through hipBLASLt's C++ object that need a row of their own in a tuning file.
 
-    Returns a dictionary from the text of the matrix product to a report.  The report states the key that such a row
-    needs and the reason.
+    rocBLAS makes such calls.  For some types, hipBLASLt searches the tuning file for another compute type than for the
+    same call through the C interface.  Returns a dictionary: for the text of each such matrix product, a ``Report``
+    with the first columns of the row that it needs, and the reason.
     """
     out = {}
     for call in object_calls(messages):

@@ -1,1 +1,4 @@
-"""The interfaces of everything that a library can have: log formats, override formats, replay backends and so on."""
+"""The classes by which logparse describes a library: how to read its logs, tune it and measure its kernels.
+
+For each library there is a folder, which declares its formats with these classes.
+"""

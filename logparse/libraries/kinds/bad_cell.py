@@ -1,4 +1,7 @@
-"""Name the column and the text of a cell that is no number, for the reason of a reject."""
+"""Explain which cell of a table is not a number, if a row cannot be read for this reason.
+
+The explanation names the cell's column and quotes its text.
+"""
 
 from __future__ import annotations
 

@@ -215,12 +215,16 @@ class BlockReader(Protocol):
     def take(self, line: Line) -> Outcome | None:
         """Read the next line of the log.
 
-        Returns how the line is counted and what it states, or None if the line is not of this format.
+        Returns an ``Outcome``: the kind of the line, for example "measurement", and the records that were read from it.
+        Returns None if the line is not of this format.
         """
         ...
 
     def close(self) -> Iterable[Record]:
-        """Return what is left at the end of the file, such as a ``Message`` for a block whose last line is missing."""
+        """Tell the reader that the log has ended.  Return the records that are still incomplete.
+
+        For example, the last line of a table in the log may be missing.  Then a ``Message`` says so.
+        """
         ...
 
 
@@ -310,10 +314,10 @@ class Emission:
 
     @property
     def lines(self) -> list[Shell]:
-        """Lines for a shell script.  After these lines, the library reads this override file.
+        """The shell lines that the user must run so that the library reads this file of kernels.
 
-        The lines contain the file's path.  As long as the file is not written, they contain the placeholders
-        ``{folder}`` and ``{path}`` instead.
+        A user chooses kernels for a library by such a file.  If it was already written, the lines contain its path.
+        Before that they contain the placeholders ``{folder}`` and ``{path}``.
         """
         if self.path is None:
             return self.lines_at(Shell("{folder}"), Shell("{path}"))
@@ -322,7 +326,7 @@ class Emission:
 
     @property
     def settings(self) -> list[Shell]:
-        """The shell lines (``export`` and ``unset``) after which a library reads this override file."""
+        """The ``export`` and ``unset`` lines that make a library read this file of kernels chosen by the user."""
         return settings(self.lines)
 
     def lines_at(self, folder: Shell, path: Shell) -> list[Shell]:

@@ -170,9 +170,10 @@ class Offer(NamedTuple):
 
 
 def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> Iterator[Offer]:
-    """Yield those kernels of an override file (a user's list of kernels to use) that a merged file may contain.
+    """Yield the kernels from one file that may be copied when several files of chosen kernels are merged.
 
-    A row that is faulty itself gives none.
+    Such a file (override file) tells a library which kernel to use for which call.  Rows that name no kernel, or that
+    contain an error, are left out.
     """
     for row in rows:
         named = row.solution
@@ -208,9 +209,10 @@ class Reading(Generic[S_co]):
 
     @property
     def key_facts(self) -> Facts:
-        """The facts about the machine on which the keys in an override file depend, for example the library's version.
+        """Properties of the machine that change how a library searches its file of chosen kernels.
 
-        If the target machine and the file state different values, the target machine's value is used.
+        An example is the library's version. The values come from the file and from the machine on which it will be
+        used. If they differ, the machine's value is used.
         """
         return {**self.facts, **self.target}
 
@@ -233,17 +235,19 @@ class Reading(Generic[S_co]):
 
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
-        """Maps each key to the rows of the override file that may apply to a call with this key, in the file's order.
+        """The rows of an override file in groups: rows in one group apply to the same calls.
 
-        Rows that are known to have no effect are left out.
+        An override file tells a library which kernels to use.  The dictionary's key is the text that the library
+        compares with a call.  Rows that are known to have no effect are left out.  The rows of a group keep the order
+        of the file.
         """
         return in_groups((row for row in self.rows if not row.dead), lambda row: row.key)
 
     @cached_property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
-        """The rows of an override file that the library can use, grouped by the shape of their matrix product.
+        """The usable rows of an override file, grouped by the shape of the matrix product or convolution.
 
-        Rows for convolutions are grouped by the shape of the convolution.
+        An override file tells a library which kernels to use.
         """
         return in_groups((x for x in self.rows if x.live), lambda x: x.problem.shape if x.problem else None)
 
@@ -284,7 +288,10 @@ class Rule(Generic[T, C]):
 
     @property
     def remark(self) -> bool:
-        """True if the library uses a row although the row breaks this rule. The rule then only adds a remark."""
+        """True if breaking this rule does no harm: the library still uses the row, and the user only gets a remark.
+
+        The rule is a check for rows of a file that tells a library which kernels to use.
+        """
         return self.stops is None and not self.fault
 
 
@@ -375,11 +382,16 @@ class Table(Generic[E, C]):
     def reading(
         self, refusal: str, *, refusals: Iterable[Note] = (), certain: bool, facts: Facts, target: Facts
     ) -> Reading[Table[E, C]]:
-        """Check every row of an override file, and return how a library on the target machine reads the file.
+        """Check every row of an override file, and return how a library would treat the file.
 
-        * ``refusals`` are reasons why the library refuses the whole file.
-        * ``refusal`` is the reason that each row then gets.
-        * ``facts`` are stated by the file, and ``target`` by the target machine.
+        An override file tells a library which kernels to use.  It may be checked for another machine than the present
+        one.
+
+        * ``refusals``: the reasons why the library ignores the whole file, if there are some.
+        * ``refusal``: the short text that is noted at every row in this case.
+        * ``certain``: True if enough is known about the machine to be sure that the library accepts the file.
+        * ``facts``: what the file states about the machine that wrote it.
+        * ``target``: what is known about the machine that will use the file.
         """
         why_not = tuple(refusals)
         taken, rows = accepted(why_not, certain), []

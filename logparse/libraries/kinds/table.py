@@ -128,7 +128,10 @@ class TableReader(Protocol):
     """Reads the rows of one table of text, one by one."""
 
     def open(self) -> Iterable[Outcome]:
-        """Read the line with the column names. Return how it is counted, and what it states."""
+        """Read the line with the column names, before any other line of the table.
+
+        Returns ``Outcome`` objects: the kind of the line, for example "fact", and the records that were read from it.
+        """
         ...
 
     def take(self, row: Row) -> Sequence[Record] | None:
@@ -140,9 +143,10 @@ class TableReader(Protocol):
         ...
 
     def close(self) -> Iterable[Outcome]:
-        """Return the results that need the whole table.
+        """Tell the reader that the table has ended, and return the results that need the whole table.
 
-        For example, ``take`` may have returned None for a row.  The row's records are returned here.
+        For example, a row may only make sense together with a later one.  For such a row ``take`` returned None, so its
+        result is returned here.
         """
         ...
 
@@ -190,10 +194,12 @@ def read_table(
     comments: tuple[str, ...] = (),
     strip: bool = True,
 ) -> Iterator[Outcome]:
-    """Read a table line by line, and yield for every line how it is counted and what it states.
+    """Read a table, such as a CSV file, line by line.  Yield one ``Outcome`` for every line.
 
-    The arguments are explained at ``TableFormat``.  If ``begin`` raises ValueError, the line with the column names is
-    reported as an error, and all other lines are counted as not belonging to this format.
+    An ``Outcome`` states the kind of the line (for example "measurement" or "blank") and the records that were read
+    from it.  ``begin`` gets the line with the column names, and returns a reader for the rows.  If it raises
+    ValueError, this line is reported as an error, and all other lines are counted as not belonging to this format.  The
+    other arguments are explained at ``TableFormat``.
     """
     reader: TableReader | None = None
     columns: Sequence[str] = ()

@@ -55,9 +55,10 @@ class _Block:
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def tabled(self) -> _Block:
-        """Fill ``tables``, in a copy of this object, with the times and convolutions from all lines of the usual form.
+        """Return a copy of this part of MIOpen's solver database with its lines converted to tables.
 
-        This object is a part of MIOpen's solver database.  Lines of another form are read elsewhere.
+        The attribute ``tables`` of the copy contains the times and the convolutions.  Only lines of the usual form are
+        converted.  Other lines are read elsewhere.
         """
         lines = np.flatnonzero(self.usual)
         if not len(lines):
@@ -139,10 +140,11 @@ def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
 
 
 def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
-    """Read a large find-db (MIOpen's database of the fastest solvers) in blocks, which several threads parse.
+    """Read MIOpen's find-db, the file in which MIOpen keeps the fastest solvers. Several threads share the work.
 
-    Each block first gives one result for all lines of the usual form, with the tables ``measurements`` and ``convs``.
-    Then it gives one result for each other line.
+    Each thread parses one block of the file at a time. Almost all lines have the usual form, and one ``Outcome`` covers
+    all such lines of a block. It contains a table of the measured times (``measurements``) and a table of the
+    convolutions (``convs``). Each remaining line of the block gets an ``Outcome`` of its own.
     """
     keys = _Keys()
     with ThreadPoolExecutor(THREADS) as pool:

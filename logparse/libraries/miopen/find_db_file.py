@@ -70,7 +70,11 @@ class FindDbFile(Collection[Row]):
 
     @cached_property
     def first(self) -> dict[str, int]:
-        """Maps each key to the number of the line with the first record of this key."""
+        """The number of the first line for each convolution in MIOpen's solver database.
+
+        A line begins with a text that describes the convolution.  This text is the key of the dictionary.  If several
+        lines describe the same convolution, the first one is meant.
+        """
         return {self.key_of(n): n for n in self.numbers.tolist() if self.columns.first[n - 1] == n - 1}
 
     def __len__(self) -> int:

@@ -266,7 +266,11 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 
 def read_record(text: str) -> Outcome:
-    """Read one line of a find-db (MIOpen's database of the fastest solvers) as if no earlier line had its key."""
+    """Read one line of find-db, the file in which MIOpen keeps the fastest solvers of each convolution.
+
+    Returns the measured times of the solvers in this line. MIOpen ignores a line if an earlier line describes the same
+    convolution, but this is not checked here.
+    """
     return miopen_records.read_record(text, problem_from_key, items, measured)
 
 

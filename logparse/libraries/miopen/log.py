@@ -162,7 +162,10 @@ class Reader:
             find.thread.typed(text)
 
     def _find(self, prefix: re.Match[str] | None) -> _Find:
-        """Return what was read so far from the lines of one thread, which is named in the line's prefix."""
+        """Return the object that collects what one thread has logged so far about its search for a solver.
+
+        The lines of several threads may be mixed in one log.  The prefix of a line names its thread.
+        """
         name = f"{prefix['host']} {prefix['tid']}" if prefix else "None None"
         find = self._finds.get(name)
         if find is None:
@@ -204,9 +207,12 @@ def _measurement(
 
 
 def _timing(find: _Find, function: str, text: str) -> Outcome | None:
-    """Read the time of one solver from a log line that MIOpen prints while it searches for the fastest solver.
+    """Read a line that MIOpen logs while it tries solvers in order to find the fastest one.
 
-    A line ``Selected`` adds the workspace of the fastest solver so far.  Returns None for other lines.
+    * A line with the time of a solver gives a measurement, which is added to ``find``.
+    * A line ``Selected`` names the fastest solver so far and its workspace in bytes.  This size is noted at the
+      solver's measurement.
+    * Any other line gives None.
     """
     if function != "EvaluateInvokers":
         return None

@@ -30,10 +30,13 @@ Named = tuple[ConvProblem, str | None]
 
 @dataclass
 class _Waiting:
-    """Commands from a MIOpen log for which a later line, for example with a time, has not been read yet.
+    """Commands from a MIOpen log whose result, for example a time, has not been read yet.
 
-    The commands all search for a solver, or none does, and all have the same direction.  Each is kept with its line
-    number. ``ended`` counts the later lines that belong to one of the commands, but it is unknown to which.
+    A command describes a convolution.  The commands in one object have the same direction.  Either all of them search
+    for a solver, or none does.
+
+    * ``commands`` holds the number of the line and the convolution.
+    * ``ended`` is the number of results that were read although it is unknown to which command they belong.
     """
 
     commands: deque[tuple[int, ConvProblem]] = field(default_factory=deque)
@@ -45,9 +48,11 @@ class _Waiting:
             self.ended = max(0, self.ended - 1)
 
     def end(self, problems: int) -> None:
-        """Note that a line about one of the commands was read. Forget the command if it is certain which one it is.
+        """Note that the result of one of the waiting commands was read.
 
-        ``problems`` is the number of different convolutions in the commands.
+        A command describes a convolution, and the log may not say to which command a result belongs.  ``problems`` is
+        the number of different convolutions in the waiting commands.  If it is 1, the oldest command is removed.
+        Otherwise a command is removed only when all of them have got a result.
         """
         self.ended += 1
         if problems == 1:
@@ -74,7 +79,11 @@ class Thread:
         self._waiting: dict[tuple[bool, str], _Waiting] = {}
 
     def line(self) -> None:
-        """Count one more line of the log.  Commands that are many lines old are forgotten."""
+        """Count one more line of the log.
+
+        A command in the log whose result does not follow within 1,000 lines is dropped later, because its call has
+        failed.
+        """
         self._lines += 1
 
     def command(self, text: str) -> None:
@@ -176,8 +185,8 @@ def _keyed(key: str, direction: Direction | None) -> Named | None:
 
 
 def _sizes(problem: ConvProblem) -> list[object]:
-    """Return the values of a convolution that are in a logged command as well as in a database key.
+    """Return the sizes of a convolution, to check whether a logged command and a database entry are about the same one.
 
-    They show if the two are about the same convolution.  Types are left out, because a command states few of them.
+    Types and layouts are left out, because a command states few of them.
     """
     return [getattr(problem, name) for name in _SIZES]

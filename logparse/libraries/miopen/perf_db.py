@@ -95,9 +95,11 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if MIOpen's file of tuned parameters (perf-db) can hold the kernel chosen for a convolution.
+    """Return True if MIOpen's perf-db, its file of tuned parameters, has parameters to store for the wanted solver.
 
-    The kernel, or at least its fallback, must be a MIOpen solver with known tuned parameters.
+    ``override`` names a convolution and the solver that the user wants for it.  It may also name a second solver, in
+    case the first one cannot be used.  The wanted solver must be one of MIOpen, and tuned parameters of one of the two
+    must be known.
     """
     miopen = isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
     return miopen and any(x.parameters is not None for x in _with_fallback(override))
@@ -154,10 +156,11 @@ def _with_fallback(override: Override) -> Sequence[Override]:
 
 
 def own_key(override: Override, target: Mapping[str, str]) -> str | None:
-    """Return the key by which MIOpen's perf-db (its file of tuned parameters) knows the convolution of an override.
+    """Return the text under which MIOpen's perf-db (file of tuned parameters) stores a convolution.
 
-    If the convolution comes from MIOpen's find-db, the key is made from the find-db's key, which MIOpen itself wrote.
-    Otherwise it is made from the convolution.
+    ``override`` names the convolution and the solver that the user wants for it.  If the convolution was read from
+    MIOpen's find-db, the text is made from the one that MIOpen itself wrote there.  Otherwise it is made from the
+    convolution.
     """
     with contextlib.suppress(ValueError):
         return perf_key_of(problem_from_key(override.key_text or ""))

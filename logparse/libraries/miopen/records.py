@@ -81,9 +81,12 @@ def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvP
 def items_of(
     number: int, key: str, payload: str, first: int, problem: ConvProblem | None, split: Split
 ) -> Iterator[Item]:
-    """Yield the entries in one line of a MIOpen database, one for each solver.
+    """Split one line of a MIOpen database into its entries.  There is one entry for each solver of the convolution.
 
-    ``first`` is the number of the first line in the file with the same key.
+    * ``key`` is the part of the line that describes the convolution, and ``payload`` is the rest.
+    * ``number`` is the number of the line.
+    * ``first`` is the number of the first line about the same convolution.  If it differs, its entries note that the
+      line is a repetition.
     """
     seen: set[str] = set()
     parts = payload.split(";")
@@ -231,11 +234,13 @@ def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
-    """Return a function that checks a MIOpen database before a merge, and returns its file name.
+    """Make the function that checks whether MIOpen database files can be merged with each other.
 
-    Only databases with the same file name are merged.  The function returns ``[("name", name)]``.  It raises InputError
-    if MIOpen looks for no user database of this ``kind`` under the name, or if the file is for fused operations (fusion
-    plans).
+    The function returns ``[("name", name)]``, because only files with the same name may be merged.  It raises
+    InputError in two cases:
+
+    * MIOpen never looks for a user database of this ``kind`` under the file's name.
+    * The file is for fused operations (fusion plans).
     """
 
     def check(name: str, data: bytes) -> list[tuple[str, str]]:

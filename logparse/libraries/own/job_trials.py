@@ -166,7 +166,11 @@ def facts(found: Record) -> list[Fact]:
 
 
 def _plain(x: Seen, sort: str) -> dict[str, Any]:
-    """Convert the results about one change to a JSON object. ``seen_of`` reads it again."""
+    """Convert the results of one change that was tried in the running job to a JSON object.
+
+    The object becomes a part of the job's report file.  ``seen_of`` converts it back.  ``sort`` is the kind of step
+    that the job repeats.
+    """
     made: dict[str, Any] = {**vars(x), "control": [[log, 0.0, 0.0] for log in x.control], "unit": sort}
     if x.same is None:
         return {name: value for name, value in made.items() if name != "same"}

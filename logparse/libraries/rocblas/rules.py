@@ -62,10 +62,11 @@ class OverrideRow:
 
     @cached_property
     def key(self) -> str:
-        """The text by which rocBLAS finds this row for a call.  The function ``key`` returns such a text for a call.
+        """The part of this row that rocBLAS compares with a call, as one text.
 
-        It consists of the values that Tensile, rocBLAS's kernel library, compares.  The text is empty if Tensile does
-        not read the row.
+        The row is a line of a file with which a user chooses kernels.  If its text is equal to a call's text, rocBLAS
+        uses the row's kernel.  The text contains the values that Tensile, rocBLAS's kernel library, compares.  It is
+        empty if Tensile does not read the row.  The function ``key`` returns the text of a call.
         """
         if not self.whole or any(rule(self, None) for rule in (_bad_number, _bad_index, _bad_type)):
             return ""
@@ -309,8 +310,9 @@ def key(problem: Problem, target: Facts) -> str | None:
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Find a job's matrix products that rocBLAS computes through another function than ``rocblas_gemm_ex``.
 
-    Such a function passes other strides for a single product, so it needs another row of an override file (list of
-    kernels to use).  The result maps the product's text to a report with the key of such a row.
+    With a file of chosen kernels the user tells rocBLAS which kernel to use for a product.  The other functions pass
+    unusual strides for a single product, so the product needs a different row in this file.  Returns a dictionary from
+    the text of the product to a ``Report``, which states the first columns of such a row.
     """
     out = {}
     for function, call in messages:

@@ -106,7 +106,10 @@ class _Reader:
         self._name = ""
 
     def _call(self) -> Call | None:
-        """Return the matrix product of a kernel launch when all of its arguments were read. Return None before that."""
+        """Return the matrix product that a kernel launch computes, or None as long as arguments are missing.
+
+        A launch is logged in several lines, one for each argument.  So the product is known only after the last line.
+        """
         arguments = self._arguments
         adds_up = _ADDS_UP in self._name
         if not arguments.keys() >= (_OUTPUTS if adds_up else _PRODUCT):

@@ -92,9 +92,10 @@ class Batch:
             i += taken
 
     def joined(self, i: int, count: int) -> bytes:
-        """Join ``count`` neighbouring pieces of the block to one text, beginning with piece ``i``.
+        """Return the text of ``count`` neighbouring pieces of a trace as one text, beginning with piece ``i``.
 
-        It is needed if one event was cut into several pieces.  The text at the cuts is included.
+        A block of a trace file was cut into pieces at the ends of events.  An event that was cut by mistake is put
+        together again here.  The characters between the pieces are included.
         """
         if not self._places:
             return _KINETO_CUT.join(self.bodies[i : i + count])
@@ -102,7 +103,10 @@ class Batch:
         return self.block[self._places[i] : self._places[last] + len(self.bodies[last])]
 
     def offset(self, i: int) -> int:
-        """Return the position in the trace file at which event ``i`` of the block begins, in bytes."""
+        """Return the position of an event in the trace file, in bytes.
+
+        A part of the file was cut into events.  ``i`` is the number of the event in this part, counted from 0.
+        """
         before = self.bodies[:i]
         place = self._places[i] if self._places else sum(map(len, before)) + i * len(_KINETO_CUT)
         return self._first - 1 + place

@@ -125,12 +125,13 @@ def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
 
 
 def _between(roles: str, before: str) -> int:
-    """Return how many of the helper kernels between two gradients of a convolution belong to the first one.
+    """Decide which helper kernels belong to the first of a convolution's two gradients, and return their number.
 
-    A helper prepares or converts data.  The first gradient is the input gradient, the second one the weight gradient.
+    A convolution computes the input gradient and then the weight gradient.  A helper kernel, which prepares or converts
+    data, may run between their main kernels.  It ends the first gradient or prepares the second one.
 
-    * ``roles`` has one letter per helper kernel (see ``_role``).
-    * ``before`` has the letters of the kernels before the first gradient's main kernel.
+    * ``roles`` has one letter for each helper between the main kernels (see ``_role``).
+    * ``before`` has the letters of the helpers before the first main kernel.
     """
     rest = roles.partition("i")[0]
     clear = rest.rfind("o") + 1

@@ -140,9 +140,10 @@ def join(
 
 
 def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: Ints) -> None:
-    """Record the operators of a replayed CUDA graph, as if they had run once more.
+    """Assign the kernels of a CUDA graph that ran again to the operators that launched them during the capture.
 
-    The operators are added to the columns of the trace, and each kernel gets its operator in ``found``.
+    While a graph runs, the trace contains its kernels, but no operators.  So the captured operators are added to the
+    trace's columns once more, and ``found`` gets the operator's number for each kernel.
     """
     first = len(columns.op_kind)
     numbers: dict[int, int] = {}
@@ -168,10 +169,11 @@ class _Captures:
         self._agreed: dict[tuple[Capture, tuple[int, ...]], bool] = {}
 
     def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
-        """Return which captured CUDA graph a replay ran, from the names of the replay's kernels.
+        """Find out which captured CUDA graph ran, from the names of the kernels that were executed.
 
-        If the trace's header notes which graph it was (``mark``), only this graph can be the result.  Returns None if
-        no graph fits, or if several graphs fit that differ.
+        * ``mark`` is a note in the trace that tells which graph it was, or None.  With such a note, no other graph is
+          returned.
+        * Returns None if no graph has these kernels, or if several different graphs have them.
         """
         while mark is not None and mark not in self._marked and self._read():
             pass

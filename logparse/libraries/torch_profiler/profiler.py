@@ -122,9 +122,9 @@ The first match is taken.
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a trace of PyTorch's profiler, and yield its calls, kernels and facts.
+    """Read a trace file of PyTorch's profiler.  Yield the operator calls, the kernels and facts about the machine.
 
-    Counts of the events in the trace come before them.
+    The first results state how many events of the trace were read.
     """
     from logparse.libraries.torch_profiler.events import read_events  # loads slowly, and only traces need it
 

@@ -1,4 +1,7 @@
-"""The columns in which a trace's operators and kernels are kept, and the records that are made from them."""
+"""Collect the operators and kernels of a PyTorch trace, and make calls and measured times from them.
+
+A trace has very many events, so the data are kept in columns, not in one object per event.
+"""
 
 from __future__ import annotations
 
@@ -255,9 +258,10 @@ class _Search:
     naive_us: float = 0.0
 
     def add(self, kernels: int, us: float, naive_us: float) -> None:
-        """Count one more call that searched for a solver, with its kernels and their time in µs.
+        """Count one more call in which the library tried several solvers in order to find the fastest one.
 
-        ``naive_us`` is the time of the naive kernels among them.
+        * ``kernels`` is the number of kernels that ran for these attempts, and ``us`` is their total time in µs.
+        * ``naive_us`` is the time of naive (slow reference) kernels among them, in µs.
         """
         self.calls, self.kernels = self.calls + 1, self.kernels + kernels
         self.us, self.naive_us = self.us + us, self.naive_us + naive_us

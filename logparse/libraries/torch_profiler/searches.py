@@ -32,12 +32,13 @@ _MORE = 2
 
 
 def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[int, frozenset[int]]:
-    """Find the kernels that ran only because the library tried several solvers (a search).
+    """Find the kernels that ran only because a library tried out several solvers, as MIOpen does in a first call.
 
-    * ``calls`` are the names of the kernels in each call of an operator with the same inputs, in order of time.
-    * ``backward`` is True if a call computes two gradients.
+    * ``calls`` describes successive calls of one operator with the same inputs.  Each call is the list of its kernels'
+      names.
+    * ``backward`` is True for a call that computes two gradients, so that two main kernels are normal.
 
-    Returns for each call with a search the positions of the kernels that belong to the search.
+    Returns the positions of the kernels that belong to such an attempt, for each call that has some.
     """
     if len(calls) == 1:
         own = _alone(calls[0], backward)

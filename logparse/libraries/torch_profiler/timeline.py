@@ -149,12 +149,15 @@ class KernelIdentity(NamedTuple):
 def timeline(
     columns: Columns, places: Ints, identities: Sequence[KernelIdentity], header: Mapping[str, Any]
 ) -> pa.Table:
-    """Return a one-row table with all that a simulation of the job's step needs from a trace.
+    """Collect from a trace everything that is needed to simulate a step of the job.  Return it as a table with one row.
 
-    ``identities`` are the different kernels, and ``places`` tells for each launched kernel which of them it is.
-    Damaged events, and events that lack a needed field, are left out.  The counts of events in a read trace follow the
-    same rule.
+    * ``identities`` lists the different kernels.
+    * ``places`` tells for each launched kernel which of them it is.
+
+    Damaged events, and events that lack a needed field, are left out.
     """
+    # Damaged events are left out, and so are events that lack a needed field.  The counts of events in a read trace
+    # follow the same rule.
     works, groups = _works(columns, places)
     calls = _calls(columns, works["correlation"])
     backward, activity = _of_host(columns)

@@ -107,7 +107,10 @@ class CacheRow:
 
     @property
     def workspaces(self) -> tuple[int, int]:
-        """The least and the most bytes of workspace with which a call uses this row of the file."""
+        """The smallest and the largest workspace in bytes for which TransformerEngine uses this row of its cache file.
+
+        A call with a smaller or larger workspace does not get the row's kernel.
+        """
         return self.number("ws_min"), self.number("ws_max")
 
     @cached_property
@@ -291,7 +294,10 @@ _PHRASES = ("autotune results", "algo storage legend", "entry in algo cache", "c
 
 
 def read_line(text: str) -> Outcome:
-    """Read a log line in which TransformerEngine reports something about its cache. It becomes a message."""
+    """Read a log line in which TransformerEngine reports something about its cache of chosen kernels.
+
+    The text is stored unchanged, as a ``Message``.  Any other line is reported as not belonging to this format.
+    """
     if not any(words in text for words in _PHRASES):
         return FOREIGN
     return Outcome("message", [Message(category="transformer-engine", text=text)])

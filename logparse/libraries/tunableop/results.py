@@ -135,10 +135,16 @@ class ResultsFile:
     first: dict[str, ResultsRow] = field(default_factory=dict)
 
     def take(self, number: int, line: str) -> Iterator[tuple[int, str, ResultsRow | None]]:
-        """Add a line of the results file, and yield its rows. A damaged line may have several.
+        """Add a line of a TunableOp results file, and yield each row in it.
 
-        Each row comes with its position in the line, in characters, and with its text.  Instead of a row, None is
-        yielded for a text with fewer than three values.  A line ``Validator,…`` has no rows.
+        Usually a line is one row.  Several rows may stand in one line if several processes wrote to the file at the
+        same time.  Each result has three parts:
+
+        * the row's position in the line, in characters;
+        * the row's text;
+        * the parsed row, or None if the text has fewer than three values.
+
+        A line ``Validator,…`` has no rows.
         """
         cells = fields(line)
         if cells[0] == "Validator" and len(cells) > 2:

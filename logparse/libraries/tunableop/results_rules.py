@@ -257,9 +257,10 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
 
 
 def not_in_this_build(key: str, facts: Facts) -> str | None:
-    """Explain why this PyTorch never looks for a key of this form in a results file. Return None if it may.
+    """Explain why this PyTorch build never uses a row of a TunableOp results file.  Return None if it may use the row.
 
-    For example, PyTorch before 2.7 writes no leading dimensions into a key.
+    ``key`` is the part of the row that describes the matrix product.  For example, PyTorch before 2.7 describes
+    products without leading dimensions, so it never finds a row that states them.
     """
     row, context = results.row(f"{key},Default", 0), Context(facts)
     return None if row is None else _leading_dims(row, context) or _other_spelling(row, context)

@@ -287,10 +287,12 @@ def untunable(facts: Mapping[str, str]) -> str | None:
 
 
 def dialect(facts: Mapping[str, str]) -> Dialect | None:
-    """Return how PyTorch on the target machine writes the keys of matrix products, or None if this is unknown.
+    """Find out how the PyTorch of a given machine describes matrix products in its TunableOp results files.
 
-    A file from that machine may show whether keys hold leading dimensions (fact ``tunableop_keys``).  The file is
-    believed more than PyTorch's version, because ROCm's own builds contain features of later versions.
+    For example, only PyTorch 2.7 and later states leading dimensions.  ``facts`` is what is known about the machine.
+    If a results file from the machine was seen, ``tunableop_keys`` tells whether it states leading dimensions.  This is
+    trusted more than PyTorch's version, because ROCm's own builds contain features of later versions.  Returns None if
+    neither is known.
     """
     torch = torch_version(facts)
     leading_dims = {"ld": True, "no-ld": False}.get(facts.get("tunableop_keys", ""))

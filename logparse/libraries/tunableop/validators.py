@@ -43,13 +43,13 @@ A validator states a version or a device.
 
 
 def facts(validators: Mapping[str, str], libraries: Collection[str] | None = None) -> list[Fact]:
-    """Return the facts about a machine that the first lines (validators) of a results file state.
+    """Return what the first lines of a TunableOp results file say about the machine that wrote it.
 
-    Each validator gives the fact ``validator:KEY``.  Most also give a fact under the name that other formats use, for
-    example ``pytorch_version`` for ``PT_VERSION``.
+    These lines (``Validator,KEY,VALUE``) state versions and the device.  Each gives a value named ``validator:KEY``.
+    Most also give the value under its usual name, for example ``pytorch_version`` for ``PT_VERSION``.
 
-    ``libraries`` holds the libraries of the kernels in the same file.  If PT_VERSION is the only validator and no
-    kernel is from hipBLASLt or rocBLAS, a CUDA build wrote the file.
+    ``libraries`` holds the libraries whose kernels are in the file.  They show whether PyTorch was built for CUDA: then
+    the only such line is PT_VERSION, and no kernel is from hipBLASLt or rocBLAS.
     """
     out = [Fact(PREFIX + key, value) for key, value in validators.items()]
     out += [Fact(_CANONICAL[key], value) for key, value in validators.items() if key in _CANONICAL]
@@ -67,9 +67,10 @@ def facts(validators: Mapping[str, str], libraries: Collection[str] | None = Non
 
 
 def of_target(target: Mapping[str, str]) -> dict[str, str]:
-    """Return what PyTorch on the target machine writes into the first lines of a results file: versions and device.
+    """Return the versions and the device that PyTorch on a given machine writes into a TunableOp results file.
 
-    The values of these validators are the target's facts ``validator:*``.
+    They are the first lines of the file.  ``target`` is what is known about the machine.  The values are taken from its
+    entries ``validator:*``, and the prefix is removed.
     """
     return {name[len(PREFIX) :]: value for name, value in target.items() if name.startswith(PREFIX)}
 
@@ -99,9 +100,13 @@ def _missing(name: str) -> str:
 
 
 def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iterator[str]:
-    """Yield the reasons why the top lines of a results file do not fit the target machine.
+    """Explain why PyTorch on a given machine would ignore a TunableOp results file.  Yield one reason at a time.
 
-    These lines, ``Validator,…``, state versions and the device.
+    The first lines of such a file (``Validator,…``) state versions and the device.  If they differ from the machine's
+    own, PyTorch ignores the file.
+
+    * ``given`` holds the values in the file.
+    * ``target`` holds what is known about the machine.
     """
     device = target.get("backend") or _BACKENDS.get(target.get("arch", "")[:3])
     if device == "CUDA" and set(given) & set(ORDER[1:]):
@@ -121,7 +126,11 @@ _BACKENDS: Mapping[str, str] = {"gfx": "HIP", "sm_": "CUDA"}
 
 
 def complete(target: Mapping[str, str]) -> bool:
-    """Return True if all versions and device names are known that PyTorch compares before it reads a results file."""
+    """Return True if enough is known about a machine to tell whether its PyTorch accepts a TunableOp results file.
+
+    Before PyTorch reads such a file, it compares versions and device names in the file with its own. All that it
+    compares must be known.
+    """
     known = of_target(target)
     return "PT_VERSION" in known and not _lacking(known, target)
 

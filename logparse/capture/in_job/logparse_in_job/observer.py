@@ -97,7 +97,10 @@ class Observer:
         self.reset()
 
     def reset(self) -> None:
-        """Start counting from zero. This is called at the start, and in each process that the job forks."""
+        """Begin to observe this process from the start: no step has been counted or traced yet.
+
+        This is called when the job starts, and in each process that the job forks.
+        """
         self._lock = threading.Lock()
         self.here.begin_anew()
         self._latest = self.here.calls
@@ -247,7 +250,11 @@ class Observer:
         self._unit(sort, start, True, None, end, made)
 
     def _watch(self, sort: str, leader: Any, leaders: Leader) -> None:
-        """Arrange that an optimizer or model that the job deletes is also removed from ``leaders``."""
+        """Notice when the job deletes an optimizer or a model, and then forget it.
+
+        The ends of the job's steps are recognised by one optimizer or model. ``leaders`` chooses it, and must not keep
+        a deleted one.
+        """
         key = (sort, id(leader))
 
         def dropped(_: Any) -> None:
@@ -337,9 +344,10 @@ class Observer:
             self.write()
 
     def _count(self, calls: Calls) -> None:
-        """Count a call of the model without gradients (such as a request) after the last trace was written.
+        """Count a call of the model without gradients, such as a request to a server.
 
-        The call is neither traced nor timed, so nothing needs to be done when it ends.
+        This is used after the last trace has been written. Then only the number of calls is still wanted, and no call
+        is traced or timed.
         """
         with self._lock:
             series = self._series.get("module") or self._series.setdefault("module", Series())
@@ -434,7 +442,10 @@ class Observer:
         self.trial.failed(sys.exc_info()[1])
 
     def _times_are_disturbed(self) -> None:
-        """Leave the present step out of the times, because something other than the job slows it."""
+        """Exclude the present step of the job from the measured times, because logparse itself makes this step slower.
+
+        For example, logparse has just written a trace.
+        """
         self.here.last_ends.clear()
         self.host.disturbed = True
 
@@ -470,7 +481,7 @@ class Observer:
             self.record.write(sort or none, series, self.tracing.state, len(self.tracing.written))
 
     def at_end(self) -> None:
-        """Finish the trace and write the counts, because the interpreter exits."""
+        """Finish the present trace and write the number of steps to a file, because the Python process ends."""
         self.tracing.at_end()
         if self.trial is not None:
             self.trial.at_end()

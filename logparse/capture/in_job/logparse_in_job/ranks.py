@@ -33,18 +33,19 @@ class Alone:
         return [said]
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Return ``ready``, because a job of a single process may begin to try changes as soon as it is ready.
+        """Tell whether this process may now begin to try changes of the job, such as TF32. Returns ``ready``.
 
-        The other arguments matter only in a job of several ranks. There ``units`` is the number of steps so far, and
-        rank 0 announces the beginning ``ahead`` steps in advance.
+        A job of a single process need not wait for other processes. So ``units`` (the number of steps so far) and
+        ``ahead`` (how many steps in advance the processes agree on a beginning) are not used.
         """
         return ready
 
 
 class Strangers(Alone):
-    """Used instead of ``Ranks`` if the ranks of the job cannot exchange messages. Then no change can be tried.
+    """Stands in for ``Ranks`` if the processes (ranks) of the job cannot send messages to each other.
 
-    ``why`` is the reason.
+    To try a change in a running job, such as TF32, all ranks must switch it on at the same time. Without messages this
+    is impossible, so no change is tried. ``why`` is the reason why there are no messages.
     """
 
     def __init__(self, why: str) -> None:
@@ -79,10 +80,10 @@ class Ranks(Alone):
         return [json.loads(self._store.get(key)) for key in keys]
 
     def _decision(self, keys: List[str]) -> str:
-        """Wait until all ranks have sent their messages (result ``_ALL``), or until one is late (result: its number).
+        """Wait until all processes (ranks) of the job have sent a message, or until one of them is too late.
 
-        ``keys`` are the names of the messages, beginning with rank 0. The first rank that knows the answer decides for
-        all.
+        ``keys`` are the names of the messages, beginning with rank 0. Returns ``_ALL`` or the number of the late rank.
+        All ranks must get the same result, so the first rank that knows the result stores it for the others.
         """
         made, by = f"{_KEY}_{self._number}_decision", time.monotonic() + _LATE_S
         while not self._store.check([made]):

@@ -202,7 +202,10 @@ class Comparison:
         return Same(max(x.deviation for x in telling), max(x.allowed for x in telling), how)
 
     def _own(self, part: Callable[[], T]) -> T:
-        """Run ``part`` in all ranks (processes of the job) at the same time. Return only the result in this rank."""
+        """Call the function ``part`` in all processes (ranks) of the job, and return the result of this process.
+
+        All ranks must call it at the same time, because the model may wait for messages from other ranks.
+        """
         found: List[T] = []
         self._in_all(lambda: found.append(part()))
         return found[0]
@@ -315,7 +318,11 @@ class _Rounding:
         self._under_way: List[Any] = []  # [module, whether it has called no other one]
 
     def hooks(self) -> Iterator[Any]:
-        """Install the hooks that add random rounding errors. Yield handles with which they can be removed."""
+        """Make every layer of the model add small random errors to its output, as rounding does.
+
+        The outputs then show how much rounding alone can change the result. This generator installs hooks in PyTorch,
+        and yields the handle of each, with which the hook can be removed.
+        """
         yield torch.nn.modules.module.register_module_forward_pre_hook(self._begins)
         yield torch.nn.modules.module.register_module_forward_hook(self._ends)
 

@@ -45,11 +45,16 @@ def _is(module: Any, *names: str) -> bool:
 
 @contextlib.contextmanager
 def kept(module: Any) -> Iterator[None]:
-    """Context at whose end a module's parameters are again distributed over the ranks as they were before (FSDP).
+    """Context that leaves the parameters of a module distributed over the job's processes (ranks) as they were (FSDP).
 
-    The same is done for all modules in the module. If parameters were gathered before and are distributed at the end,
-    they are gathered again, and all ranks must take part in this. Raises UnknownShardingError at the beginning if this
-    version of PyTorch does not allow it.
+    Code in the context may gather parameters or distribute them, for example by a call of the module. At the end of the
+    context:
+
+    * Parameters that were distributed before are distributed again.
+    * Parameters that were gathered before are gathered again if necessary. All ranks must take part in this.
+
+    The modules inside the module are included. Raises UnknownShardingError at the beginning if this version of PyTorch
+    does not allow it.
     """
     back: List[Callable[[], None]] = []
     for one in module.modules():

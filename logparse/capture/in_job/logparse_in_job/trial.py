@@ -222,9 +222,10 @@ class Trial:
     # ---------------------------------------------------------------------------------------------- between two units
 
     def unit_ended(self, sort: str, series: Series) -> bool:
-        """Count a step of the job (such as a training step). Return True if ``between`` must be called now.
+        """Count one more step of the job, such as a training step. Return True if the caller must now call ``between``.
 
-        ``between`` then switches the change that is being tried on or off, for example.
+        logparse tries a change, such as TF32, in the running job. After every few steps, ``between`` switches the
+        change on or off.
         """
         self._series = series
         if self.over:
@@ -279,9 +280,11 @@ class Trial:
         return ["refused", why] if why else []
 
     def _go_on(self, said: Sequence[Mapping[str, Any]]) -> None:
-        """Decide what to do next: measure the present change further, or try the next one.
+        """Changes such as TF32 are tried one after the other in the running job. Decide what is done after these steps.
 
-        ``said`` holds the messages of all ranks (processes of the job), beginning with rank 0.
+        Either the present change is timed further, or the next one begins, or the trial ends because of an error. The
+        decision is stored in this object. ``said`` holds what all processes (ranks) of the job report about their times
+        and errors, beginning with rank 0.
         """
         late = said[0]["seconds"] > self._seconds
         hindrance = _first(said, "hindrance")
@@ -332,7 +335,11 @@ class Trial:
             )
 
     def _hindrance(self, sort: str) -> str:
-        """Return the reason why no change can be tried in this process, or an empty text."""
+        """Return the reason why changes such as TF32 cannot be tried while this job runs, or an empty text.
+
+        For example, the job may have compiled its model, and compiled code keeps the settings with which it was
+        compiled.
+        """
         if sort != self._sort:
             return "the job changed the kind of step (unit of work) that it repeats"
         if threading.current_thread() is not threading.main_thread():
@@ -377,10 +384,10 @@ class Trial:
 
     @contextlib.contextmanager
     def _problems(self) -> Iterator[None]:
-        """Context that catches an error while a change is switched, and keeps its text in ``_problem``.
+        """Context for code that switches a change of the running job, such as TF32, on or off. It catches errors.
 
-        After the next step all ranks (processes of the job) hear of the error, and stop trying the change. LateError is
-        not caught.
+        The text of the error is kept. After the next step this process reports it to all other processes (ranks) of the
+        job, and all give up this change. LateError is not caught.
         """
         try:
             yield
@@ -591,9 +598,10 @@ def _first(said: Sequence[Mapping[str, Any]], name: str) -> Any:
 
 
 def _ranks() -> Alone:
-    """Return the object by which this rank exchanges messages with the other ranks (processes) of the job.
+    """Return the object by which the processes (ranks) of the job agree when to switch a change on or off.
 
-    If the job's process group has no key-value store, no messages can be exchanged, and nothing can be tried.
+    They use the key-value store of the job's process group. Without such a store they cannot agree, so no change is
+    tried.
     """
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() < 2:

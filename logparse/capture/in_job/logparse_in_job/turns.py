@@ -86,7 +86,11 @@ class Turns:
         self._held: dict[int, set[int]] = {}
 
     def over(self) -> bool:
-        """Count a step of this job. Return True if now the other job must run for some steps."""
+        """Count one more step of this job. Return True if it is now the other job's turn.
+
+        Two jobs, with and without a change, are compared. They run alternately, a few steps each, so that their times
+        are measured under the same conditions.
+        """
         on_all_cores(self._held)
         self.left -= 1
         return not self.free and self.left <= 0

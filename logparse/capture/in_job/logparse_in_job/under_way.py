@@ -20,7 +20,11 @@ class Calls:
 
     @property
     def name(self) -> str:
-        """The name of the step that these calls form, such as ``float32[16, 3, 224, 224] x2`` for two calls."""
+        """A name for the job's step, made from the inputs and the number of the model calls in it.
+
+        For example, ``float32[16, 3, 224, 224] x2`` is a step with two calls. Steps with the same name have the same
+        input sizes.
+        """
         return self.shapes + (f" x{self.count}" if self.count > 1 else "") or "?"
 
     def begin_anew(self) -> None:

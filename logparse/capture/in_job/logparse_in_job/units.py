@@ -87,7 +87,10 @@ class Series:
         return found
 
     def add(self, name: str, made: int = 1) -> Kind:
-        """Add ``made`` to the number of steps with this name. Return the object with their counts and times."""
+        """Count ``made`` more steps of the job with this name, and return all that is known about steps of this name.
+
+        The name states the input sizes. The returned object holds the number of such steps and their times.
+        """
         kind = self.kinds.get(name) or self.kind(name)
         kind.count += made
         self.count += made
@@ -130,9 +133,10 @@ class Series:
 
 
 def unit_of(series: Mapping[str, Series]) -> Optional[str]:
-    """Return how the job's steps can best be recognised, such as ``optimizer``, or None if no step was seen yet.
+    """Decide what is regarded as one step of this job, for example a step of its optimizer or a request.
 
-    ``series`` holds everything that the job does repeatedly, by the way in which it is recognised.
+    ``series`` holds what was counted so far, for example under ``optimizer`` and ``request``. Returns such a name, or
+    None if nothing was counted.
     """
     sorts = list(series)
     if len(sorts) == 1 and sorts[0] != "forward":  # the common case in inference

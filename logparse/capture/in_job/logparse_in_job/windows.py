@@ -122,7 +122,10 @@ class Windows:
             self.begin_at = series.count + 1 + _GAPS[0]
 
     def go_on(self) -> None:
-        """Plan to trace some more steps, because the job's work has changed (second phase)."""
+        """Allow a few more traces, because the job now does other work than in the earlier traces.
+
+        For example, it trains another model after the first one.
+        """
         self.done, self.begin_at = min(self.done, MOST - _FEW), 0
 
     def _is_time(self, series: Series, ranks: Ranks) -> bool:

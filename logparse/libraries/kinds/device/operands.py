@@ -57,7 +57,10 @@ class Matrix:
     dtype: str
 
     def elements(self, batch: int) -> int:
-        """Return the number of elements from the first to the last one of a batch of such matrices in memory."""
+        """Return how many elements a batch of matrices spans in memory, including the gaps between them.
+
+        ``batch`` is the number of matrices.  All of them have this size, leading dimension and stride.
+        """
         return self.stride * (batch - 1) + self.ld * self.cols
 
 
@@ -125,7 +128,11 @@ class OperandSets:
         self._references: dict[str, Tensor] = {}
 
     def _inputs(self) -> Sequence[Sequence[Tensor]]:
-        """Return the tensors that get random data.  For each input there is a list with one tensor per copy (set)."""
+        """Return the input tensors of the operation that is measured.  They will be filled with random data.
+
+        Every input exists in several copies, so that repeated calls read other memory.  The result has one list per
+        input, which contains these copies.
+        """
         raise NotImplementedError
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
@@ -218,9 +225,10 @@ class OperandSets:
         return f"{wrong} elements are wrong for integer inputs, whose sums are exact" if wrong else ""
 
     def _reference(self, part: slice, *, magnitudes: bool = False) -> Tensor:
-        """Return the right result, to compare it with the result of a kernel.
+        """Compute the correct result of the operation, against which a kernel's output is checked.
 
-        It is computed by ``_result``.  The result of the whole output is kept until the inputs change.
+        ``part`` says which part of the output is wanted.  The result of the whole output is kept, and is computed again
+        only after the inputs have changed.
         """
         if part != _ALL:
             return self._result(part, magnitudes=magnitudes)
@@ -257,9 +265,10 @@ class OperandSets:
         return wrong
 
     def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
-        """Convert the inputs for a kernel that needs them in another form, and return one result per copy (set).
+        """Prepare the inputs in another form for a kernel that needs it, for example in another memory layout.
 
-        ``make`` converts one set.  It is called again when the inputs change.
+        The inputs exist in several copies.  ``make(i)`` converts copy ``i``.  The result contains one converted tensor
+        for each copy.  If the inputs get new data, the tensors are converted again.
         """
         held = [make(index) for index in range(self.sets)]
         self._remake.append(lambda index: held[index].copy_(make(index)))

@@ -69,7 +69,10 @@ class Several(Switch):
         self.roundoff = max(x.roundoff for x in parts)
 
     def on(self, job: Job) -> None:
-        """Switch all the changes on. If one of them fails, switch off those already made."""
+        """Make all changes of the job that this object combines, for example TF32 and another memory layout.
+
+        If a change fails, the changes that were already made are undone, and the error is raised.
+        """
         try:
             for part in self._parts:
                 part.on(job)
@@ -80,7 +83,7 @@ class Several(Switch):
         self.detail = "; ".join(x.detail for x in self._parts if x.detail)
 
     def off(self) -> None:
-        """Take all the changes back, in the opposite order."""
+        """Undo all changes of the job that this object combines, the last one first."""
         while self._on:
             self._on[-1].off()
             self._on.pop()

@@ -135,9 +135,10 @@ class Attention(Switch):
             context.__exit__(None, None, None)
 
     def disturbed(self) -> str:
-        """Return a sentence for the user if the job itself has chosen attention backends while the switch was on.
+        """Return a sentence for the user if the job itself has changed PyTorch's choice of attention kernels.
 
-        Otherwise returns an empty text.
+        logparse had set this choice in the job, in order to time the job with it. Returns an empty text if the job has
+        not changed it.
         """
         return "" if self._context is None or _order() == self._own else "the job itself sets the attention backends"
 
@@ -165,9 +166,10 @@ class OneFlashKernel(Switch):
             torch.backends.cuda.enable_flash_sdp(True)
 
     def disturbed(self) -> str:
-        """Return a sentence for the user if the job itself has allowed the fused kernel while it was forbidden.
+        """Return a sentence for the user if the job itself has allowed PyTorch's fused attention kernel again.
 
-        Otherwise returns an empty text.
+        logparse had forbidden this kernel in the job, in order to time the job without it. Returns an empty text if the
+        kernel is still forbidden.
         """
         allowed = self._before and torch.backends.cuda.flash_sdp_enabled()
         return "the job itself sets torch.backends.cuda.enable_flash_sdp" if allowed else ""
@@ -233,16 +235,20 @@ class TunableRows(Switch):
             torch.cuda.tunable.tuning_enable(before)
 
     def disturbed(self) -> str:
-        """Return a sentence for the user if the job itself has switched TunableOp off while the switch was on.
+        """Return a sentence for the user if the job itself has switched off TunableOp.
 
-        Otherwise returns an empty text.
+        logparse had switched TunableOp (PyTorch's choice of tuned kernels) on in the job, in order to time the job with
+        it. Returns an empty text if it is still on.
         """
         on = self._before is None or torch.cuda.tunable.is_enabled()
         return "" if on else "the job itself sets torch.cuda.tunable"
 
 
 class Refused(Switch):
-    """Used in place of a switch if the change is impossible in this process. ``why`` is the reason."""
+    """Takes the place of a change of the job, such as TF32, that is impossible in this process.
+
+    ``why`` is the reason for the user.
+    """
 
     def __init__(self, why: str) -> None:
         self._why = why
