@@ -321,7 +321,7 @@ class Run:
     def recommendation(self) -> Recommendation:
         """Recommended changes to this job that make it faster, with the expected savings.
 
-        The result is the same as that of the command ``logparse recommend`` with its default settings.
+        ``logparse recommend`` with its default settings finds the same changes.
         """
         return recommend(self.store, self.label)
 

@@ -104,11 +104,11 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
 
 
 def full_links_sql(problems: str) -> str:
-    """Return SQL that says: a matrix product or convolution without unknown fields is the same as itself.
+    """Return SQL that pairs each matrix product or convolution with itself, if all of its fields are known.
 
-    The SQL makes pairs of texts that describe the same call.  A text is paired with itself here, and other SQL adds the
-    texts that may describe the same call in different words.  ``problems`` is SQL that lists the texts, possibly
-    several times.  In a text, ``?`` is an unknown field.
+    logparse makes pairs of texts that may describe the same call. A text and itself are the simplest pair. The pairs of
+    different texts are made elsewhere. ``problems`` is SQL that lists the texts, possibly several times. In a text,
+    ``?`` is an unknown field.
     """
     return f"""
         select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan

@@ -101,19 +101,19 @@ class _State(NamedTuple):
     order: _Order
 
     def keys(self, content: str) -> Iterator[_Key]:
-        """Yield the keys under which this input file is put into an index, in which its copies are searched later.
+        """An index lists all input files. Yield the keys under which it lists this file, so that its copies find it.
 
-        The index is a dictionary that is made from all input files. ``content`` is the hash of the file's present or
-        earlier content. A key also contains the numbers of processes in the file's path.
+        The index is a dictionary. ``content`` is the hash of the file's present or earlier content. A key also contains
+        the numbers of processes in the file's path.
         """
         yield self.run, content, False, self.numbers
         yield from ((self.run, content, True, end) for end in _ends(self.numbers))
 
     def asked(self) -> Iterator[_Key]:
-        """Find the files of which this input file may be a copy: yield the entries under which an index lists them.
+        """An index lists all input files. Yield the keys under which it lists files of which this file may be a copy.
 
-        The index is a dictionary that is made from all input files. Its keys contain, for example, the hash of the
-        content and the numbers of processes in the file's path.
+        The index is a dictionary. Its keys contain, for example, the hash of the content and the numbers of processes
+        in the file's path.
         """
         yield self.run, self.content, True, self.numbers
         yield from ((self.run, self.content, False, end) for end in _ends(self.numbers))

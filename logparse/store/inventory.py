@@ -38,11 +38,11 @@ MANY = 8
 
 
 class ListedRow(NamedTuple):
-    """Notes that an input file was read, so that a later loss of this information is noticed.
+    """A note that an input file was read. If this information gets lost in the store, the note shows it.
 
     When logparse has read an input file, it writes a small file which says so.
 
-    * ``file`` is the path of the small file.
+    * ``file`` is the path of the small file in the store.
     * ``path`` is the path of the input file.
     * ``attempt`` is the name of this reading of the input file.
     * ``run`` is the label of the job's execution from which the input file comes.

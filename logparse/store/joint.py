@@ -57,7 +57,7 @@ class JointAttempt(Attempt):
 
 
 class JointAttempts:
-    """Stores the data of many small input files together, because one Parquet file for each of them would be slow.
+    """Stores the data of many small input files together, because separate Parquet files would be slow.
 
     * The input files are read one after the other.
     * The names of the Parquet files begin with ``name``.

@@ -115,9 +115,9 @@ class Manifest:
 
     @cached_property
     def attempts(self) -> frozenset[str]:
-        """The data that were merged into larger Parquet files, by the names of the readings from which they come.
+        """Names that tell which input files' data were merged into larger Parquet files.
 
-        Each time that logparse reads an input file, this reading gets a name of its own.
+        Each time that logparse reads an input file, this reading gets a new name. The set contains such names.
         """
         return frozenset(self.commits["attempt"].to_pylist())
 

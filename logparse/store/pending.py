@@ -55,7 +55,7 @@ class Pending:
     def row_count(self) -> int:
         """How many different entries were collected in memory so far.
 
-        Calls count as one entry if they differ only in their process, their time or their number.
+        Calls that differ only in their process, their time or how often they occurred are one entry.
         """
         return len(self.calls) + len(self.messages) + sum(map(len, self.rows.values()))
 

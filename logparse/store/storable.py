@@ -37,9 +37,9 @@ _MOST_DEVICE = (1 << 31) - 1
 
 
 def storable(outcome: Outcome) -> Outcome:
-    """Check that everything that was read from a log line can be stored, and replace what cannot.
+    """Check that everything that was read from a log line can be stored. Replace what cannot be stored.
 
-    A value is replaced by a ``Reject``, which states why it cannot be stored. If only messages and rejects are left,
+    The replacement is a ``Reject``, which states why the value cannot be stored. If only messages and rejects are left,
     the whole line is counted as rejected. Returns the changed result of reading the line.
     """
     if outcome.unit == "reject":

@@ -452,7 +452,7 @@ def rows_of(text: str, number: int | None) -> list[TuningRow]:
 
     ``number`` is the version, or None if it is unknown. Then two rules apply:
 
-    * If a line with column names comes before a row, the values are assigned to columns by these names.
+    * If a line with column names is directly above a row, the values are assigned to columns by these names.
     * Otherwise the values are assigned by their order, as in ROCm 6.4.
     """
     out: list[TuningRow] = []

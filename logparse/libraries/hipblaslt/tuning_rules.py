@@ -266,11 +266,11 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
 
 
 def other_product(row: Problem | None, call: Problem) -> str:
-    """Explain why hipBLASLt could choose a kernel from its tuning file that cannot run the call.
+    """Explain why hipBLASLt may choose a kernel from its tuning file that cannot run the call.
 
-    To find a row for a call, hipBLASLt compares only some properties, such as sizes and types.  The row's kernel may be
-    made for another property, for example another layout of the operands (see ``product_of``).  Returns an empty text
-    if no difference is known.
+    To find a row for a call, hipBLASLt compares only some properties, such as sizes and types. But the row's kernel may
+    be made for another property, for example for swizzled operands (see ``product_of``). Returns an empty text if no
+    difference is known.
     """
     mine, theirs = product_of(row), product_of(call)
     for word, needed in theirs.items():
@@ -287,9 +287,9 @@ def _product_text(problem: Problem | None) -> str:
 def work_of(problem: Problem | None) -> str:
     """Describe the properties of a matrix product that hipBLASLt ignores when it searches a tuning file.
 
-    Two calls that find the same row may differ in these properties, for example in the epilogue.  Then their times
-    cannot be compared.  The text has up to three parts: the layout of operands in brackets (see ``product_of``), β and
-    the epilogue.
+    Two calls that find the same row may differ in these properties, for example in the epilogue. Then their times
+    cannot be compared. The text has up to three parts: properties such as swizzled operands in brackets (see
+    ``product_of``), β and the epilogue.
     """
     if not isinstance(problem, GemmProblem):
         return ""
@@ -301,9 +301,9 @@ def work_of(problem: Problem | None) -> str:
 def _slot(offer: Offer) -> str:
     """Return a text by which two rows for the same kind of call are recognised when tuning files are merged.
 
-    If two rows have the same text, the merged file gets only one of them.  The text consists of the sizes and types
-    that hipBLASLt compares, and of properties such as the layout of the operands (see ``product_of``).  Rows that
-    differ only in these properties are both kept, because neither kernel can run the calls of the other.
+    If two rows have the same text, the merged file gets only one of them. The text consists of the sizes and types that
+    hipBLASLt compares, and of properties such as swizzled operands (see ``product_of``). Rows that differ only in these
+    properties are both kept, because neither kernel can run the calls of the other.
     """
     product = offer.work.partition("]")[0] if offer.work.startswith("[") else ""
     return f"{offer.key} {product}"

@@ -314,10 +314,10 @@ class Emission:
 
     @property
     def lines(self) -> list[Shell]:
-        """The shell lines that the user must run so that the library reads this file of kernels.
+        """The shell lines that the user must run so that a library uses the kernels listed in this file.
 
-        A user chooses kernels for a library by such a file.  If it was already written, the lines contain its path.
-        Before that they contain the placeholders ``{folder}`` and ``{path}``.
+        If the file was already written, the lines contain its path. Before that they contain the placeholders
+        ``{folder}`` and ``{path}``.
         """
         if self.path is None:
             return self.lines_at(Shell("{folder}"), Shell("{path}"))
@@ -326,7 +326,7 @@ class Emission:
 
     @property
     def settings(self) -> list[Shell]:
-        """The ``export`` and ``unset`` lines that make a library read this file of kernels chosen by the user."""
+        """The ``export`` and ``unset`` lines after which a library uses the kernels listed in this file."""
         return settings(self.lines)
 
     def lines_at(self, folder: Shell, path: Shell) -> list[Shell]:

@@ -310,9 +310,9 @@ def key(problem: Problem, target: Facts) -> str | None:
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Find a job's matrix products that rocBLAS computes through another function than ``rocblas_gemm_ex``.
 
-    With a file of chosen kernels the user tells rocBLAS which kernel to use for a product.  The other functions pass
-    unusual strides for a single product, so the product needs a different row in this file.  Returns a dictionary from
-    the text of the product to a ``Report``, which states the first columns of such a row.
+    With a file of chosen kernels the user tells rocBLAS which kernel to use for a product. For such a function, rocBLAS
+    finds only rows with other strides than usual. Returns a dictionary from the text of the product to a ``Report``,
+    which states the row without its kernel, and the reason. Strides of ``-`` mean that no row can be found.
     """
     out = {}
     for function, call in messages:

@@ -108,7 +108,8 @@ class _Reader:
     def _call(self) -> Call | None:
         """Return the matrix product that a kernel launch computes, or None as long as arguments are missing.
 
-        A launch is logged in several lines, one for each argument.  So the product is known only after the last line.
+        A launch is logged in several lines, one for each argument. So the product is known only after the last line. If
+        a second kernel adds up partial results, its launch must have been read, too.
         """
         arguments = self._arguments
         adds_up = _ADDS_UP in self._name

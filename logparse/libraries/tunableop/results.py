@@ -137,8 +137,7 @@ class ResultsFile:
     def take(self, number: int, line: str) -> Iterator[tuple[int, str, ResultsRow | None]]:
         """Add a line of a TunableOp results file, and yield each row in it.
 
-        Usually a line is one row.  Several rows may stand in one line if several processes wrote to the file at the
-        same time.  Each result has three parts:
+        Usually a line is one row. It contains several rows if a line end is missing. Each result has three parts:
 
         * the row's position in the line, in characters;
         * the row's text;

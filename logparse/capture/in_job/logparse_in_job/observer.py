@@ -250,7 +250,7 @@ class Observer:
         self._unit(sort, start, True, None, end, made)
 
     def _watch(self, sort: str, leader: Any, leaders: Leader) -> None:
-        """Notice when the job deletes an optimizer or a model, and then forget it.
+        """Arrange that an optimizer or a model is forgotten here when the job deletes it.
 
         The ends of the job's steps are recognised by one optimizer or model. ``leaders`` chooses it, and must not keep
         a deleted one.

@@ -202,9 +202,9 @@ class Comparison:
         return Same(max(x.deviation for x in telling), max(x.allowed for x in telling), how)
 
     def _own(self, part: Callable[[], T]) -> T:
-        """Call the function ``part`` in all processes (ranks) of the job, and return the result of this process.
+        """Call a function in all processes (ranks) of the job at the same time, and return this process's result.
 
-        All ranks must call it at the same time, because the model may wait for messages from other ranks.
+        An example of ``part`` is a call of the model, which may have to wait for messages from other ranks.
         """
         found: List[T] = []
         self._in_all(lambda: found.append(part()))

@@ -45,7 +45,7 @@ def _is(module: Any, *names: str) -> bool:
 
 @contextlib.contextmanager
 def kept(module: Any) -> Iterator[None]:
-    """Context that leaves the parameters of a module distributed over the job's processes (ranks) as they were (FSDP).
+    """Context after which a module's parameters are distributed over the ranks (by FSDP) as they were before it.
 
     Code in the context may gather parameters or distribute them, for example by a call of the module. At the end of the
     context:

@@ -280,7 +280,7 @@ class Trial:
         return ["refused", why] if why else []
 
     def _go_on(self, said: Sequence[Mapping[str, Any]]) -> None:
-        """Changes such as TF32 are tried one after the other in the running job. Decide what is done after these steps.
+        """Changes such as TF32 are tried one after the other in the running job. Decide what to do next.
 
         Either the present change is timed further, or the next one begins, or the trial ends because of an error. The
         decision is stored in this object. ``said`` holds what all processes (ranks) of the job report about their times
@@ -384,10 +384,11 @@ class Trial:
 
     @contextlib.contextmanager
     def _problems(self) -> Iterator[None]:
-        """Context for code that switches a change of the running job, such as TF32, on or off. It catches errors.
+        """Context for code that switches a change of the running job, such as TF32, on or off. Errors are kept for
+        later.
 
-        The text of the error is kept. After the next step this process reports it to all other processes (ranks) of the
-        job, and all give up this change. LateError is not caught.
+        After the next step this process reports the error to all other processes (ranks) of the job, and all give up
+        this change. LateError is not caught.
         """
         try:
             yield
