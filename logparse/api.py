@@ -254,10 +254,9 @@ def status(store: Location = None) -> Result:
 
 
 class Result:
-    """The answer of a logparse command in Python: its sentences (``lines``) and its table as a DataFrame (``table``).
+    """The answer of a logparse command: its sentences (``lines``) and its table as a DataFrame (``table``).
 
-    Python shows an answer as its first sentence, if there is one, and the names of the table's columns. For example,
-    ``status`` lists what was read from logs:
+    Python shows how many rows the table has, and the names of its columns:
 
     >>> status(folder)
     1 row: run, format, files, lines, call_lines, measurement_lines, message_lines, rejects, foreign_lines, bytes

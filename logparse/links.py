@@ -106,9 +106,8 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
 def full_links_sql(problems: str) -> str:
     """Return SQL that pairs each matrix product or convolution with itself, if all of its fields are known.
 
-    logparse makes pairs of texts that may describe the same call. A text and itself are the simplest pair. The pairs of
-    different texts are made elsewhere. ``problems`` is SQL that lists the texts, possibly several times. In a text,
-    ``?`` is an unknown field.
+    These are the simplest pairs of texts that describe the same call. Other SQL makes the pairs of different texts.
+    ``problems`` is SQL that lists the texts. An unknown field is ``?`` in a text.
     """
     return f"""
         select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan
@@ -118,12 +117,8 @@ def full_links_sql(problems: str) -> str:
 def open_sql(rows: str) -> str:
     """Return SQL for the texts of matrix products and convolutions that may describe the same call as another text.
 
-    Usually two different texts describe different calls, so they need no comparison.  This saves much time, because a
-    find-db (MIOpen's database of solvers) holds hundreds of thousands of texts.  The exceptions are texts with:
-
-    * an unknown field;
-    * a type that has a second spelling (``_fnuz``);
-    * a number of compute units.
+    They have an unknown field, a type with a second spelling (``_fnuz``) or a number of compute units. All other texts
+    need no comparison. This saves much time, because MIOpen's find-db holds hundreds of thousands of texts.
     """
     return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz') or contains(problem, ' sms=')"
 

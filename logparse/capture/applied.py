@@ -77,10 +77,10 @@ def asked_of(overrides: Path) -> Asked:
 
 
 def _alone(text: str) -> tuple[str, ...] | None:
-    """Find out which settings of PyTorch are changed by a generated script ``apply.py`` when the job starts.
+    """Find out which settings of PyTorch a generated script ``apply.py`` changes without further calls.
 
-    The script contains these settings in the list ``ALONE``. It also offers other changes, but the user's program must
-    call a function to get them. ``text`` is the source text of the script. Returns None if the text has no such list.
+    The script lists them in ``ALONE``. For its other changes, the user's program must call a function. ``text`` is the
+    source text of the script. Returns None if the text has no such list.
     """
     try:
         found = [

@@ -149,9 +149,8 @@ def _device(properties: Any) -> dict[str, str]:
 def loaded_libraries() -> dict[str, str]:
     """Find out the versions of the math libraries (such as MIOpen) that PyTorch has loaded into this process.
 
-    Versions are usually read from header files in the ROCm folder. But PyTorch may bring its own copy of a library, for
-    which these files are wrong. The result replaces them: it has the version that the loaded library reports, or an
-    empty text (unknown) if the library cannot report one.
+    PyTorch may bring its own copy of a library. Then the header files in the ROCm folder state another version. The
+    result replaces it by the version that the copy itself reports, or by an empty text (unknown).
     """
     out = {}
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")

@@ -109,9 +109,8 @@ def uncoloured(text: bytes) -> bytes:
 class PlainCounter:
     """Counts how often each different line of a log occurs. A faster counter in C gives the same results.
 
-    * ``starts`` are texts by which lines with a prefix ``[date time][LIBRARY]`` are recognised. Each is the part of the
-      prefix after the time, so it begins with ``]``.
-    * ``held`` is the approximate memory in bytes that the counted lines need.
+    * ``starts``: texts that follow the time in the prefix ``[date time][LIBRARY]`` of a line. Each begins with ``]``.
+    * ``held``: the approximate memory in bytes that the counted lines need.
     """
 
     def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
@@ -178,11 +177,8 @@ class PlainCounter:
     def _record_inside(self, line: bytes) -> int:
         """Two threads may have written into one line of the log. Return the position at which the second text begins.
 
-        The second text is recognised by its prefix ``[date time][LIBRARY]``. Returns 0 if there is no second text, or
-        if its position is uncertain:
-
-        * The prefix is incomplete.
-        * Another text may begin right before it or behind it.
+        The second text is recognised by its prefix ``[date time][LIBRARY]``. Returns 0 without a second text, if its
+        prefix is incomplete, or if further text may begin right before it or behind it.
         """
         at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
         if (

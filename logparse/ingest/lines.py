@@ -295,8 +295,8 @@ class LineReader:
     def _finish(self) -> int:
         """Several threads count parts of a large log. Wait until the first part is done, and add up its counts.
 
-        Some log entries have several lines, such as tables. They must be read in order, so the lines of this part that
-        may belong to them are read now. Returns the number of bytes that were counted.
+        Tables, and other entries with several lines, must be read in order. So their lines in this part are read now.
+        Returns the number of bytes that were counted.
         """
         text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
@@ -352,10 +352,8 @@ class LineReader:
     def _event(self, line: bytes, place: int) -> None:
         """Read a line that may be the beginning of a table, or of another log entry that has several lines.
 
-        The line contains a text by which such an entry is recognised. There are two cases:
-
-        * The line is also an entry of its own kind. Then it was counted before.
-        * Otherwise it is counted here as a line of unknown format, unless it belongs to the entry with several lines.
+        The line contains a text by which such an entry is recognised. If the line does not belong to such an entry, it
+        is counted as a line of unknown format, unless it was counted before as an entry of its own.
         """
         plain, pieces = counting.uncoloured(line), self._counted(line)
         format, start, end = pieces[-1]
@@ -508,8 +506,8 @@ def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int
 class _Taking:
     """Adds up the counts of log lines from several counters into one list of different lines.
 
-    A large log is counted by several threads of logparse, and each has a counter of its own. Equal lines are merged
-    here. If two threads of the job wrote into the same line at the same time, the line is divided again.
+    Each thread that reads a part of a large log has a counter. If two threads of the job wrote into one line at the
+    same time, the line is divided again.
     """
 
     def __init__(self, reader: LineReader, out: Read) -> None:
@@ -605,11 +603,9 @@ class _Taking:
 class _Stood(NamedTuple):
     """How often the same text occurs in a part of the log, in total and for each time and process.
 
-    * ``lines`` is the number of lines with this text.
-    * ``numbers`` lists the pairs of time and process for which the text occurs. Each pair is given by its index in a
-      list of such pairs.
-    * ``counts[i]`` is the number of lines for the pair ``numbers[i]``.
-    * ``stated`` is a count that the log itself gives in front of each such line, as ``uniq -c`` does, or None.
+    * ``lines``: the number of lines with this text.
+    * ``counts[i]``: the number of lines for the time and process with index ``numbers[i]`` in a list.
+    * ``stated``: a count that the log itself gives in front of each such line, as ``uniq -c`` does, or None.
     """
 
     lines: int

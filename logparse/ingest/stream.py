@@ -166,12 +166,9 @@ class Tally:
     def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
         """Add one log line, or several that belong together, to the statistics of this log.
 
-        ``outcome`` is the result of reading them: the number of lines, their category (such as ``call`` or ``blank``),
-        and the calls in them.
-
+        * ``outcome`` states the number of lines, their category (such as ``call``) and the calls in them.
         * ``times`` is how often the same line occurs. The number of calls is multiplied by it.
-        * ``units``, if given, is added to the category instead of the number of lines in ``outcome``. Then the caller
-          has already added the lines to the total.
+        * ``units``: the number to add to the category if the caller has already added the lines to the total.
         """
         self.units[outcome.unit] += outcome.lines if units is None else units
         self.lines += outcome.lines if units is None else 0

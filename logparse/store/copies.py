@@ -45,13 +45,9 @@ def identity(content: str, ingest: float, packed: str | None = None, numbers: Se
 def copies(commits: pa.Table) -> Mapping[str, str]:
     """Find input files that are copies of other input files, so that their calls are not counted twice.
 
-    Returns a dictionary: for the id of each copy, the id of the file that is used instead. ``commits`` is a table with
-    one row for each reading of an input file. Two cases count as copies:
-
-    * Both files have the same content.
-    * A log has grown since it was first read. A file with its earlier, shorter content is a copy of it.
-
-    The result does not depend on the order in which the files were read.
+    Returns a dictionary from each copy's id to the id of the file that is used instead. A file with the earlier,
+    shorter content of a log that has grown is a copy, too. ``commits`` has a row for each reading of a file. The order
+    in which the files were read makes no difference.
     """
     ids, identities = commits["source_id"].to_pylist(), commits["identity"].to_pylist()
     known = {(source, text.partition(" ")[0]) for source, text in zip(ids, identities, strict=True) if text}

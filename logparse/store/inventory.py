@@ -38,14 +38,12 @@ MANY = 8
 
 
 class ListedRow(NamedTuple):
-    """A note that an input file was read. If this information gets lost in the store, the note shows it.
+    """When logparse has read an input file, it writes a small file which says so. This entry lists that small file.
 
-    When logparse has read an input file, it writes a small file which says so.
-
-    * ``file`` is the path of the small file in the store.
-    * ``path`` is the path of the input file.
-    * ``attempt`` is the name of this reading of the input file.
-    * ``run`` is the label of the job's execution from which the input file comes.
+    * ``file``: the path of the small file in the store.
+    * ``path``: the path of the input file.
+    * ``attempt``: the name of this reading of the input file.
+    * ``run``: the label of the job's execution from which the input file comes.
     """
 
     file: str
@@ -79,10 +77,9 @@ class Inventory:
     def missing_rows(self, present: Iterable[str], manifest: Manifest) -> list[ListedRow]:
         """Find the small files that have disappeared from the store although they are still needed.
 
-        When logparse has read an input file, a small file says so. Without it, all data of the input file are ignored.
-        The small file is not needed in two cases: the data were merged with others (then ``manifest`` lists them), or
-        the user had the data removed. ``present`` holds the paths of the existing small files. Each missing file is
-        returned once.
+        A small file says that an input file was read. It is not needed if the data were merged with others (listed in
+        ``manifest``) or removed by the user. ``present`` holds the paths of the existing small files. Each missing file
+        is returned once.
         """
         there = {*present, *manifest.row_files}
         forgotten = {*manifest.forgotten, *(name for one in self.forgotten for name in one.names)}
@@ -92,11 +89,8 @@ class Inventory:
     def missing_lists(self, attempts: Iterable[str], manifest: Manifest) -> list[Forgotten]:
         """Find lists of removed data that have disappeared from the store although they are still needed.
 
-        When the user removes an input file (``logparse forget``), a small file lists it. Without this list, the removed
-        data could appear again.
-
-        * ``attempts`` names the data in the store that were not yet merged into larger files.
-        * ``manifest`` lists the merged data.
+        Without such a list, data that the user has removed (``logparse forget``) could appear again. ``attempts`` names
+        the data that were not yet merged into larger files, and ``manifest`` the merged data.
         """
         known = {*attempts, *manifest.attempts, *manifest.parts}
         there = {one.file for one in manifest.told}
@@ -116,11 +110,10 @@ class Inventory:
     def without(self, manifest: Manifest) -> list[Item]:
         """Return which small files the store must still have after ``logparse compact`` has merged data.
 
-        The store keeps a list of its small files, so that the loss of one is noticed. These files are no longer needed,
-        so the list may omit them:
+        No longer needed are:
 
-        * a file which says that an input file was read, if ``manifest`` now says so, or if the user had the input file
-          removed;
+        * a file which says that an input file was read, if its data were merged (listed in ``manifest``) or removed by
+          the user;
         * a file that lists removed data, if it may be deleted now.
         """
         there, spent = {one.file for one in manifest.told}, {one.file for one in manifest.spent}

@@ -82,8 +82,8 @@ class Forgotten(NamedTuple):
     def missed(self, known: Set[str]) -> bool:
         """The user has removed data, and this file lists them. Return True if the file must not disappear.
 
-        Without the list, the removed data could appear again. The list is needed while it is recent, and as long as the
-        store still holds some of the removed data. ``known`` holds the names of all data in the store.
+        It is needed while it is recent, and as long as the store still holds some of the removed data, which could
+        appear again. ``known`` holds the names of all data in the store.
         """
         return time.time() - self.at <= _MISSED_S or not known.isdisjoint(self.names)
 
@@ -179,9 +179,8 @@ def manifest_paths(filesystem: pafs.FileSystem, root: str) -> list[str]:
 def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
     """Read which data were merged into larger Parquet files, and which data the user has removed.
 
-    The list of merged data is called manifest. Merged data that were removed later are left out. If nothing was ever
-    merged, the manifest is empty. ``infos`` is the result of ``manifest_files``. Raises StoreError if one of the files
-    is damaged.
+    Merged data that were removed later are left out. If nothing was ever merged, the result is an empty list
+    (manifest). ``infos`` is the result of ``manifest_files``. Raises StoreError if one of the files is damaged.
     """
     paths = sorted(path for path in infos if path.endswith(".parquet"))
     read = {path: _forgotten(filesystem, path) for path in sorted(infos) if path.endswith(".json")}

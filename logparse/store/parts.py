@@ -145,9 +145,8 @@ def attempt_of(path: str) -> str:
 def writers_of(attempts: Iterable[str]) -> set[str]:
     """Return how the names of the Parquet files begin that contain the data of some input files.
 
-    Each reading of an input file has a name, and ``attempts`` holds such names. Some input files are stored together.
-    For example, ``ab12.3`` is the third file of group ``ab12``. Its data may be in files whose names begin with
-    ``ab12.3`` or with ``ab12``, so both are returned.
+    ``attempts`` names the readings of the input files. For example, ``ab12.3`` is the third of several that were stored
+    together. The names of its files begin with ``ab12.3`` or ``ab12``, so both are returned.
     """
     return {name for attempt in attempts for name in (attempt, attempt.partition(JOINT)[0])}
 

@@ -125,8 +125,7 @@ def _attempts(counts: Sequence[int], several: Sequence[Pending]) -> pa.Array:
     """Make the column that tells for each row from which input file it comes.
 
     ``several`` holds the data of the input files. The first ``counts[0]`` rows come from the first of them, the next
-    ``counts[1]`` rows from the second, and so on. The column holds a name, which is new each time that an input file is
-    read.
+    ``counts[1]`` rows from the second, and so on. The column holds the name of the present reading of the file.
     """
     return dictionary(np.repeat(np.arange(len(counts)), counts), [pending.attempt for pending in several])
 

@@ -353,8 +353,8 @@ class Store:
     def _forget(self, names: Iterable[str]) -> None:
         """Note in the store that the user has removed some data, so that their rows are no longer read.
 
-        ``names`` are names of input files' data or of merged files. The note is a small file. It is added to the list
-        of files that the store must have, so that its loss would be noticed.
+        ``names`` are names of input files' data or of merged files. The small file with this note is added to a list,
+        so that its loss would be noticed.
         """
         record_forgotten(self.filesystem, self.root, names)
         self.take_inventory()
@@ -702,11 +702,9 @@ class Store:
     def whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
         """Check that some tables are complete, and return everything that is needed to read them.
 
-        There are three results:
-
-        * a table that lists the input files that were read (of one execution of the job if ``run`` is given);
+        * a table of the input files that were read (of one execution of the job if ``run`` is given);
         * the list of data that were merged into larger files;
-        * for each table the paths of its Parquet files.
+        * the paths of the Parquet files of each table.
 
         Raises StoreError if a file is missing or damaged.
         """
@@ -864,8 +862,7 @@ class Store:
         """Check that the Parquet files of a table are complete, and return the paths of the files to read.
 
         The sizes are compared with those noted in ``recorded``, and in a local store also the checksums. The files may
-        also contain some rows that are not wanted, so the reader must filter them. Raises StoreError if a file is
-        missing or differs.
+        also contain rows of other input files. Raises StoreError if a file is missing or differs.
         """
         listed = {self._below(info.path): info for info in self._infos(table) if info.path.endswith(".parquet")}
         lines = recorded.cut(table, listed)
@@ -891,12 +888,12 @@ class Store:
         """Read some Parquet files, without the rows that were already copied into a larger, merged file.
 
         * ``parts`` are the paths of all these files.
-        * ``torn`` are the files of which only some rows were merged. Without this function, their merged rows would be
-          read twice.
+        * ``torn`` are the files of which only some rows were merged.
         * ``single`` names the input files' data that were not merged.
         """
         read = (self._dataset(table, schema, some) for some in ([*{*parts} - {*torn}], torn))
         whole, half = (x if isinstance(x, pa.Table) else x.to_table() for x in read)
+        # The merged rows of a torn file would otherwise be read twice.
         mine = [attempt in single for attempt in half["attempt"].to_pylist()]
         return pa.concat_tables([whole, half.filter(column(mine, pa.bool_()))])
 

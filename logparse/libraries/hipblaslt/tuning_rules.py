@@ -68,9 +68,9 @@ _CACHE = (
 class Context:
     """Everything that the checks of a hipBLASLt tuning file need to know, beyond the row that is checked.
 
-    * ``facts``: properties of the machine on which the file will be used, such as its GPU and ROCm version.
+    * ``facts``: properties of the machine that will use the file, such as its GPU.
     * ``number``: the version of hipBLASLt on that machine, or None if it is unknown.
-    * ``same_key``: the rows of the file in groups. hipBLASLt finds the rows of one group for the same calls.
+    * ``same_key``: groups of rows. hipBLASLt finds all rows of a group for the same calls.
     """
 
     facts: Facts
@@ -82,11 +82,10 @@ class Context:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Context]]:
-    """Read a tuning file as hipBLASLt on the target machine would, and list the problems in it.
+    """Read a tuning file as hipBLASLt on the target machine (which will use the file) would, and list its problems.
 
-    Returns every row with remarks, such as errors that make hipBLASLt ignore the row.  The target machine is the one
-    that will use the file.  If its hipBLASLt version is unknown, values below a line of column names are assigned by
-    these names, and other values by their order.
+    Returns every row with remarks, such as errors that make hipBLASLt ignore the row. If the version of hipBLASLt is
+    unknown, columns are found by the line of names above a row, or else by their order.
     """
     text, _ = text_of(data)
     number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
@@ -268,9 +267,8 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
 def other_product(row: Problem | None, call: Problem) -> str:
     """Explain why hipBLASLt may choose a kernel from its tuning file that cannot run the call.
 
-    To find a row for a call, hipBLASLt compares only some properties, such as sizes and types. But the row's kernel may
-    be made for another property, for example for swizzled operands (see ``product_of``). Returns an empty text if no
-    difference is known.
+    hipBLASLt finds a row by some properties of the call, such as sizes and types. But the row's kernel may need another
+    one, for example swizzled operands (see ``product_of``). Returns an empty text if no difference is known.
     """
     mine, theirs = product_of(row), product_of(call)
     for word, needed in theirs.items():
@@ -287,9 +285,8 @@ def _product_text(problem: Problem | None) -> str:
 def work_of(problem: Problem | None) -> str:
     """Describe the properties of a matrix product that hipBLASLt ignores when it searches a tuning file.
 
-    Two calls that find the same row may differ in these properties, for example in the epilogue. Then their times
-    cannot be compared. The text has up to three parts: properties such as swizzled operands in brackets (see
-    ``product_of``), β and the epilogue.
+    If two calls differ in them, their times cannot be compared. The text has up to three parts: in brackets properties
+    such as swizzled operands (see ``product_of``), β, and the epilogue.
     """
     if not isinstance(problem, GemmProblem):
         return ""
@@ -299,11 +296,11 @@ def work_of(problem: Problem | None) -> str:
 
 
 def _slot(offer: Offer) -> str:
-    """Return a text by which two rows for the same kind of call are recognised when tuning files are merged.
+    """Return a text that is the same for two tuning rows if a merged file needs only one of them.
 
-    If two rows have the same text, the merged file gets only one of them. The text consists of the sizes and types that
-    hipBLASLt compares, and of properties such as swizzled operands (see ``product_of``). Rows that differ only in these
-    properties are both kept, because neither kernel can run the calls of the other.
+    The text has the sizes and types that hipBLASLt compares, and properties such as swizzled operands (see
+    ``product_of``). Rows that differ only in these properties are both kept, because neither kernel can run the other's
+    calls.
     """
     product = offer.work.partition("]")[0] if offer.work.startswith("[") else ""
     return f"{offer.key} {product}"
@@ -380,13 +377,10 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
 
 
 def _object_compute(problem: Problem, facts: Facts) -> str | None:
-    """Return the compute type for which rocBLAS makes hipBLASLt search its tuning file, if this type is unusual.
+    """Return the compute type for which hipBLASLt searches its tuning file if rocBLAS makes the call.
 
-    rocBLAS calls hipBLASLt through a C++ object.  Up to version 1.2.2 such a call may search for another compute type
-    than the same call through the C interface.
-
-    * ``NO_ROW``: such a call finds no row of the file.
-    * None: both interfaces search for the same type, or no row can be written for the call.
+    rocBLAS uses hipBLASLt's C++ object, which may search for an unusual type. Returns ``NO_ROW`` if such a call finds
+    no row. Returns None if the C interface searches for the same type, or if no row can be written for the call.
     """
     own, other = tuning_file.key(problem, facts), tuning_file.object_key(problem, facts)
     return None if other is None or own == other else other.rpartition(",")[2]
@@ -395,9 +389,9 @@ def _object_compute(problem: Problem, facts: Facts) -> str | None:
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Find the calls through hipBLASLt's C++ object that need a row of their own in a tuning file.
 
-    rocBLAS makes such calls.  For some types, hipBLASLt searches the tuning file for another compute type than for the
-    same call through the C interface.  Returns a dictionary: for the text of each such matrix product, a ``Report``
-    with the first columns of the row that it needs, and the reason.
+    rocBLAS makes such calls. For them, hipBLASLt may search for another compute type than through its C interface.
+    Returns a dictionary from the text of the matrix product to a ``Report`` with the row's first columns and the
+    reason.
     """
     out = {}
     for call in object_calls(messages):

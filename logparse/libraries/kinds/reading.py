@@ -237,9 +237,8 @@ class Reading(Generic[S_co]):
     def by_key(self) -> Mapping[str, Sequence[Row]]:
         """The rows of an override file in groups: rows in one group apply to the same calls.
 
-        An override file tells a library which kernels to use.  The dictionary's key is the text that the library
-        compares with a call.  Rows that are known to have no effect are left out.  The rows of a group keep the order
-        of the file.
+        An override file tells a library which kernels to use. The dictionary's key is the text that the library
+        compares with a call. Rows without effect are left out. A group has the order of the file.
         """
         return in_groups((row for row in self.rows if not row.dead), lambda row: row.key)
 

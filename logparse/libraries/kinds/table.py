@@ -194,12 +194,11 @@ def read_table(
     comments: tuple[str, ...] = (),
     strip: bool = True,
 ) -> Iterator[Outcome]:
-    """Read a table, such as a CSV file, line by line.  Yield one ``Outcome`` for every line.
+    """Read a table, such as a CSV file, line by line. Yield for each line its category and what was read from it.
 
-    An ``Outcome`` states the kind of the line (for example "measurement" or "blank") and the records that were read
-    from it.  ``begin`` gets the line with the column names, and returns a reader for the rows.  If it raises
-    ValueError, this line is reported as an error, and all other lines are counted as not belonging to this format.  The
-    other arguments are explained at ``TableFormat``.
+    ``begin`` gets the line with the column names, and returns a reader for the rows. If it raises ValueError, this line
+    is reported as an error, and all other lines are counted as not belonging to this format. The other arguments are
+    explained at ``TableFormat``.
     """
     reader: TableReader | None = None
     columns: Sequence[str] = ()

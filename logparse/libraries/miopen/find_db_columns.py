@@ -140,11 +140,10 @@ def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
 
 
 def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
-    """Read MIOpen's find-db, the file in which MIOpen keeps the fastest solvers. Several threads share the work.
+    """Read MIOpen's find-db, the file in which MIOpen keeps the fastest solvers. Several threads parse blocks of it.
 
-    Each thread parses one block of the file at a time. Almost all lines have the usual form, and one ``Outcome`` covers
-    all such lines of a block. It contains a table of the measured times (``measurements``) and a table of the
-    convolutions (``convs``). Each remaining line of the block gets an ``Outcome`` of its own.
+    Most lines of a block have the usual form. They are returned together, as a table of times (``measurements``) and a
+    table of convolutions (``convs``). Each other line of the block is returned separately.
     """
     keys = _Keys()
     with ThreadPoolExecutor(THREADS) as pool:

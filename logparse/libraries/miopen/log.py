@@ -209,9 +209,8 @@ def _measurement(
 def _timing(find: _Find, function: str, text: str) -> Outcome | None:
     """Read a line that MIOpen logs while it tries solvers in order to find the fastest one.
 
-    * A line with the time of a solver gives a measurement, which is added to ``find``.
-    * A line ``Selected`` names the fastest solver so far and its workspace in bytes.  This size is noted at the
-      solver's measurement.
+    * A line with a solver's time gives a measurement.
+    * A line ``Selected`` names the fastest solver so far and its workspace in bytes, which is added to its measurement.
     * Any other line gives None.
     """
     if function != "EvaluateInvokers":

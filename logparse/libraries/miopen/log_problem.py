@@ -32,11 +32,11 @@ Named = tuple[ConvProblem, str | None]
 class _Waiting:
     """Commands from a MIOpen log whose result, for example a time, has not been read yet.
 
-    A command describes a convolution.  The commands in one object have the same direction.  Either all of them search
-    for a solver, or none does.
+    A command describes a convolution. Either all commands in an object search for a solver, or none does. All have the
+    same direction.
 
-    * ``commands`` holds the number of the line and the convolution.
-    * ``ended`` is the number of results that were read although it is unknown to which command they belong.
+    * ``commands``: the line number and the convolution of each.
+    * ``ended``: the number of results for which the command is unknown.
     """
 
     commands: deque[tuple[int, ConvProblem]] = field(default_factory=deque)
@@ -50,9 +50,9 @@ class _Waiting:
     def end(self, problems: int) -> None:
         """Note that the result of one of the waiting commands was read.
 
-        A command describes a convolution, and the log may not say to which command a result belongs.  ``problems`` is
-        the number of different convolutions in the waiting commands.  If it is 1, the oldest command is removed.
-        Otherwise a command is removed only when all of them have got a result.
+        A command describes a convolution. ``problems`` is the number of different convolutions in the commands. If it
+        is 1, the oldest command is removed. Otherwise it is unknown which one has ended, so all are removed when all
+        have ended.
         """
         self.ended += 1
         if problems == 1:

@@ -97,9 +97,8 @@ def read(source: Source) -> Iterator[Outcome]:
 def accepts(override: Override) -> bool:
     """Return True if MIOpen's perf-db, its file of tuned parameters, has parameters to store for the wanted solver.
 
-    ``override`` names a convolution and the solver that the user wants for it.  It may also name a second solver, in
-    case the first one cannot be used.  The wanted solver must be one of MIOpen, and tuned parameters of one of the two
-    must be known.
+    ``override`` names a convolution, the MIOpen solver that the user wants for it, and perhaps a second solver in
+    reserve. Tuned parameters of one of the two must be known.
     """
     miopen = isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
     return miopen and any(x.parameters is not None for x in _with_fallback(override))

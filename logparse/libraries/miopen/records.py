@@ -81,18 +81,18 @@ def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvP
 def items_of(
     number: int, key: str, payload: str, first: int, problem: ConvProblem | None, split: Split
 ) -> Iterator[Item]:
-    """Split one line of a MIOpen database into its entries.  There is one entry for each solver of the convolution.
+    """Split one line of a MIOpen database into its entries. There is one entry for each solver of the convolution.
 
-    * ``key`` is the part of the line that describes the convolution, and ``payload`` is the rest.
+    * ``key`` is the description of the convolution, and ``payload`` is the rest of the line.
     * ``number`` is the number of the line.
-    * ``first`` is the number of the first line about the same convolution.  If it differs, its entries note that the
-      line is a repetition.
+    * ``first`` is the number of the first line about the same convolution.
     """
     seen: set[str] = set()
     parts = payload.split(";")
     for part in parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts:
         id, colon, rest = part.partition(":")
         solver, values = split(id, rest) if colon else ("", ())
+        # The entries of a line that repeats a key name the first line with this key.
         other = first if first != number else None
         yield Item(number, key, problem, part, solver, tuple(values), other, bool(solver) and solver in seen)
         seen.add(solver)
@@ -236,11 +236,8 @@ def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
     """Make the function that checks whether MIOpen database files can be merged with each other.
 
-    The function returns ``[("name", name)]``, because only files with the same name may be merged.  It raises
-    InputError in two cases:
-
-    * MIOpen never looks for a user database of this ``kind`` under the file's name.
-    * The file is for fused operations (fusion plans).
+    The function returns ``[("name", name)]``, because only files with the same name are merged. It raises InputError if
+    MIOpen never looks for a user database of this ``kind`` under the name, or if the file is for fused operations.
     """
 
     def check(name: str, data: bytes) -> list[tuple[str, str]]:

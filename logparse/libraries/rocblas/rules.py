@@ -64,9 +64,9 @@ class OverrideRow:
     def key(self) -> str:
         """The part of this row that rocBLAS compares with a call, as one text.
 
-        The row is a line of a file with which a user chooses kernels.  If its text is equal to a call's text, rocBLAS
-        uses the row's kernel.  The text contains the values that Tensile, rocBLAS's kernel library, compares.  It is
-        empty if Tensile does not read the row.  The function ``key`` returns the text of a call.
+        The row is a line of a file with which a user chooses kernels. rocBLAS uses the row's kernel for calls with the
+        same text (see the function ``key``). The text is empty if Tensile, rocBLAS's kernel library, does not read the
+        row.
         """
         if not self.whole or any(rule(self, None) for rule in (_bad_number, _bad_index, _bad_type)):
             return ""
@@ -310,9 +310,9 @@ def key(problem: Problem, target: Facts) -> str | None:
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Find a job's matrix products that rocBLAS computes through another function than ``rocblas_gemm_ex``.
 
-    With a file of chosen kernels the user tells rocBLAS which kernel to use for a product. For such a function, rocBLAS
-    finds only rows with other strides than usual. Returns a dictionary from the text of the product to a ``Report``,
-    which states the row without its kernel, and the reason. Strides of ``-`` mean that no row can be found.
+    In a file of chosen kernels, such products need a row with other strides. Returns a dictionary from the text of the
+    product to a ``Report``, which states this row without its kernel, and the reason. Strides of ``-`` mean that no row
+    can be found.
     """
     out = {}
     for function, call in messages:

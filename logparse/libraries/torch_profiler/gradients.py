@@ -125,13 +125,12 @@ def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
 
 
 def _between(roles: str, before: str) -> int:
-    """Decide which helper kernels belong to the first of a convolution's two gradients, and return their number.
+    """A convolution computes two gradients. Return how many helper kernels between them belong to the first one.
 
-    A convolution computes the input gradient and then the weight gradient.  A helper kernel, which prepares or converts
-    data, may run between their main kernels.  It ends the first gradient or prepares the second one.
+    A helper kernel prepares or converts data. The input gradient comes first, then the weight gradient.
 
-    * ``roles`` has one letter for each helper between the main kernels (see ``_role``).
-    * ``before`` has the letters of the helpers before the first main kernel.
+    * ``roles``: a letter for each helper between the two main kernels (see ``_role``).
+    * ``before``: the letters of the helpers before the first main kernel.
     """
     rest = roles.partition("i")[0]
     clear = rest.rfind("o") + 1

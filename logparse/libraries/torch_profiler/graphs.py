@@ -171,9 +171,8 @@ class _Captures:
     def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
         """Find out which captured CUDA graph ran, from the names of the kernels that were executed.
 
-        * ``mark`` is a note in the trace that tells which graph it was, or None.  With such a note, no other graph is
-          returned.
-        * Returns None if no graph has these kernels, or if several different graphs have them.
+        If the trace notes which graph it was (``mark``), no other graph is returned. Returns None if no graph has these
+        kernels, or if several different graphs have them.
         """
         while mark is not None and mark not in self._marked and self._read():
             pass

@@ -34,11 +34,10 @@ _MORE = 2
 def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[int, frozenset[int]]:
     """Find the kernels that ran only because a library tried out several solvers, as MIOpen does in a first call.
 
-    * ``calls`` describes successive calls of one operator with the same inputs.  Each call is the list of its kernels'
-      names.
-    * ``backward`` is True for a call that computes two gradients, so that two main kernels are normal.
+    * ``calls``: the kernels' names in each call of one operator with the same inputs, in order of time.
+    * ``backward``: True if a call computes two gradients.
 
-    Returns the positions of the kernels that belong to such an attempt, for each call that has some.
+    Returns the positions of such kernels for each call that has some.
     """
     if len(calls) == 1:
         own = _alone(calls[0], backward)

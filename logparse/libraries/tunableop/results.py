@@ -137,13 +137,9 @@ class ResultsFile:
     def take(self, number: int, line: str) -> Iterator[tuple[int, str, ResultsRow | None]]:
         """Add a line of a TunableOp results file, and yield each row in it.
 
-        Usually a line is one row. It contains several rows if a line end is missing. Each result has three parts:
-
-        * the row's position in the line, in characters;
-        * the row's text;
-        * the parsed row, or None if the text has fewer than three values.
-
-        A line ``Validator,…`` has no rows.
+        A line has several rows if a line end is missing, and none if it is a line ``Validator,…``. Each result is the
+        row's position in the line (in characters), its text and the parsed row, or None if the text has fewer than
+        three values.
         """
         cells = fields(line)
         if cells[0] == "Validator" and len(cells) > 2:

@@ -289,9 +289,8 @@ def untunable(facts: Mapping[str, str]) -> str | None:
 def dialect(facts: Mapping[str, str]) -> Dialect | None:
     """Find out how the PyTorch of a given machine describes matrix products in its TunableOp results files.
 
-    For example, only PyTorch 2.7 and later states leading dimensions.  ``facts`` is what is known about the machine.
-    If a results file from the machine was seen, ``tunableop_keys`` tells whether it states leading dimensions.  This is
-    trusted more than PyTorch's version, because ROCm's own builds contain features of later versions.  Returns None if
+    For example, PyTorch before 2.7 omits leading dimensions. The version is used only if no results file of the machine
+    has shown this (``tunableop_keys``), because ROCm's own builds contain features of later versions. Returns None if
     neither is known.
     """
     torch = torch_version(facts)

@@ -45,11 +45,9 @@ A validator states a version or a device.
 def facts(validators: Mapping[str, str], libraries: Collection[str] | None = None) -> list[Fact]:
     """Return what the first lines of a TunableOp results file say about the machine that wrote it.
 
-    These lines (``Validator,KEY,VALUE``) state versions and the device.  Each gives a value named ``validator:KEY``.
-    Most also give the value under its usual name, for example ``pytorch_version`` for ``PT_VERSION``.
-
-    ``libraries`` holds the libraries whose kernels are in the file.  They show whether PyTorch was built for CUDA: then
-    the only such line is PT_VERSION, and no kernel is from hipBLASLt or rocBLAS.
+    A line ``Validator,KEY,VALUE`` gives a value ``validator:KEY``. Most also give the value under its usual name, for
+    example ``pytorch_version``. ``libraries`` are the libraries of the file's kernels. If they lack hipBLASLt and
+    rocBLAS, and PT_VERSION is the only key, a CUDA build wrote the file.
     """
     out = [Fact(PREFIX + key, value) for key, value in validators.items()]
     out += [Fact(_CANONICAL[key], value) for key, value in validators.items() if key in _CANONICAL]
@@ -100,13 +98,10 @@ def _missing(name: str) -> str:
 
 
 def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iterator[str]:
-    """Explain why PyTorch on a given machine would ignore a TunableOp results file.  Yield one reason at a time.
+    """Explain why PyTorch on a given machine would ignore a TunableOp results file. Yield the reasons.
 
-    The first lines of such a file (``Validator,…``) state versions and the device.  If they differ from the machine's
-    own, PyTorch ignores the file.
-
-    * ``given`` holds the values in the file.
-    * ``target`` holds what is known about the machine.
+    The first lines of such a file (``Validator,…``) state versions and the device, which are in ``given``. They must
+    fit what is known about the machine (``target``).
     """
     device = target.get("backend") or _BACKENDS.get(target.get("arch", "")[:3])
     if device == "CUDA" and set(given) & set(ORDER[1:]):

@@ -44,8 +44,8 @@ class Alone:
 class Strangers(Alone):
     """Stands in for ``Ranks`` if the processes (ranks) of the job cannot send messages to each other.
 
-    To try a change in a running job, such as TF32, all ranks must switch it on at the same time. Without messages this
-    is impossible, so no change is tried. ``why`` is the reason why there are no messages.
+    Then no change of the running job, such as TF32, can be tried, because all ranks must switch it on together. ``why``
+    is the reason why there are no messages.
     """
 
     def __init__(self, why: str) -> None:
@@ -83,7 +83,7 @@ class Ranks(Alone):
         """Wait until all processes (ranks) of the job have sent a message, or until one of them is too late.
 
         ``keys`` are the names of the messages, beginning with rank 0. Returns ``_ALL`` or the number of the late rank.
-        All ranks must get the same result, so the first rank that knows the result stores it for the others.
+        The first rank that knows the result stores it, so that all ranks return the same.
         """
         made, by = f"{_KEY}_{self._number}_decision", time.monotonic() + _LATE_S
         while not self._store.check([made]):

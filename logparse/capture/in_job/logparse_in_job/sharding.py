@@ -47,14 +47,8 @@ def _is(module: Any, *names: str) -> bool:
 def kept(module: Any) -> Iterator[None]:
     """Context after which a module's parameters are distributed over the ranks (by FSDP) as they were before it.
 
-    Code in the context may gather parameters or distribute them, for example by a call of the module. At the end of the
-    context:
-
-    * Parameters that were distributed before are distributed again.
-    * Parameters that were gathered before are gathered again if necessary. All ranks must take part in this.
-
-    The modules inside the module are included. Raises UnknownShardingError at the beginning if this version of PyTorch
-    does not allow it.
+    The same is done for the modules inside the module. If parameters that were complete before must be gathered again,
+    all ranks must take part. Raises UnknownShardingError at the beginning if this version of PyTorch does not allow it.
     """
     back: List[Callable[[], None]] = []
     for one in module.modules():

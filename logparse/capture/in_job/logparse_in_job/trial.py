@@ -282,9 +282,8 @@ class Trial:
     def _go_on(self, said: Sequence[Mapping[str, Any]]) -> None:
         """Changes such as TF32 are tried one after the other in the running job. Decide what to do next.
 
-        Either the present change is timed further, or the next one begins, or the trial ends because of an error. The
-        decision is stored in this object. ``said`` holds what all processes (ranks) of the job report about their times
-        and errors, beginning with rank 0.
+        Either the present change is timed further, or the next one begins, or the trial ends. ``said`` holds what each
+        process (rank) of the job reports about its times and errors, beginning with rank 0.
         """
         late = said[0]["seconds"] > self._seconds
         hindrance = _first(said, "hindrance")
@@ -384,11 +383,10 @@ class Trial:
 
     @contextlib.contextmanager
     def _problems(self) -> Iterator[None]:
-        """Context for code that switches a change of the running job, such as TF32, on or off. Errors are kept for
-        later.
+        """Context for code that switches a change of the running job, such as TF32, on or off. Errors are kept.
 
-        After the next step this process reports the error to all other processes (ranks) of the job, and all give up
-        this change. LateError is not caught.
+        After the next step this process reports the error to all processes (ranks) of the job, and all give up this
+        change. LateError is not caught.
         """
         try:
             yield

@@ -87,9 +87,9 @@ class Series:
         return found
 
     def add(self, name: str, made: int = 1) -> Kind:
-        """Count ``made`` more steps of the job with this name, and return all that is known about steps of this name.
+        """Count ``made`` more steps of the job with this name. The name states their input sizes.
 
-        The name states the input sizes. The returned object holds the number of such steps and their times.
+        Returns the object that holds the number and the times of all steps with this name.
         """
         kind = self.kinds.get(name) or self.kind(name)
         kind.count += made
