@@ -256,7 +256,7 @@ def status(store: Location = None) -> Result:
 class Result:
     """The answer of a logparse command: its sentences (``lines``) and its table as a DataFrame (``table``).
 
-    Python shows how many rows the table has, and the names of its columns:
+    Python shows it as its first sentence (if there is one), the number of rows and the names of the columns:
 
     >>> status(folder)
     1 row: run, format, files, lines, call_lines, measurement_lines, message_lines, rejects, foreign_lines, bytes

@@ -450,8 +450,8 @@ class _DroppedError(Exception):
 def rows_of(text: str, number: int | None) -> list[TuningRow]:
     """Parse the rows of a hipBLASLt tuning file in the way in which this version of hipBLASLt reads them.
 
-    ``number`` is the version, or None. For an unknown version, the columns of a row are named in the line directly
-    above it. Without such a line, they are the columns of ROCm 6.4.
+    ``number`` is the version. If it is unknown (None), the columns of a row are named in the line directly above it.
+    Without such a line, they are the columns of ROCm 6.4.
     """
     out: list[TuningRow] = []
     header: tuple[str, ...] | None = None

@@ -381,14 +381,12 @@ class Table(Generic[E, C]):
     def reading(
         self, refusal: str, *, refusals: Iterable[Note] = (), certain: bool, facts: Facts, target: Facts
     ) -> Reading[Table[E, C]]:
-        """Check every row of an override file, and return how a library would treat the file.
-
-        An override file tells a library which kernels to use.  It may be checked for another machine than the present
-        one.
+        """Check every row of an override file (a list of kernels to use), and return how a library would treat the
+        file.
 
         * ``refusals``: the reasons why the library ignores the whole file, if there are some.
-        * ``refusal``: the short text that is noted at every row in this case.
-        * ``certain``: True if enough is known about the machine to be sure that the library accepts the file.
+        * ``refusal``: the short text that each row gets in this case.
+        * ``certain``: True if it is certain that the library accepts a file without ``refusals``.
         * ``facts``: what the file states about the machine that wrote it.
         * ``target``: what is known about the machine that will use the file.
         """
