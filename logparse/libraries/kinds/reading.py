@@ -95,12 +95,12 @@ class Breach:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What a library does with a row of an override file: does it read the row, find it for calls, and obey it?
+    """The answers to three questions about a row of an override file: does the library read, find and obey it?
 
-    * All three answers are True, False or None (unknown).
+    * Each answer is True, False or None (unknown).
     * ``why``: the reason of the first answer that is False.
-    * ``fault``: the fault of the row itself.  It is empty if the row is unused only because an earlier row of its key
-      wins, or because of the file as a whole.  In these two cases the row may be copied into a merged file.
+    * ``fault``: the fault of the row itself. It is empty if the row is unused only because an earlier row of its key
+      wins, or because of the file as a whole. In these two cases the row may be copied into a merged file.
     """
 
     read: Verdict = None
@@ -381,8 +381,7 @@ class Table(Generic[E, C]):
     def reading(
         self, refusal: str, *, refusals: Iterable[Note] = (), certain: bool, facts: Facts, target: Facts
     ) -> Reading[Table[E, C]]:
-        """Check every row of an override file (a list of kernels to use), and return how a library would treat the
-        file.
+        """Check every row of an override file, and return how a library would treat this list of kernels to use.
 
         * ``refusals``: the reasons why the library ignores the whole file, if there are some.
         * ``refusal``: the short text that each row gets in this case.
