@@ -3,15 +3,16 @@
     python benchmarks/observer_cost.py                 # on the GPU, if there is one
     python benchmarks/observer_cost.py --device cpu
 
-A process without the observer and a process with it run at the same time and measure in turns, so that other work on
-the machine affects both alike. Two processes of one program differ by tens of µs per call, because their memory has
-another layout. So several pairs of processes are started, and the result is the median over the pairs.
+The observer is the code of logparse that runs inside a user's job. A call with it and a call without it take turns in
+one process, in the order ABBA. Two processes would have other memory layouts, and then equal programs differ by more
+than the observer costs. The result of a process is the median difference of neighbouring calls. Several processes are
+started, and the result is the median over them.
 
 The cost is measured in a small network, a U-Net with 57 calls of modules, because between two of its functions the
 network's operators use the processor's caches. In a loop that does nothing else the observer costs less (*hot*).
 
 ===============  ====================================================================================================
-measure          difference between the observed process and the plain process
+measure          additional time of
 ===============  ====================================================================================================
 outermost_us     a call of the network without gradients, after the traced windows.  The network calls
                  ``module.forward`` within, so that the observer sees only the outermost call
@@ -19,11 +20,11 @@ inner_us         a call of the same network with ``module(…)`` within, less ``
 forward_us       a call of the same network with gradients, before a backward pass and an optimizer's step
 optimizer_us     that optimizer's step
 step_share       ``outermost_us`` + 150 ``inner_us`` (GPT-2 has 150 modules) + ``optimizer_us``, divided by 30 ms
-hot_…            the same from loops of ``nn.Identity``: the least time of each loop
+hot_…            the same from loops of ``nn.Identity``
 ===============  ====================================================================================================
 
 On the CPU the time is the thread's CPU time, because other programs may use the same cores. With a GPU it is the time
-until the host has issued the call. Each process gives the lower quartile of the calls of a turn.
+until the host has issued the call.
 """
 
 from __future__ import annotations
@@ -46,12 +47,41 @@ sys.path.insert(0, str(Path(__file__).parent / "job_programs"))
 LIMITS = {"outermost_us": 40.0, "inner_us": 1.5, "step_share": 0.001}
 """Largest allowed costs: µs per call of the model, µs per module within it, and fraction of a step of 30 ms."""
 INNER, STEP_US = 150, 30e3
-STARTS, TURNS, CALLS, WARM_UP = 7, 10, 40, 400
+STARTS, PAIRS, WARM_UP = 5, 600, 400
 HOT_LOOP = 60
 
 
+class Sides:
+    """Switches the observer in this process off and on: its wrapper of modules, and its hook on optimizers."""
+
+    def __init__(self) -> None:
+        import torch
+        from torch.optim import optimizer
+
+        self._module, self._hooks = torch.nn.Module, optimizer._global_optimizer_post_hooks
+        wrapper = torch.nn.Module.__call__
+        self._names = [name for name, value in vars(torch.nn.Module).items() if value is wrapper]
+        self._calls, self._kept = (_plain_call, wrapper), dict(self._hooks)
+        if len(self._names) < 2 or not self._kept:
+            raise SystemExit("the observer is not installed in this process")
+
+    def switch(self, on: bool) -> None:
+        for name in self._names:
+            setattr(self._module, name, self._calls[on])
+        self._hooks.clear()
+        self._hooks.update(self._kept if on else {})
+
+
+def _plain_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """PyTorch's own ``Module.__call__`` (``_wrapped_call_impl``), which the observer replaces."""
+    if self._compiled_call_impl is not None:
+        return self._compiled_call_impl(*args, **kwargs)
+    else:  # noqa: RET505
+        return self._call_impl(*args, **kwargs)
+
+
 class Programs:
-    """The loops whose times one process measures, to find out what the observer of logparse costs."""
+    """The calls whose times one process measures, to find out what the observer of logparse costs."""
 
     def __init__(self, device: str) -> None:
         import torch
@@ -64,49 +94,55 @@ class Programs:
         self.full, self.flat = Unet(16).to(device).eval(), _without_inner_calls(Unet(16).to(device).eval())
         self._inputs = torch.randn(1, 4, 16, 16, device=device), torch.randn(1, 64, device=device)
         self._optimizer: Any = None
+        self._sides = Sides()
         self._leaf, self._tree = nn.Identity(), nn.Sequential(*[nn.Identity() for _ in range(INNER)])
         with torch.inference_mode():
             for _ in range(WARM_UP):  # The observer's windows are traced during this loop
                 self.full(*self._inputs)
 
-    def calls(self) -> dict[str, float]:
-        with self._torch.inference_mode():
-            return {
-                "flat": self._quartile(lambda: self.flat(*self._inputs)),
-                "full": self._quartile(lambda: self.full(*self._inputs)),
-            }
-
-    def steps(self) -> dict[str, float]:
-        if self._optimizer is None:
-            self._optimizer = self._torch.optim.SGD(self.full.parameters(), lr=1e-6)
-            for _ in range(WARM_UP):
-                self._step([], [])
-        forward: list[float] = []
-        step: list[float] = []
-        for _ in range(CALLS):
-            self._step(forward, step)
-        return {"forward": _lower(forward), "step": _lower(step)}
-
-    def hot(self) -> dict[str, float]:
+    def found(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the additional time of each kind of call, and the time of such a call without the observer, µs."""
         x = self._torch.ones(1, 8, device=self._device)
-        found = {}
         with self._torch.inference_mode():
-            for name, module, count in (("leaf", self._leaf, HOT_LOOP), ("tree", self._tree, HOT_LOOP // 4)):
-                began = time.perf_counter()
-                for _ in range(count):
-                    module(x)
-                found[name] = 1e6 * (time.perf_counter() - began) / count
-        return found
+            timed = {
+                "flat": self._compared(lambda: [self._us(lambda: self.flat(*self._inputs))]),
+                "full": self._compared(lambda: [self._us(lambda: self.full(*self._inputs))]),
+                "leaf": self._compared(lambda: [_hot(self._leaf, x, HOT_LOOP)]),
+                "tree": self._compared(lambda: [_hot(self._tree, x, HOT_LOOP // 4)]),
+            }
+        self._optimizer = self._torch.optim.SGD(self.full.parameters(), lr=1e-6)
+        for _ in range(WARM_UP):
+            self._step()
+        timed["forward"], timed["step"] = self._compared(self._step, 2)[:2]
+        more = {name: x[0] for name, x in timed.items()}
+        return more, {name: x[1] for name, x in timed.items()}
 
-    def _step(self, forward: list[float], step: list[float]) -> None:
+    def _compared(self, times: Callable[[], list[float]], count: int = 1) -> Any:
+        """Time something with and without the observer in turns (ABBA).
+
+        Returns (median difference, median time without the observer) in µs. If ``times`` returns ``count`` times, the
+        result is a list with such a pair for each.
+        """
+        pairs: list[list[tuple[float, float]]] = [[] for _ in range(count)]
+        for i in range(PAIRS):
+            seen: dict[bool, list[float]] = {}
+            for on in (False, True) if i % 2 else (True, False):
+                self._sides.switch(on)
+                times()  # Python looks up a changed method anew in the first call
+                seen[on] = times()
+            for kept, *values in zip(pairs, seen[True], seen[False], strict=True):
+                kept.append((values[0] - values[1], values[1]))
+        self._sides.switch(True)
+        found = [tuple(map(statistics.median, zip(*kept, strict=True))) for kept in pairs]
+        return found if count > 1 else found[0]
+
+    def _step(self) -> list[float]:
         loss: list[Any] = []
-        forward.append(self._us(lambda: loss.append(self.full(*self._inputs).square().mean())))
+        forward = self._us(lambda: loss.append(self.full(*self._inputs).square().mean()))
         loss[0].backward()
-        step.append(self._us(self._optimizer.step))
+        step = self._us(self._optimizer.step)
         self._optimizer.zero_grad()
-
-    def _quartile(self, function: Callable[[], Any]) -> float:
-        return _lower([self._us(function) for _ in range(CALLS)])
+        return [forward, step]
 
     def _us(self, function: Callable[[], Any]) -> float:
         clock = time.thread_time
@@ -141,68 +177,32 @@ def _inner_calls() -> int:
     return len(called)
 
 
-def _lower(found: Sequence[float]) -> float:
-    return statistics.quantiles(found, n=4)[0]
+def _hot(module: Any, x: Any, count: int) -> float:
+    began = time.perf_counter()
+    for _ in range(count):
+        module(x)
+    return 1e6 * (time.perf_counter() - began) / count
 
 
-def child(device: str) -> None:
-    """Measure in a separate process: read the name of a measurement loop per line from stdin, and print its times.
+def observed(device: str, folder: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Start a process with the observer, which measures what the observer adds to each kind of call.
 
-    The names are methods of ``Programs``, for example ``flat``.
-    """
-    programs = Programs(device)
-    print("ready", flush=True)
-    for line in sys.stdin:
-        print(json.dumps(getattr(programs, line.strip())()), flush=True)
-
-
-def started(device: str, environ: Mapping[str, str]) -> subprocess.Popen[str]:
-    command = [sys.executable, __file__, "--child", "--device", device]
-    return subprocess.Popen(command, env=dict(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def asked(process: subprocess.Popen[str], loop: str) -> dict[str, float]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(loop + "\n")
-    process.stdin.flush()
-    found: dict[str, float] = json.loads(process.stdout.readline())
-    return found
-
-
-def pair(device: str, folder: str, turns: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Start a process with the observer and one without it, and let them measure in turns.
-
-    Returns two mappings in µs: the additional time of the observed process, and the time of the plain process.
+    Returns two mappings in µs: the additional times, and the times without the observer.
     """
     from logparse.capture import with_overrides
 
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
-    environ |= {"LOGPARSE_TRACE_DIR": folder, "LOGPARSE_TRACE_UNITS": "2"}
-    common = {"JOB_SMOKE": "1", "OMP_NUM_THREADS": "1"}
-    plain, observed = started(device, {**os.environ, **common}), started(device, {**environ, **common})
-    for process in (plain, observed):
-        assert process.stdout is not None
-        process.stdout.readline()
-    more: dict[str, float] = {}
-    typical: dict[str, float] = {}
-    for loop, summary in (("calls", statistics.median), ("hot", min), ("steps", statistics.median)):
-        found: dict[int, list[dict[str, float]]] = {id(plain): [], id(observed): []}
-        for turn in range(turns):
-            for process in (plain, observed) if turn % 2 else (observed, plain):
-                found[id(process)].append(asked(process, loop))
-        for name in found[id(plain)][0]:
-            times = [[x[name] for x in found[id(process)]] for process in (plain, observed)]
-            more[name], typical[name] = summary(times[1]) - summary(times[0]), summary(times[0])
-    for process in (plain, observed):
-        process.communicate()
+    environ |= {"LOGPARSE_TRACE_DIR": folder, "LOGPARSE_TRACE_UNITS": "2", "JOB_SMOKE": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, "--child", "--device", device]
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
+    more, typical = json.loads(done.stdout.splitlines()[-1])
     return more, typical
 
 
 def cost(more: Mapping[str, float], modules: int) -> dict[str, float]:
     """Compute how much time the observer (tracing code in a running job) adds to each kind of call.
 
-    * ``more`` has the additional time of the observed process in µs, for each measurement loop.
+    * ``more`` has the additional time of each kind of call in µs.
     * ``modules`` is the number of modules that the measured network calls.
 
     Times are returned in µs. ``step_share`` is the added fraction of a training step of 30 ms.
@@ -223,11 +223,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="")
     parser.add_argument("--child", action="store_true")
-    parser.add_argument("--starts", type=int, default=STARTS, help="pairs of processes (default: %(default)s)")
-    parser.add_argument("--turns", type=int, default=TURNS, help="turns of each process (default: %(default)s)")
+    parser.add_argument("--starts", type=int, default=STARTS, help="number of processes (default: %(default)s)")
     options = parser.parse_args(words)
     if options.child:
-        child(options.device)
+        print(json.dumps(Programs(options.device).found()))
         return 0
     os.environ["JOB_SMOKE"] = "1"
     import torch
@@ -236,16 +235,16 @@ def main(words: Sequence[str] | None = None) -> int:
     modules, found = _inner_calls(), []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(options.starts):
-            more, typical = pair(device, folder, options.turns)
+            more, typical = observed(device, folder)
             found.append(cost(more, modules))
     result = {key: statistics.median(x[key] for x in found) for key in found[0]}
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     for key, value in result.items():
         limit, values = LIMITS.get(key), [x[key] for x in found]
         against = f", goal at most {limit:g}: {'held' if value <= limit else 'MISSED'}" if limit else ""
-        between = f"(pairs: {min(values):.4g} to {max(values):.4g})"
+        between = f"(processes: {min(values):.4g} to {max(values):.4g})"
         print(f"{name} torch {torch.__version__}: {key} {value:.4g} {between}{against}")
-    print(f"the last plain process (us): { {key: round(us, 1) for key, us in typical.items()} }")
+    print(f"without the observer, in the last process (us): { {key: round(us, 1) for key, us in typical.items()} }")
     return int(any(result[key] > limit for key, limit in LIMITS.items()))
 
 

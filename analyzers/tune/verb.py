@@ -277,6 +277,8 @@ class _Job:
             found = advise(self.store, settings, self.run)
         written, _ = write(found, settings, self.tuning.out)
         actions = [x.action.name for x in without_a_change(found.actions, hidden(found), found.in_job)]
+        if in_job_lines(found):  # Starts of a job cannot show what a small change adds to a measured gain.
+            actions = [x for x in actions if x in (*found.combination, *found.in_job, *promising(found, actions))]
         files = [x.path for x in written if x.applied and x.path is not None]
         if not actions and not files:
             made = module(found.actions, step_gain=found.step_gain, hidden=hidden(found), in_job=found.in_job)
