@@ -38,7 +38,7 @@ import pandas as pd
 import pyarrow as pa
 
 from analyzers.evidence import expected_times
-from analyzers.evidence.expected import NEIGHBOURS, Bools, Calibration, Comparable, Floats, Ints
+from analyzers.evidence.expected import NEIGHBOURS, Bools, Calibration, Comparable, Floats, Ints, Rows
 from analyzers.evidence.families import sized
 from analyzers.evidence.joins import facts_of, timed
 from analyzers.evidence.origins import RACE, is_evidence, is_winner
@@ -132,7 +132,7 @@ class Expected:
     high_us: Floats
     guess_us: Floats
     base_us: Floats
-    rows: Ints
+    rows: Rows
     """For each GEMM or convolution, the row numbers of the 8 measured ones that are most similar to it."""
     family: Ints
     """For each GEMM or convolution, the index of its family in ``families``.
@@ -228,7 +228,7 @@ class BestTimes:
         """
         count, texts = len(problems), pa.array(problems, pa.large_string())
         expected, high, guess, base = (np.full(count, np.nan) for _ in range(4))
-        rows, family = np.full((count, NEIGHBOURS), -1, dtype=np.intp), np.full(count, -1, dtype=np.intp)
+        rows, family = np.full((count, NEIGHBOURS), -1, dtype=np.int32), np.full(count, -1, dtype=np.intp)
         families: list[Family] = []
         for kind in sized(texts):
             known_families = self.families(texts[int(kind.rows[0])].as_py().split(" ", 1)[0])
@@ -240,9 +240,10 @@ class BestTimes:
                 here = kind.rows[places]
                 own = known.rows_of(texts.take(pa.array(here)).to_pylist()) if others else None
                 found = known.measured.estimates(kind.at[places], base_us[places], own)
-                elsewhere = (known.unscaled[found.neighbours] & (found.neighbours >= 0)).any(axis=1)
-                expected[here], guess[here] = found.expected_us, found.guess_us
-                high[here] = np.where(elsewhere, ELSEWHERE, 1.0) * found.high_us
+                expected[here], high[here], guess[here] = found.expected_us, found.high_us, found.guess_us
+                if known.unscaled.any():
+                    elsewhere = (known.unscaled[found.neighbours] & (found.neighbours >= 0)).any(axis=1)
+                    high[here[elsewhere]] *= ELSEWHERE
                 base[here], rows[here], family[here] = base_us[places], found.neighbours, len(families)
                 families.append(known)
         return Expected(expected, high, guess, base, rows, family, families)

@@ -44,8 +44,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, TypeAlias
+from functools import cached_property, reduce
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,8 @@ import numpy.typing as npt
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.intp]
 Bools: TypeAlias = npt.NDArray[np.bool_]
-_Reals: TypeAlias = npt.NDArray[np.floating[Any]]
+Rows: TypeAlias = npt.NDArray[np.int32]
+"""Row numbers of measurements. They have 32 bits, because a million problems have 8 million neighbours."""
 
 NEIGHBOURS = 8
 SOFTENING = 0.05
@@ -93,13 +94,15 @@ _COARSE, _FINE = (2.0, 400), (0.5, 40)
 Each setting is a pair: the width of a grid cell in doublings of sizes, and the number of measurements that are kept for
 each cell. The kept ones are nearest to the centre of the cell.
 """
-_CHUNK = 1 << 22
-"""Largest number of distances that are in memory at the same time."""
-_FEW = 1 << 9
-"""Largest number of columns with which ``_smallest_of_few`` works.
+_CHUNK = 1 << 17
+"""Largest number of distances that are computed at once. A core's cache holds them."""
+_ONE_THREAD = 1 << 18
+"""Largest number of multiplications in one matrix product for which OpenBLAS starts no threads.
 
-The function packs a 32-bit float and a column number into one 64-bit number, so the limit is a power of two.
+Sizes are vectors of few numbers. For such products the threads take more CPU time than the work itself.
 """
+_COLUMN = (1 << 29) - 1
+"""The bits of a 64-bit float that are 0 if its value is a 32-bit float. ``_smallest_single`` puts a column there."""
 _MOST_CODE = 1 << 62
 """Largest number that ``_distinct`` may use to encode a row of whole numbers. Above it, 64 bits could overflow."""
 
@@ -117,7 +120,7 @@ class Estimates:
     expected_us: Floats
     high_us: Floats
     guess_us: Floats
-    neighbours: Ints
+    neighbours: Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,19 +233,18 @@ class Comparable:
 
         Each time is estimated alone, so the result does not depend on the other GEMMs or convolutions in the arrays.
         """
-        mean, spread, distance = (np.empty(len(at)) for _ in range(3))
-        found = np.empty((len(at), NEIGHBOURS), dtype=np.intp)
+        expected, high, guess = (np.full(len(at), np.nan) for _ in range(3))
+        found, known = np.empty((len(at), NEIGHBOURS), dtype=np.int32), self.calibration
         for part, rows, squared in self._search(at, own):
-            found[part] = rows
-            mean[part], spread[part], distance[part] = _weighted(self.log_ratio, rows, squared)
-        guess, known = base_us * np.exp(mean), self.calibration
-        if known is None:
-            none = np.full(len(at), np.nan)
-            return Estimates(none, none.copy(), guess, found)
-        expected = np.where((found[:, -1] >= 0) & (distance <= known.reach), guess, np.nan)
-        return Estimates(expected, expected * np.exp(known.factor * spread), guess, found)
+            mean, spread, distance = _weighted(self.log_ratio, rows, squared)
+            guessed = base_us[part] * np.exp(mean)
+            found[part], guess[part] = rows, guessed
+            if known is not None:
+                estimated = np.where((rows[:, -1] >= 0) & (distance <= known.reach), guessed, np.nan)
+                expected[part], high[part] = estimated, estimated * np.exp(known.factor * spread)
+        return Estimates(expected, high, guess, found)
 
-    def scaled_us(self, neighbours: Ints, base_us: float) -> Floats:
+    def scaled_us(self, neighbours: Rows, base_us: float) -> Floats:
         """Estimate the time (µs) of a GEMM or convolution from each of several measurements with similar sizes.
 
         * ``neighbours``: the row numbers of the measurements. Negative numbers are skipped.
@@ -254,7 +256,7 @@ class Comparable:
         out: Floats = base_us * np.exp(self.log_ratio[neighbours[neighbours >= 0]])
         return out
 
-    def nearest(self, at: Floats, own: Ints | None = None) -> tuple[Ints, Floats]:
+    def nearest(self, at: Floats, own: Ints | None = None) -> tuple[Rows, Floats]:
         """Find the measured GEMMs or convolutions whose sizes are most similar to the given ones.
 
         * ``at``: logarithms to base 2 of the given sizes.
@@ -262,13 +264,13 @@ class Comparable:
 
         Returns row numbers and squared distances.
         """
-        found = np.empty((len(at), NEIGHBOURS), dtype=np.intp)
+        found = np.empty((len(at), NEIGHBOURS), dtype=np.int32)
         squared = np.empty((len(at), NEIGHBOURS))
         for part, rows, far in self._search(at, own):
             found[part], squared[part] = rows, far
         return found, squared
 
-    def _search(self, at: Floats, own: Ints | None) -> Iterator[tuple[Ints, Ints, Floats]]:
+    def _search(self, at: Floats, own: Ints | None) -> Iterator[tuple[Ints, Rows, Floats]]:
         """Yield for each point the nearest measured GEMMs or convolutions and their squared distances.
 
         Each yielded item begins with the row numbers of the points. A log may have a million points, but they lie in
@@ -278,18 +280,18 @@ class Comparable:
         fine, of_point = _cells(at, _FINE[0])
         coarse, of_fine = _cells(fine, _COARSE[0])
         count = min(_COARSE[1], len(self.at))
-        near = np.empty((len(coarse), count), dtype=np.intp)
+        near = np.empty((len(coarse), count), dtype=np.int32)
         for chunk in _parts(len(coarse), len(self.at)):
             far = _squared(coarse[chunk], self.at)
             near[chunk] = np.sort(np.argpartition(far, count - 1, axis=1)[:, :count], axis=1)
-        nearer = np.empty((len(fine), min(_FINE[1], count)), dtype=np.intp)
+        nearer = np.empty((len(fine), min(_FINE[1], count)), dtype=np.int32)
         for part, rows, _ in self._nearest_among(near, of_fine, fine, nearer.shape[1]):
             nearer[part] = np.sort(rows, axis=1)
         yield from self._nearest_among(nearer, of_point, at, NEIGHBOURS, own)
 
     def _nearest_among(
-        self, candidates: Ints, cell: Ints, at: Floats, count: int, own: Ints | None = None
-    ) -> Iterator[tuple[Ints, Ints, Floats]]:
+        self, candidates: Rows, cell: Ints, at: Floats, count: int, own: Ints | None = None
+    ) -> Iterator[tuple[Ints, Rows, Floats]]:
         """Yield for each point the ``count`` nearest measured GEMMs or convolutions, and their squared distances.
 
         Each yielded item begins with the row numbers of the points. To save time, only a few candidates are searched:
@@ -303,7 +305,7 @@ class Comparable:
         columns = [self.at[:, x].astype(np.float32)[candidates] for x in varied]
         points = at[:, varied].astype(np.float32)
         by_cell = np.argsort(cell, kind="stable")  # A core's cache holds the candidates of a few cells.
-        for chunk in _parts(len(at), candidates.shape[1] << 4):  # It holds a chunk of this size, too.
+        for chunk in _parts(len(at), candidates.shape[1]):
             part = by_cell[chunk]
             here = cell[part]
             far = np.zeros((len(here), candidates.shape[1]), dtype=np.float32)
@@ -314,9 +316,9 @@ class Comparable:
                 far += apart
             if own is not None:
                 far[candidates[here] == own[part][:, None]] = np.inf
-            place, squared = _smallest_of_few(far, count)
-            found = np.where(place >= 0, candidates[here[:, None], place], -1)
-            yield part, found, squared.astype(np.float64)
+            place, squared = _smallest_single(far, count)
+            found = candidates.reshape(-1)[here[:, None] * candidates.shape[1] + place]
+            yield part, np.where(place >= 0, found, np.int32(-1)), squared
 
 
 @dataclass(frozen=True)
@@ -375,7 +377,7 @@ def _quantile(values: Floats) -> float:
     return float(np.sort(values)[rank - 1])
 
 
-def _weighted(log_ratio: Floats, found: Ints, squared: Floats) -> tuple[Floats, Floats, Floats]:
+def _weighted(log_ratio: Floats, found: Ints | Rows, squared: Floats) -> tuple[Floats, Floats, Floats]:
     """Return for each row a weighted average of its neighbours' values. Nearer neighbours have larger weights.
 
     * ``log_ratio``: the values.
@@ -384,27 +386,36 @@ def _weighted(log_ratio: Floats, found: Ints, squared: Floats) -> tuple[Floats, 
     Returns three arrays: the averages, the spread of the values, and the root mean square of the distances. All are NaN
     for a row without neighbours.
     """
+    found, squared = found.T.copy(), squared.T.copy()  # Whole rows are added twice as fast as the values of a row.
     there = found >= 0
     weights = np.where(there, 1 / (squared + SOFTENING), 0.0)
-    total = weights.sum(axis=1)
-    values = log_ratio[found]
+    total, values = _sum(weights), log_ratio[found]
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (weights * values).sum(axis=1) / total
-        variance = (weights * (values - mean[:, None]) ** 2).sum(axis=1) / total
-        distance = np.sqrt(np.where(there, squared, 0.0).sum(axis=1) / there.sum(axis=1))
+        mean = _sum(weights * values) / total
+        variance = _sum(weights * (values - mean) ** 2) / total
+        distance = np.sqrt(_sum(np.where(there, squared, 0.0)) / there.sum(axis=0))
     return mean, np.sqrt(variance + FLOOR**2), distance
+
+
+def _sum(rows: Floats) -> Floats:
+    """Add the rows of a table in their order. NumPy's own order, and so its rounding, depends on the table's width."""
+    out: Floats = reduce(np.add, rows)
+    return out
 
 
 def _squared(one: Floats, other: Floats) -> Floats:
     """Return the squared distance of each point of ``one`` to each point of ``other``."""
-    out: Floats = one @ other.T
+    out = np.empty((len(one), len(other)))
+    step = max(1, _ONE_THREAD // max(1, other.size))
+    for begin in range(0, len(one), step):
+        np.matmul(one[begin : begin + step], other.T, out=out[begin : begin + step])
     out *= -2
     out += (one**2).sum(axis=1)[:, None]
     out += (other**2).sum(axis=1)[None, :]
     return np.maximum(out, 0.0, out=out)
 
 
-def _smallest(far: _Reals, wanted: int = NEIGHBOURS) -> tuple[Ints, _Reals]:
+def _smallest(far: Floats, wanted: int = NEIGHBOURS) -> tuple[Ints, Floats]:
     """Return the column numbers and values of the ``wanted`` smallest finite values of each row, in ascending order.
 
     Of two equal values the one with the smaller column comes first. If a row has too few finite values, the rest is
@@ -421,25 +432,21 @@ def _smallest(far: _Reals, wanted: int = NEIGHBOURS) -> tuple[Ints, _Reals]:
     return np.where(np.isfinite(values), columns, -1), values
 
 
-def _smallest_of_few(far: npt.NDArray[np.float32], wanted: int) -> tuple[Ints, npt.NDArray[np.float32]]:
-    """Find the smallest values of each row and their columns, like ``_smallest`` but twice as fast.
-
-    A row may have at most ``_FEW`` values.
-    """
-    count = min(wanted, far.shape[1])
-    if far.shape[1] > _FEW:
-        return _smallest(far, wanted)
-    # One whole number per value holds the float and, in its last bits, the column. They sort like the floats,
-    # because the bits of floats that are not negative have the same order as the floats.
-    keys = far.view(np.int32).astype(np.int64)
-    keys *= _FEW
+def _smallest_single(far: npt.NDArray[np.float32], wanted: int = NEIGHBOURS) -> tuple[Ints, Floats]:
+    """Find the smallest values of each row and their columns, like ``_smallest`` but in half the time."""
+    count, missing = min(wanted, far.shape[1]), max(0, wanted - far.shape[1])
+    # One whole number per value holds the value as a 64-bit float and, in its last bits, the column. They sort like the
+    # floats, because the bits of floats that are not negative have the same order as the floats.
+    keys = far.astype(np.float64).view(np.int64)
     keys |= np.arange(far.shape[1])
     keys.partition(count - 1, axis=1)
     keys = np.sort(keys[:, :count], axis=1)
-    values = (keys // _FEW).astype(np.int32).view(np.float32)
-    columns = np.where(np.isfinite(values), keys % _FEW, -1)
-    missing = ((0, 0), (0, wanted - count))
-    return np.pad(columns, missing, constant_values=-1), np.pad(values, missing, constant_values=np.inf)
+    columns, values = keys & _COLUMN, (keys & ~_COLUMN).view(np.float64)
+    columns[~np.isfinite(values)] = -1
+    if missing:
+        columns = np.pad(columns, ((0, 0), (0, missing)), constant_values=-1)
+        values = np.pad(values, ((0, 0), (0, missing)), constant_values=np.inf)
+    return columns, values
 
 
 def _cells(at: Floats, width: float) -> tuple[Floats, Ints]:

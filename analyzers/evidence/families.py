@@ -14,16 +14,16 @@ parsed as columns, because it would take half a minute to make a Python object o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyzers.evidence.expected import Bools, Floats, Ints, base_time_us, distinct_codes
+from analyzers.evidence.expected import Floats, Ints, base_time_us, distinct_codes
 from logparse.devices import Device, devices
 from logparse.model.problems import COMPLEX, CONV_WORDS, GEMM_LATER, GEMM_WORDS, NARROW, TYPE_BYTES
 
@@ -34,17 +34,14 @@ _ASSUMED_TFLOPS, _ASSUMED_GBS = 200.0, 2000.0
 
 A wrong value does little harm, because an estimate depends only on the ratio of two times that are computed from it.
 """
-_GEMM_WORDS = tuple(x for x in GEMM_WORDS if x[0] not in GEMM_LATER)
+_FIRST_WORDS = ("trans", "mnk", "batch", "ld", "stride")
+"""Names of the first words of a matrix product's text, after ``gemm``. Most of them depend on its sizes."""
+_OTHER_WORDS = tuple(x for x in GEMM_WORDS if x[0] not in (*_FIRST_WORDS, *GEMM_LATER))
 _CONV_WORDS = (("direction", ("direction",)), *CONV_WORDS)
 _IGNORED = pa.array(["input=?", "input=?,?", "input=?,-", "input=-,?", "sms=?"], pa.large_string())
 """Words of a matrix product's text that contain no information, for example ``sms=?``."""
 _CHUNK = 1 << 16
 """Largest number of texts that are parsed at once. Memory of small portions is reused, which halves the time."""
-_DIFFERENT = frozenset({"mnk"})
-"""Names of words that are different in nearly every text, for example ``mnk`` (the sizes of a matrix product).
-
-For other words it saves time to parse each distinct word only once. For these it would not.
-"""
 _GROUPINGS = ("", " grouped", " depthwise")
 _UNKNOWN = ("?", "-")
 """Values without information in the text of a GEMM or convolution.
@@ -122,8 +119,14 @@ def sized(texts: Sequence[str] | pa.Array) -> tuple[Sized, ...]:
 
 
 def _products_and_convolutions(texts: pa.Array) -> tuple[Sized, Sized]:
-    split = _Split.of(texts)
-    return _products(split), _convolutions(split)
+    texts = pc.fill_null(texts, "")
+    return _products(*_of_kind(texts, "gemm")), _convolutions(*_of_kind(texts, "conv"))
+
+
+def _of_kind(texts: pa.Array, kind: str) -> tuple[Ints, pa.Array]:
+    """Find the texts whose first word is ``kind`` (``gemm`` or ``conv``). Return their indices, and the texts."""
+    rows = np.flatnonzero(pc.starts_with(texts, f"{kind} ").to_numpy(zero_copy_only=False))
+    return rows, texts if len(rows) == len(texts) else texts.take(pa.array(rows))
 
 
 def _joined(parts: Sequence[tuple[int, Sized]]) -> Sized:
@@ -137,29 +140,44 @@ def _joined(parts: Sequence[tuple[int, Sized]]) -> Sized:
     return Sized(np.concatenate([begin + x.rows for begin, x in parts]), [*number], np.concatenate(codes), *joined)
 
 
-def _products(texts: _Split) -> Sized:
-    shared = ("trans", "type", "compute", "scale", "swizzle", "beta")
-    rows, words = texts.columns("gemm", _GEMM_WORDS, {"mnk", "batch", *shared})
-    m, n, k = words["mnk"].numbers()
-    batch = words["batch"].numbers()[0]
-    kinds, place = _distinct(words, shared)
-    made = [_product(x) for x in kinds]
+def _products(rows: Ints, texts: pa.Array) -> Sized:
+    """Parse the texts of matrix products. ``rows`` are their indices among all texts.
+
+    From its types on, a text is equal for products of many sizes. So only the words before are split off, and each
+    distinct rest is parsed once.
+    """
+    last = 1 + len(_FIRST_WORDS)
+    split = _Split.of(texts, last)
+    here = np.flatnonzero(split.count > last)
+    rests = split.column(here, last).dictionary_encode()
+    usual, words = _Split.of(rests.dictionary).columns(_OTHER_WORDS)
+    others, number = _distinct(words, ("type", "compute", "scale", "swizzle", "beta"))
+    other_of = np.full(len(rests.dictionary), -1, dtype=np.intp)
+    other_of[usual] = number
+    other = other_of[rests.indices.to_numpy()]
+    here, other = here[other >= 0], other[other >= 0]
+    trans, batches = (_Word.of(split.column(here, i), 2) for i in (1, 3))
+    m, n, k = _Word(pc.utf8_slice_codeunits(split.column(here, 2), len("mnk=")), None, 3).numbers()
+    batch, _ = batches.numbers()
+    first, place = distinct_codes(trans.codes * max(1, len(others)) + other)
+    trans_rows = trans.rows()
+    made = [_product((trans_rows[trans.codes[i]], *others[other[i]])) for i in first.tolist()]
     a, b, c, d = _columns([x.sizes for x in made], 4)[:, place]
     moved = batch * (m * k * a + k * n * b + m * n * (c + d))
     flops = _columns([(x.flops,) for x in made], 1)[0, place] * m * n * k * batch
-    return _sized(rows, made, place, _doublings(m, n, k, batch), flops, moved)
+    return _sized(rows[here], made, place, _doublings(m, n, k, batch), flops, moved)
 
 
-def _convolutions(texts: _Split) -> Sized:
-    shared, sizes = ("direction", "spatial", "type", "layout", "mode"), ("in", "out", "k", "groups", "filter", "stride")
-    rows, words = texts.columns("conv", _CONV_WORDS, {*shared, *sizes, "dilation"})
+def _convolutions(rows: Ints, texts: pa.Array) -> Sized:
+    """Parse the texts of convolutions. ``rows`` are their indices among all texts."""
+    here, words = _Split.of(texts).columns(_CONV_WORDS, 1)
     n, c, d, h, w = words["in"].numbers()
     out_d, out_h, out_w = words["out"].numbers()
     (k,), (groups,) = words["k"].numbers(), words["groups"].numbers()
     filter_d, filter_h, filter_w = words["filter"].numbers()
     _, stride_h, stride_w = words["stride"].numbers()
     _, dilation_h, _ = words["dilation"].numbers()
-    kinds, place = _distinct(words, shared)
+    kinds, place = _distinct(words, ("direction", "spatial", "type", "layout", "mode"))
     # Grouped and depthwise convolutions run other kernels, so they are families of their own.
     grouping = np.where(groups > 1, np.where(groups == c, 2, 1), 0)
     pairs, place = np.unique(place * 3 + grouping, return_inverse=True)
@@ -172,7 +190,7 @@ def _convolutions(texts: _Split) -> Sized:
         0.7 * _doublings(pixels),  # Height and width change together.
         2.0 * _doublings(filter_d * filter_h, filter_w, stride_h, stride_w, dilation_h),
     )
-    return _sized(rows, made, place, np.concatenate(at, axis=1), 2 * n * k * pixels * c / groups * taps, moved)
+    return _sized(rows[here], made, place, np.concatenate(at, axis=1), 2 * n * k * pixels * c / groups * taps, moved)
 
 
 def _product(cells: Sequence[_Cells]) -> Kind:
@@ -230,7 +248,8 @@ def _doublings(*sizes: Floats) -> Floats:
 class _Word:
     """One word of many texts, stored as a column. An example is ``mnk=4096,512,1024``, the second word of each text.
 
-    * ``values``: the different words, each stored once. Without ``place``, the words of all texts, in order.
+    * ``values``: the different words, each stored once. Without ``place``, the words of all texts, in order and without
+      ``mnk=``.
     * ``place``: for each text, the index of its word in ``values``.
     * ``count``: how many values the word lists. 3 for ``mnk``.
     """
@@ -238,6 +257,17 @@ class _Word:
     values: pa.Array
     place: Ints | None
     count: int
+
+    @classmethod
+    def of(cls, column: pa.Array, count: int) -> _Word:
+        """Make the words of a column distinct, so that each distinct word is parsed once."""
+        column = column.dictionary_encode()
+        return cls(column.dictionary, column.indices.to_numpy().astype(np.intp), count)
+
+    @property
+    def codes(self) -> Ints:
+        assert self.place is not None, "the words are made distinct"
+        return self.place
 
     def rows(self) -> list[_Cells]:
         """Split the stored words into their values. ``mnk=4096,512,1024`` becomes ``("4096", "512", "1024")``."""
@@ -250,12 +280,14 @@ class _Word:
         Entry i of a column belongs to text i. A value that is not a number becomes NaN.
         """
         cells = self._cells()
-        known = pc.if_else(pc.utf8_is_digit(cells), cells, pa.scalar(None, cells.type))
-        flat = known.cast(pa.float64()).to_numpy(zero_copy_only=False).reshape(-1, self.count)
+        known = pc.ascii_is_decimal(cells)
+        if not pc.all(known).as_py():
+            cells = pc.if_else(known, cells, pa.scalar(None, cells.type))
+        flat = cells.cast(pa.float64()).to_numpy(zero_copy_only=False).reshape(-1, self.count)
         return [x if self.place is None else x[self.place] for x in flat.T]
 
     def _cells(self) -> pa.Array:
-        after = pc.replace_substring_regex(self.values, "^[^=]*=", "")
+        after = self.values if self.place is None else pc.replace_substring_regex(self.values, "^[^=]*=", "")
         return pc.list_flatten(pc.split_pattern(after, ","))
 
 
@@ -273,48 +305,32 @@ class _Split:
     count: Ints
 
     @classmethod
-    def of(cls, texts: pa.Array) -> _Split:
-        parts = pc.split_pattern(pc.fill_null(texts, ""), " ")
+    def of(cls, texts: pa.Array, most: int | None = None) -> _Split:
+        """Split the texts, each at its first ``most`` blanks, or at all blanks."""
+        parts = pc.split_pattern(texts, " ", max_splits=most)
         offsets = parts.offsets.to_numpy().astype(np.intp)
         return cls(parts.values, offsets[:-1], np.diff(offsets))
 
-    def is_kind(self, kind: str) -> Bools:
-        """Tell for each text whether its first word is ``kind``, for example ``gemm``."""
-        out: Bools = pc.equal(self._first, kind).to_numpy(zero_copy_only=False)
-        return out
+    def column(self, rows: Ints, number: int) -> pa.Array:
+        """Return a word of each of the given texts. ``number`` is its place in the text, 0 for the first word."""
+        return self.words.take(pa.array(self.begin[rows] + number))
 
-    @cached_property
-    def _first(self) -> pa.Array:
-        return self.words.take(pa.array(self.begin))
+    def columns(self, names: Sequence[tuple[str, tuple[str, ...]]], begin: int = 0) -> tuple[Ints, dict[str, _Word]]:
+        """Find the texts that have the usual number of words, and return these words as columns.
 
-    def columns(
-        self, kind: str, names: Sequence[tuple[str, tuple[str, ...]]], wanted: Set[str]
-    ) -> tuple[Ints, dict[str, _Word]]:
-        """Find the texts that begin with ``kind`` (``gemm`` or ``conv``), and return some of their words as columns.
-
-        * ``names``: all words that follow the first one, each with the names of its values. A text with more or fewer
+        * ``names``: the words from number ``begin`` on, each with the names of its values. A text with more or fewer
           words is left out. Words in ``_IGNORED`` at the end of a text are ignored.
-        * ``wanted``: the words that are returned.
 
-        Returns the indices of the texts that were found, and one column for each wanted word.
+        Returns the indices of the texts that were found, and one column for each word.
         """
-        rows, usual = np.flatnonzero(self.is_kind(kind)), 1 + len(names)
-        count = self.count[rows]
+        usual, count = begin + len(names), self.count.copy()
         for _ in GEMM_LATER:
             longer = np.flatnonzero(count > usual)
-            last = self.words.take(pa.array(self.begin[rows[longer]] + count[longer] - 1))
+            last = self.words.take(pa.array(self.begin[longer] + count[longer] - 1))
             count[longer] -= pc.is_in(last, _IGNORED).to_numpy(zero_copy_only=False)
-        rows = rows[count == usual]
-        out = {}
-        for i, (name, cells) in enumerate(names, start=1):
-            if name in wanted:
-                column = self.words.take(pa.array(self.begin[rows] + i))
-                if name in _DIFFERENT:
-                    out[name] = _Word(column, None, len(cells))
-                else:
-                    column = column.dictionary_encode()
-                    out[name] = _Word(column.dictionary, column.indices.to_numpy(), len(cells))
-        return rows, out
+        rows = np.flatnonzero(count == usual)
+        columns = (_Word.of(self.column(rows, i), len(cells)) for i, (_, cells) in enumerate(names, start=begin))
+        return rows, {name: column for (name, _), column in zip(names, columns, strict=True)}
 
 
 def _distinct(words: Mapping[str, _Word], names: Sequence[str]) -> tuple[list[tuple[_Cells, ...]], Ints]:
@@ -323,9 +339,7 @@ def _distinct(words: Mapping[str, _Word], names: Sequence[str]) -> tuple[list[tu
     ``names`` selects the words, for example ``mnk`` of ``mnk=4096,512,1024``.
     """
     columns = [words[name] for name in names]
-    places = [x.place for x in columns if x.place is not None]
-    assert len(places) == len(columns), "every shared word has its distinct values"
-    code = np.zeros(1, dtype=np.int64)
+    places, code = [x.codes for x in columns], np.zeros(1, dtype=np.int64)
     for column, place in zip(columns, places, strict=True):
         code = code * max(1, len(column.values)) + place
     first, place = distinct_codes(code)

@@ -10,7 +10,7 @@ from analyzers.evidence.expected import (
     NEIGHBOURS,
     Comparable,
     _smallest,
-    _smallest_of_few,
+    _smallest_single,
     base_time_us,
     distinct_codes,
     groups_of,
@@ -162,12 +162,12 @@ def test_products_with_similar_sizes_are_grouped() -> None:
 def test_the_smallest_by_keys_are_the_smallest(width: int) -> None:
     far = np.random.default_rng(width).uniform(0, 300, (50, width)).astype(np.float32)
     far[:, 0], far[3], far[4, : width // 2] = 0.0, np.inf, np.inf
-    columns, values = _smallest_of_few(far, NEIGHBOURS)
-    assert np.array_equal(columns, _smallest(far)[0])
-    assert np.array_equal(values, _smallest(far)[1])
-    equal = np.ones((1, width), dtype=np.float32)
-    first = list(range(min(width, NEIGHBOURS))) if width <= 512 else _smallest(equal)[0][0].tolist()
-    assert _smallest_of_few(equal, NEIGHBOURS)[0][0].tolist()[: len(first)] == first, "the first of equal values"
+    columns, values = _smallest_single(far, NEIGHBOURS)
+    assert np.array_equal(columns, _smallest(far.astype(np.float64))[0])
+    assert np.array_equal(values, _smallest(far.astype(np.float64))[1])
+    first = list(range(min(width, NEIGHBOURS)))
+    equal = _smallest_single(np.ones((1, width), dtype=np.float32), NEIGHBOURS)[0][0]
+    assert equal.tolist()[: len(first)] == first, "the first of equal values"
 
 
 @pytest.mark.parametrize("most", [1, 9, 10**9])
