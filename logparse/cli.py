@@ -286,7 +286,6 @@ def recommend(
     """Rank what to change in a job by the time it saves, and write the override files."""
     from analyzers.evidence.tables import Settings
     from analyzers.recommend import verb
-    from logparse.lookup import ranked
 
     settings = Settings(
         same_build=same_build,
@@ -304,8 +303,7 @@ def recommend(
 
         take(held, records, run)
     with Stages("recommend", verb.STAGES) as stages:
-        found = verb.advise(held, settings, run, stages)
-        found = replace(found, not_used=ranked(held, n=1, run=found.run, count_left_out=True).left_out.text)
+        found = verb.advise(held, settings, run, stages, count_left_out=True)
     return verb.answer(found, settings, out, gpus, own or [], n=n, explain=explain, verbose=verbose, store=held)
 
 

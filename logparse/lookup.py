@@ -16,15 +16,14 @@ from typing import Any
 import pyarrow as pa
 
 from logparse.errors import InputError
-from logparse.lazy import pd
+from logparse.lazy import duckdb, pd
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.own.job_units import UNITS_EACH
-from logparse.links import open_sql
+from logparse.links import links_sql, open_sql
 from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.output.terminal import Rows
 from logparse.store import Store, command_line
 from logparse.store.columns import column
-from logparse.store.columns import table as arrow_table
 from logparse.store.rules import DEFAULTS, counted_as_sql, main_picks_sql, traced_sql
 from logparse.text import counted, duration, printable, short_path, shortened
 
@@ -57,7 +56,15 @@ _OF_ITSELF = _ROWS.format(problem="problem", linked="", rows="{rows}", subject=_
 _OTHER = "join linked o on o.other = m.problem"
 _OF_LINKED = _ROWS.format(problem="o.problem", linked=_OTHER, rows="{rows}", subject="false")
 _OPEN = f"select exists ({open_sql('gemm_rows')}) or exists ({open_sql('conv_rows')})"
-_LINKED = "select problem, other, level from open_links where problem <> other"
+_OPEN_LINKS = links_sql("gemm_rows", "conv_rows")["open_links"]
+_OF_LINKS = "select problem, other, level from {} where problem <> other"
+_LINKED = _OF_LINKS.format(f"({_OPEN_LINKS})")
+"""SQL for the other problems that may be the same call.
+
+It is the view ``open_links``. Because making this view takes long and most stores have no such links, the view's SQL is
+run only if it is needed.
+"""
+_NO_LINKS = "select '' as problem, '' as other, '' as level where false"
 _TIMED = f"{_OF_ITSELF} union all {_OF_LINKED}"
 """SQL for all stored times that may belong to a matrix product or convolution.
 
@@ -153,12 +160,16 @@ _LEFT_OUT = """
            count(*) filter (not us)
     from (select problem, source_id in (select source_id from files) as here, kind <> 'family' as whole,
                  whole and (kind = 'conv') in (from called) as called_kind,
-                 problem in (select problem from ranked union select other from linked
-                             where problem in (select problem from ranked)) as called,
+                 problem in (select problem from w union select other from linked
+                             where problem in (select problem from w)) as called,
                  status = 'ok' and coalesce(time_us > 0, false) as us
           from measurements where run = $run and origin <> 'trace'
               and ($kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped')))"""
-"""SQL of ``LeftOut``, over the tables of ``_STAGES`` and ``ranked``."""
+"""SQL of ``LeftOut``, over the table ``linked`` and those of ``_COUNTED``."""
+_COUNTED = tuple(name for name in _STAGES if name != "traced")
+"""The tables of ``_STAGES`` that ``_LEFT_OUT`` needs."""
+LEFT_OUT = " ".join([*(_STAGES[name] for name in _COUNTED), _LEFT_OUT])
+"""The SQL of ``left_out``. A connection for it has the views that this SQL names."""
 _SUMS = "select count(*), sum(calls), count(total_us), sum(total_us), sum(saves_us) from ranked"
 """SQL for the sums over all ranked matrix products and convolutions.
 
@@ -298,31 +309,47 @@ def ranked(
     The table is an Arrow table, because to import pandas takes longer than most answers.
     """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
-    of = {"run": store.latest_run(run)}
-    with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED, _LEFT_OUT * count_left_out])) as con:
+    run = store.latest_run(run)
+    with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED, LEFT_OUT * count_left_out])) as con:
         ((may_be,),) = con.execute(_OPEN).fetchall()  # this takes a third of the time that it takes to read the links
-        con.register("links_", _rows(store, _LINKED) if may_be else arrow_table([], _LINK))
-        con.execute("create temp table linked as from links_")
-        for name, made in _STAGES.items():
-            con.execute(f"create temp table {name} as {made}", of if "$run" in made else None)
+        con.execute(f"create temp table linked as {_LINKED if may_be else _NO_LINKS}")
+        _make(con, run, _STAGES)
         ((several,),) = con.execute("select exists (from mixed)").fetchall()
         timed = (_TIMED if may_be else _OF_ITSELF).format(rows=_PARTS if several else _FILES)
         con.execute(_RANKED.format(timed=timed), {"kind": kind, "texts": None if texts is None else list(texts)})
         (sums,) = con.execute(_SUMS).fetchall()
         rows: pa.Table = con.sql(_SHOWN.format(key=key, other=other, timed=timed), params={"n": n}).to_arrow_table()
-        counts = con.execute(_LEFT_OUT, {**of, "kind": kind}).fetchall()[0] if count_left_out else ()
+        not_used = _count(con, run, kind) if count_left_out else LeftOut()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
     named = rows.set_column(rows.column_names.index("problem"), "problem", labels)
-    left_out: tuple[LeftOut, ...] = (LeftOut(*map(int, counts)),) if counts else ()
-    return Ranking(named, *sums, *left_out)
+    return Ranking(*(named, *sums, not_used))
+
+
+def left_out(con: duckdb.DuckDBPyConnection, run: str) -> LeftOut:
+    """Count what ``top`` and ``recommend`` do not use of a run (execution of a job).
+
+    ``con`` is a connection to the store with the views that ``LEFT_OUT`` names, and with a table ``linked`` that holds
+    the rows of the view ``open_links``. ``linked`` and temporary tables with the names of ``_STAGES`` are replaced.
+    """
+    con.execute(f"create or replace temp table linked as {_OF_LINKS.format('linked')}")
+    _make(con, run, _COUNTED)
+    return _count(con, run, None)
+
+
+def _make(con: duckdb.DuckDBPyConnection, run: str, names: Iterable[str]) -> None:
+    for name in names:
+        made = _STAGES[name]
+        con.execute(f"create or replace temp table {name} as {made}", {"run": run} if "$run" in made else None)
+
+
+def _count(con: duckdb.DuckDBPyConnection, run: str, kind: str | None) -> LeftOut:
+    (counts,) = con.execute(_LEFT_OUT, {"run": run, "kind": kind}).fetchall()
+    return LeftOut(*map(int, counts))
 
 
 def _rows(store: Store, sql: str) -> pa.Table:
     with store.reading(sql) as con:
         return con.sql(sql).to_arrow_table()
-
-
-_LINK = pa.schema([(name, pa.string()) for name in ("problem", "other", "level")])
 
 
 def no_problem(store: Store, run: str, kind: str | None) -> str:

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from analyzers.evidence.tables import Settings
+from analyzers.recommend.verb import advise
+from logparse import lookup
 from logparse.cli import app
 from logparse.ingest import ingest
 from logparse.ingest.all_inputs import record
@@ -130,6 +133,25 @@ def test_nothing_is_left_out_of_a_clean_run(
         out = capsys.readouterr().out
         assert "left out" not in out
         assert "not used" not in out
+
+
+@pytest.mark.parametrize("run", ["job", "other"])
+def test_recommend_counts_what_top_counts_without_ranking_the_calls(
+    folder: Path, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The subcommand ``recommend`` counts what is left out in the connection with which it reads the store.
+
+    The ranking of ``top`` gives the same counts, but it would read the store again.
+    """
+    store = open_store(str(folder / "store"))
+    expected = lookup.ranked(store, n=1, run=run, count_left_out=True).left_out.text
+    monkeypatch.delattr(lookup, "ranked")
+    monkeypatch.chdir(folder)
+    found = advise(store, Settings(), run, count_left_out=True)
+    assert (found.not_used, advise(store, Settings(), run).not_used) == (expected, "")
+    with pytest.raises(SystemExit) as ended:
+        app(["recommend", "--store", "store", "--run", run, "--out", "left_out"])
+    assert not ended.value.code
 
 
 def test_problems_with_one_command_are_counted(folder: Path) -> None:

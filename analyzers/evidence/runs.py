@@ -54,27 +54,32 @@ def tables_of(store: Store, run: str | None = None) -> Tables:
     return weighed(of_the_job(Tables(run=run, timeline=partial(_timeline, store), **frames)))
 
 
-def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
+def tables_to_analyse(
+    store: Store, run: str | None = None, limits: Sequence[str] = (), *, count_left_out: bool = False
+) -> Tables:
     """Return the tables of a run (default: the latest), without measurements that no analyzer uses.
 
     * To save memory, most measurements of convolutions that the job never called are left out. MIOpen's own find-db
       (list of search results) alone has 200,000 of them, which would take two gigabytes.
     * ``limits``: DuckDB settings for this reading, for example ``threads = 2``.
+    * ``count_left_out``: also count what the analyzers do not use of the run (``Tables.not_used``).
     * Raises StoreError if the tables cannot be read.
     """
-    # Imported here because ``diff`` imports this module and needs none of the three.
+    # Imported here because ``diff`` imports this module and needs none of the four.
     from analyzers.evidence.passes import read_passes
     from analyzers.evidence.traces import of_the_job
     from analyzers.evidence.units import weighed
+    from logparse.lookup import LEFT_OUT, left_out
 
-    run = store.latest_run(run)
+    run, needed = store.latest_run(run), f"{_READ} {LEFT_OUT}" if count_left_out else _READ
     # A DuckDB setting applies to the whole database, so the settings get a database of their own.
-    with store.connect(sql=_READ) if limits else store.reading(_READ) as con:
+    with store.connect(sql=needed) if limits else store.reading(needed) as con:
         for setting in limits:
             con.execute(f"set {setting}")
         frames, passes = _near_the_calls(con, run, _LINKS), read_passes(con)
+        not_used = left_out(con, run).text if count_left_out else ""
     timeline, find_dbs = partial(_timeline, store), partial(_find_dbs, store)
-    tables = Tables(run=run, passes=passes, find_dbs=find_dbs, timeline=timeline, **frames)
+    tables = Tables(run=run, passes=passes, find_dbs=find_dbs, timeline=timeline, not_used=not_used, **frames)
     return weighed(of_the_job(tables))
 
 

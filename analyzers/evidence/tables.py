@@ -69,6 +69,8 @@ class Tables:
     * ``left_out``: traces that are not part of the job's time. The other tables do not contain them.
     * ``copies``: files with the content of another file of their run (``copy_of``). No other table has rows of them.
       None if they are unknown.
+    * ``not_used``: counts of what the run has and no analyzer uses, such as damaged lines. It is empty if there is
+      nothing, or if it was not asked for.
     * ``unlike``: the reason why the times of the run's traces are not added (``evidence/traces.py``). It is empty if
       they are added.
     """
@@ -92,6 +94,7 @@ class Tables:
     timeline: Callable[[str], pa.Table | None] = lambda source_id: None
     left_out: tuple[LeftOut, ...] = ()
     copies: pd.DataFrame | None = None
+    not_used: str = ""
     unlike: str = ""
 
 

@@ -31,17 +31,23 @@ _REPLACES = (
 
 
 def advise(
-    store: Store, settings: Settings, run: str | None = None, begins: Callable[[str], None] = lambda stage: None
+    store: Store,
+    settings: Settings,
+    run: str | None = None,
+    begins: Callable[[str], None] = lambda stage: None,
+    *,
+    count_left_out: bool = False,
 ) -> Recommendation:
     """Analyse a run (by default the latest), and return and store what is recommended.
 
     * ``begins`` is called with the name of each stage before it begins.
+    * ``count_left_out``: also count what no finding uses (``Recommendation.not_used``).
     * The findings (possible savings) are not stored if the folder cannot be written.
     * Raises StoreError for an unknown run.
     """
     begins("reading the store")
-    tables = tables_to_analyse(store, run)
-    recommendation = recommend(tables, settings, begins=begins)
+    tables = tables_to_analyse(store, run, count_left_out=count_left_out)
+    recommendation = replace(recommend(tables, settings, begins=begins), not_used=tables.not_used)
     if recommendation.gpu_time is not None:
         begins("simulating the step")
         recommendation = with_step(recommendation, tables)
