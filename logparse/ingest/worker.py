@@ -237,8 +237,9 @@ class _Input:
         row = replace(at, source_id=source, content_hash=digest, start=0, end=size, bytes=size, whole=True, ended=ended)
         row = replace(row, format=format.name, **stated_of([format]), **asdict(self._process_of(pids)))
         named = f"{content}:{self.file.name}" if format.named else content
-        text = self._identity(named.replace(" ", "_"), row)
-        text = identity(content, self.began) if traces else text  # the times of a trace are its own
+        text = self._identity(named.replace(" ", "_").replace("+", "_"), row)
+        if traces:  # no two processes write the same trace
+            text = identity("+".join([*sorted(traces), content]), self.began)
         return self._commit(attempt, replace(row, identity=text), tally)
 
     def _digests(self, size: int) -> tuple[str, str]:

@@ -4,7 +4,8 @@ The views show the rows of the first file only.  The view ``sources`` lists each
 ``copy_of``.  Two runs never share a copy, because a job that ran twice may write the same bytes twice.
 
 A commit keeps the identity of its file: a hash of the unpacked content, the time of the ingest, how the file is packed,
-and the numbers of processes in its path.  Two files of a run with one hash are copies, except in these cases:
+and the numbers of processes in its path.  The content of a trace has a second hash, of its events, because a copy of it
+may be laid out in another way.  Two files of a run with a common hash are copies, except in these cases:
 
 | case | example |
 |---|---|
@@ -32,7 +33,8 @@ def identity(content: str, ingest: float, packed: str | None = None, numbers: Se
 
     The text is stored with the file's commit (the record that the file was read).
 
-    * ``content`` is the hash of the content, without blanks.
+    * ``content`` is the hash of the content, without blanks. It may be several hashes with ``+`` between them. Then
+      each of them identifies the content.
     * ``ingest`` is the time at which the file was read, in s.
     * ``packed`` is the name of the compression, if there is one.
     * ``numbers`` are the process numbers in the path, from left to right. None means that the content itself identifies
@@ -50,14 +52,15 @@ def copies(commits: pa.Table) -> Mapping[str, str]:
     in which the files were read makes no difference.
     """
     ids, identities = commits["source_id"].to_pylist(), commits["identity"].to_pylist()
-    known = {(source, text.partition(" ")[0]) for source, text in zip(ids, identities, strict=True) if text}
+    texts = {(source, text.partition(" ")[0]) for source, text in zip(ids, identities, strict=True) if text}
+    known = {(source, content) for source, text in texts for content in _hashes(text)}
     if len({content for _, content in known}) == len(known):  # the usual case, found without sorting
         return {}
     states = _states(commits)
     index: dict[_Key, dict[_Group, _Entry]] = {}
     for source, one in states.items():
         for content in one.contents:
-            entry = content == one.content, one.order, source  # a file that has grown beyond it comes first
+            entry = content in one.latest, one.order, source  # a file that has grown beyond it comes first
             for key in one.keys(content):
                 groups = index.setdefault(key, {})
                 groups[one.group] = min(entry, groups.get(one.group, entry))
@@ -83,7 +86,7 @@ class _State(NamedTuple):
     """One input file, with what is needed to find out whether it is a copy of another one.
 
     * ``run`` is the label of the execution of the job to which it belongs.
-    * ``contents`` are hashes of its content, each time that it was read. ``content`` is the latest one.
+    * ``contents`` are hashes of its content, each time that it was read. ``latest`` are the latest ones.
     * ``numbers`` are the process numbers in its path.
     * ``group`` names files that cannot be copies of each other: they were read together, and are packed alike.
     * ``order`` decides which of several copies is used: the first one in this order.
@@ -91,7 +94,7 @@ class _State(NamedTuple):
 
     run: str
     contents: frozenset[str]
-    content: str
+    latest: frozenset[str]
     numbers: _Numbers
     group: _Group
     order: _Order
@@ -111,8 +114,9 @@ class _State(NamedTuple):
         The index is a dictionary. Its keys contain, for example, the hash of the content and the numbers of processes
         in the file's path.
         """
-        yield self.run, self.content, True, self.numbers
-        yield from ((self.run, self.content, False, end) for end in _ends(self.numbers))
+        for content in self.latest:
+            yield self.run, content, True, self.numbers
+            yield from ((self.run, content, False, end) for end in _ends(self.numbers))
 
 
 def _states(commits: pa.Table) -> Mapping[str, _State]:
@@ -123,12 +127,17 @@ def _states(commits: pa.Table) -> Mapping[str, _State]:
         content, *more = (text or "").split(" ")
         ingest, packed, *numbers = more or ("", "")
         before = out.get(source)
-        contents = (before.contents if before else frozenset[str]()) | ({content} if content else frozenset())
+        latest = _hashes(content)
+        contents = before.contents | latest if before else latest
         group = before.group if before else (source, "") if packed in ("", _OWN_PROCESS) else (ingest, packed)
         unpacked = packed in (_PLAIN, _OWN_PROCESS)
         order = before.order if before else (float(ingest or 0), not unpacked, -len(numbers), path, at, source)
-        out[source] = _State(run, contents, content, tuple(numbers), group, order)
-    return {source: one for source, one in out.items() if one.content}
+        out[source] = _State(run, contents, latest, tuple(numbers), group, order)
+    return {source: one for source, one in out.items() if one.latest}
+
+
+def _hashes(content: str) -> frozenset[str]:
+    return frozenset(content.split("+")) - {""}
 
 
 def _ends(numbers: Sequence[str]) -> Iterator[_Numbers]:

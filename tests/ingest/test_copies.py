@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import lzma
 import shutil
 import subprocess
@@ -14,11 +15,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from logparse import lookup
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
+from logparse.store.copies import copies, identity
 from tests.conftest import ROOT, SAMPLES
 
 SUMS = """
@@ -87,6 +90,93 @@ def test_a_copy_of_a_trace_in_the_same_ingest_is_ignored(tmp_path: Path, store: 
     other = open_store(str(tmp_path / "other"), create=True)
     ingest([str(tmp_path / name), str(TRACE)], other, run="two")
     assert sums(other) == sums(store, "one")
+
+
+def reversed_keys(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: reversed_keys(value[key]) for key in reversed(value)}
+    return [reversed_keys(each) for each in value] if isinstance(value, list) else value
+
+
+def with_kernels_last(trace: dict[str, object]) -> dict[str, object]:
+    events = trace["traceEvents"]
+    assert isinstance(events, list)
+    return trace | {"traceEvents": sorted(events, key=lambda x: x.get("cat") == "kernel")}
+
+
+LAYOUTS: dict[str, Callable[[str], str]] = {
+    "indented": lambda text: json.dumps(json.loads(text), indent=1),
+    "compact": lambda text: json.dumps(json.loads(text), separators=(",", ":")),
+    "other order of keys": lambda text: json.dumps(reversed_keys(json.loads(text))),
+    "other order of events": lambda text: json.dumps(with_kernels_last(json.loads(text))),
+    "other line ends": lambda text: json.dumps(json.loads(text), indent=0).replace("\n", "\r\n"),
+}
+
+
+def without_kernels(text: str) -> str:
+    trace = json.loads(text)
+    on_gpu = ("kernel", "gpu_memcpy", "gpu_memset")
+    return json.dumps(trace | {"traceEvents": [x for x in trace["traceEvents"] if x.get("cat") not in on_gpu]})
+
+
+@pytest.mark.parametrize(
+    ("content", "layout", "suffix"),
+    [*((str, layout, "") for layout in LAYOUTS), (str, "indented", ".gz"), (without_kernels, "indented", "")],
+)
+def test_a_trace_that_is_laid_out_in_another_way_is_a_copy(
+    tmp_path: Path, store: Store, layout: str, content: Callable[[str], str], suffix: str
+) -> None:
+    first, copy = tmp_path / "job.json", tmp_path / f"copy.json{suffix}"
+    first.write_text(content(TRACE.read_text()))
+    ingest([str(first)], store, run="run")
+    before = sums(store)
+    copy.write_bytes(PACKED[suffix](LAYOUTS[layout](first.read_text()).encode()))
+    [result] = ingest([str(copy)], store, run="run")
+    assert result.remark.startswith("the same content as ")
+    assert sums(store) == before
+    other = open_store(str(tmp_path / "other"), create=True)
+    ingest([str(first), str(copy)], other, run="run")
+    assert sums(other) == before
+
+
+def changed(text: str, **of_kernels: int) -> str:
+    """Return the trace with numbers added to times (``ts``, ``dur``) and arguments of its last kernel."""
+    trace = json.loads(text)
+    kernel = [x for x in trace["traceEvents"] if x.get("cat") == "kernel"][-1]
+    for name, more in of_kernels.items():
+        at = kernel if name in kernel else kernel["args"]
+        at[name] += more
+    return json.dumps(trace)
+
+
+@pytest.mark.parametrize("of_kernels", [{"ts": 1}, {"dur": 1}, {"stream": 1}, {"device": 1}, {"correlation": 1}])
+def test_a_trace_with_another_kernel_is_no_copy(tmp_path: Path, store: Store, of_kernels: dict[str, int]) -> None:
+    (tmp_path / "other.json").write_text(changed(TRACE.read_text(), **of_kernels))
+    ingest([str(TRACE), str(tmp_path / "other.json")], store, run="run")
+    assert not store.copies()
+
+
+@pytest.mark.parametrize("content", [str, without_kernels])
+def test_traces_of_two_ranks_are_no_copies(tmp_path: Path, store: Store, content: Callable[[str], str]) -> None:
+    """The rank in the header tells two traces apart, even if every event of them is equal."""
+    trace = json.loads(content(TRACE.read_text()))
+    for rank in range(2):
+        (tmp_path / f"{rank}.json").write_text(json.dumps(trace | {"distributedInfo": {"rank": rank}}))
+    ingest([str(tmp_path)], store, run="run")
+    assert not store.copies()
+
+
+def test_a_copy_of_a_trace_that_an_earlier_version_read(tmp_path: Path, store: Store) -> None:
+    """Earlier versions identified a trace by the hash of its text alone."""
+    commits = {
+        "source_id": ["a", "b"],
+        "end": [9, 5],
+        "identity": [identity("h1", 1.0), identity("events+h1", 2.0)],
+        "run": ["run", "run"],
+        "path": ["a.json", "b.json.gz"],
+        "committed_at": [1.0, 2.0],
+    }
+    assert copies(pa.table(commits)) == {"b": "a"}
 
 
 def test_two_runs_with_equal_files_are_two_runs(tmp_path: Path, store: Store) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from array import array
@@ -27,6 +26,7 @@ from logparse.libraries.torch_profiler.operands import COLLECTIVE, WITHOUT_KERNE
 from logparse.libraries.torch_profiler.operators import OPERATORS, operation
 from logparse.libraries.torch_profiler.records import Columns, Records
 from logparse.libraries.torch_profiler.timeline import FIRST_UNIT, MARK, RUNTIME, UNIT_KINDS, serving_steps, timeline
+from logparse.libraries.torch_profiler.trace_id import trace_id
 from logparse.model import Fact, Record, Reject
 
 _INPUTS = {"dims": "Input Dims", "strides": "Input Strides", "types": "Input type", "values": "Concrete Inputs"}
@@ -70,7 +70,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
         yield from _taken(events, reader)
     yield from events.damage
     header = {**events.tail, **events.header}
-    yield Outcome("fact", _identity(columns), lines=0)
+    yield Outcome("fact", _identity(columns, header), lines=0)
     reader.of_capture = is_capture(columns, header)
     # This trace is not a window of the job: work before or after the capture is not part of the job's units.
     if reader.of_capture:
@@ -426,17 +426,10 @@ def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
     return list(dict.fromkeys(facts))
 
 
-def _identity(columns: Columns) -> list[Record]:
-    """Return a fact that identifies the trace: a hash of the times of its kernels.
-
-    The hash stays the same if the file is compressed or its JSON is laid out in another way.
-    """
-    if not len(columns.kernel_id):
-        return []
-    digest = hashlib.blake2b(digest_size=16)
-    for each in (columns.kernel_start, columns.kernel_us):
-        digest.update(np.sort(np.array(each)).tobytes())
-    return [Fact(TRACE_ID, digest.hexdigest())]
+def _identity(columns: Columns, header: Mapping[str, Any]) -> list[Record]:
+    """Return a fact that identifies the trace by its events (see ``trace_id``)."""
+    identity = trace_id(columns, header)
+    return [] if identity is None else [Fact(TRACE_ID, identity)]
 
 
 def _of_capture(columns: Columns) -> Fact:
