@@ -39,7 +39,7 @@ def trace_id(columns: Columns, header: Mapping[str, Any]) -> str | None:
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
     digest = hashlib.blake2b(repr(rank).encode("utf-8", "backslashreplace"), digest_size=16)
     for each in hashes:
-        digest.update(np.sort(each).astype("<u8", copy=False))
+        digest.update(np.sort(each).astype("<u8").tobytes())
     return digest.hexdigest()
 
 
