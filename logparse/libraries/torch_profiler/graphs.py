@@ -34,6 +34,7 @@ capture, the replay stays without operators.  The fact ``graph_unexplained_us`` 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ from typing import Any, TypeAlias
 from logparse.libraries.kinds.format import Source
 from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.torch_profiler.records import Columns, Ints, Thread
+from logparse.libraries.torch_profiler.timeline import MARK
 from logparse.model import Fact
 
 GRAPH, GRAPHS = "logparse_graph", "logparse_graphs"
@@ -267,19 +269,35 @@ def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
     The header may state it.  Otherwise two conditions must be met:
 
     * The trace replays no graph.
-    * More kernels were captured than ran, or all kernels ran within an annotation of the capture.
+    * More kernels were captured than ran, or all kernels ran within an annotation of the capture, or most kernels ran
+      for a warm-up (``_warm_up``).
     """
     if GRAPH in header:
         return True
     if not columns.captures or any(LAUNCH.match(columns.names[name]) for name in set(columns.call_name)):
         return False
-    captured = sum(len(x.kinds) for x in captures_of(columns))
-    if not captured or captured > len(columns.kernel_id):
-        return captured > 0
+    kinds = [kind for each in captures_of(columns) for kind in each.kinds]
+    if not kinds or len(kinds) > len(columns.kernel_id) or _warm_up(columns, frozenset(kinds)):
+        return bool(kinds)
     named = {i for i in set(columns.annotation_name) if _NAMED.match(columns.names[i])}
     rows = zip(columns.annotation_name, columns.annotation_start, columns.annotation_us, strict=True)
     spans = [(start, start + us) for name, start, us in rows if name in named]
     return all(any(begin <= at <= end for begin, end in spans) for at in columns.kernel_start)
+
+
+def _warm_up(columns: Columns, kinds: Collection[int]) -> bool:
+    """Return True if most kernels of a trace ran for a warm-up before a capture, and no step is marked.
+
+    Engines run a model once or twice before they capture it. SGLang does so before each capture. Such a kernel begins
+    before the end of the last capture, and belongs to an operator whose kind was captured (``kinds``).
+    """
+    if any(MARK.match(name) for name, *_ in columns.marks) or columns.steps_begin is not None:
+        return False
+    last = max((end for _, end in captured(columns)), default=-math.inf)
+    mine = {id for id, kind in zip(columns.op_id, columns.op_kind, strict=True) if kind in kinds}
+    rows = zip(columns.kernel_id, columns.kernel_start, strict=True)
+    warming = sum(start < last and id in mine for id, start in rows)
+    return 2 * warming > len(columns.kernel_id)
 
 
 def captured(columns: Columns) -> list[tuple[float, float]]:

@@ -151,6 +151,39 @@ def test_the_capture_of_a_graph_is_no_time_of_the_job(
     assert "idle" not in text
 
 
+def warming_up(runs: int, before: float = 0, step: bool = False) -> MadeTrace:
+    """Return a trace of ``runs`` warm-ups of two kernels and then a capture of them, ``before`` µs after the start.
+
+    The trace of ``decoding`` launches the same graph.
+    """
+    trace = MadeTrace()
+    for run, kernel in product(range(runs), range(2)):
+        trace.operator("aten::mm", before + 20_000 * run + 1_000 * kernel, [(GEMM, 9.0)])
+    trace.capture(before + 100_000, before + 148_000, ["paged_attention", GEMM], "aten::mm")
+    if step:
+        trace.step(0, 150_000)
+    return trace
+
+
+@pytest.mark.parametrize("runs", [1, 2, 5])
+def test_warm_ups_before_a_capture_are_no_time_of_the_job(tmp_path: Path, store: Store, runs: int) -> None:
+    """An engine runs the model once or twice before it captures its graph. SGLang's traces of captures show this."""
+    capture = warming_up(runs).write(tmp_path / "warm.json")
+    found = time_of(store, decoding().write(tmp_path / "execution.json"), capture)
+    assert (found.window_us, found.busy_us) == (10_000, 10_000)
+    assert "a graph's capture" in "".join(found.left_out)
+
+
+def test_a_job_that_captures_a_graph_at_its_end_keeps_its_time(tmp_path: Path, store: Store) -> None:
+    """If steps are marked, or if most kernels compute something that is not captured, the trace is of the job."""
+    marked = warming_up(5, step=True).write(tmp_path / "marked.json")
+    assert time_of(store, marked).busy_us == 90
+    other = warming_up(2, 50_000)
+    for i in range(5):
+        other.operator("aten::addmm", 1_000 * i, [(GEMM, 100.0)], dims=((512,), (64, 512), (512, 512)))
+    assert time_of(store_beside(store), other.write(tmp_path / "other.json")).busy_us == 536
+
+
 def test_a_capture_without_kernels_is_not_worth_a_word(tmp_path: Path, store: Store) -> None:
     capture = capturing("capture_32_FULL", ran=0).write(tmp_path / "capture.json")
     found = time_of(store, decoding().write(tmp_path / "execution.json"), capture)

@@ -123,16 +123,19 @@ class MadeTrace:
             begun += us
         return begun
 
-    def capture(self, begin: float, end: float, kernels: Sequence[str]) -> None:
-        """Add the capture of a CUDA or HIP graph to the made-up trace.
+    def capture(self, begin: float, end: float, kernels: Sequence[str], operator: str = "") -> None:
+        """Add the capture of a CUDA or HIP graph: launches of kernels that do not run yet.
 
-        The captured kernels are launched, but do not run yet.
+        If ``operator`` is given, each kernel is launched by an operator of this name.
         """
         self.call("hipStreamBeginCapture", begin, 1.0)
         for i, kernel in enumerate(kernels):
-            self._ids += 1
             ts = begin + 2 + (end - begin - 3) * i / len(kernels)
-            self.add("cuda_runtime", "hipLaunchKernel", ts, 0.5, correlation=self._ids, kernel=kernel)
+            if operator:
+                self.operator(operator, ts, [])
+            more = {"External id": self._ids} if operator else {}
+            self._ids += 1
+            self.add("cuda_runtime", "hipLaunchKernel", ts, 0.5, correlation=self._ids, kernel=kernel, **more)
         self.call("hipStreamEndCapture", end - 1, 1.0)
 
     @property
