@@ -38,6 +38,11 @@ WAIT = (
     "Look at the code that waits or copies while the GPU is idle (.item(), .cpu(), a copy without non_blocking, "
     "synchronize()). Move this code out of the step, or copy without waiting, from and to pinned memory."
 )
+CODE = (
+    "The host loaded or compiled the code of kernels, which it does at the first call of each kernel. Warm the job up "
+    "before you trace or time it. Keep the caches of compiled kernels between starts (TORCHINDUCTOR_CACHE_DIR, "
+    "TRITON_CACHE_DIR, MIOPEN_CUSTOM_CACHE_DIR)."
+)
 PYTHON = (
     "The host runs no operator in most of the idle time. Look with a Python profiler at what the program does "
     "between two operators (Python code, scheduling of requests, logging, another process that takes the CPU)."
@@ -58,6 +63,7 @@ WORDS: Mapping[str, tuple[str, str, str]] = {
     ),
     "synchronisation": ("while the host waited or copied data", "the program: the code that waits or copies", WAIT),
     "data loading": ("while a batch was loaded", "the data loader: more workers, less work per sample", LOADER),
+    "loading code": ("while code of kernels was loaded or compiled", "a warm-up, and caches of compiled kernels", CODE),
     "nothing": ("with no operator on the host", "the program: Python code between operators", PYTHON),
     "first": ("before the first kernel", "the program: code that runs before the first kernel", FIRST),
     "queued": ("with launched work waiting", "what the GPU's streams wait for", QUEUED),
@@ -93,7 +99,16 @@ def changes(time: GpuTime) -> str:
     single = time.gaps.single if time.gaps else None
     if single is not None and _at_most_us(time) is None:
         return f"one gap of {duration(single.us)}{single.place}"
-    return WORDS[time.gaps.main][1] if time.gaps else WORDS["launching"][1]
+    return WORDS[_main(time)][1]
+
+
+def _main(time: GpuTime) -> str:
+    """Return the cause of most of the idle time, without a single long gap if only the rest is reported."""
+    gaps = time.gaps
+    if gaps is None:
+        return "launching"
+    rest = gaps.rest if _at_most_us(time) is not None else {}
+    return max(rest, key=lambda x: (rest[x], x), default=gaps.main)
 
 
 def _at_most_us(time: GpuTime) -> float | None:
@@ -134,7 +149,7 @@ def _advice(time: GpuTime, graphs: bool) -> str:
 
     A job that already uses CUDA graphs is not advised to use them.
     """
-    why = time.gaps.main if time.gaps else "launching"
+    why = _main(time)
     return BEYOND_GRAPHS if graphs and why == "launching" else WORDS[why][2]
 
 

@@ -144,6 +144,14 @@ class Gaps:
         """The reason for most of the GPU's idle time. Empty if there is no idle time."""
         return max(self.us, key=lambda x: (self.us[x], x), default="")
 
+    @property
+    def rest(self) -> Mapping[str, float]:
+        """The idle time for each reason (µs), without the single long period (``single``) if there is one."""
+        single = self.single
+        if single is None:
+            return self.us
+        return {why: us - (single.us if why == single.why else 0.0) for why, us in self.us.items()}
+
 
 _MOST = 0.5
 

@@ -6,6 +6,9 @@ The first class in this table that fits is taken:
 first                The gap lies before the first kernel of the marked steps.
 queued               The next kernel had been launched before the gap began: the device is late, or waits.
 data loading         A batch of a loader was under way for half of the gap or more.
+loading code         Calls that load or compile the code of kernels took half of the gap or more.  Such calls are
+                     ``hipModuleLoadData`` and others of its kind, ``hiprtcCompileProgram``, and annotations of
+                     torch.compile (``async_compile.wait (dynamo_timed)``; pytorch ``torch/_dynamo/utils.py``).
 synchronisation      A call that waits for the device, or that copies, took half of the gap or more, or was under way
                      when the gap began.
 launching            Operators or calls of the runtime took half of the gap or more.
@@ -29,17 +32,23 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.torch_profiler.busy import Gaps
-from logparse.libraries.torch_profiler.coverage import Coverage
+from logparse.libraries.torch_profiler.coverage import Coverage, Floats
 from logparse.libraries.torch_profiler.timeline import CALL_KINDS, MARK, call_kind
 from logparse.model import Fact
 
 if TYPE_CHECKING:
     from logparse.libraries.torch_profiler.records import Columns
 
-Why: TypeAlias = Literal["first", "queued", "data loading", "synchronisation", "launching", "nothing"]
+Why: TypeAlias = Literal[
+    "first", "queued", "data loading", "loading code", "synchronisation", "launching", "nothing"
+]  # fmt: skip
 WHYS: tuple[Why, ...] = get_args(Why)
 
+_CODE = regex(
+    r"(?:hip|cuda|cu)(?:Module|Library)(?:Load|GetFunction|GetKernel)|(?:hip|nv)rtc(?:Compile|Link)|.*\(dynamo_timed\)"
+)
 _BLOCKING = frozenset(CALL_KINDS.index(x) for x in ("device", "stream", "event", "copy"))
 _WAITED_US = 20.0
 """The minimum duration of a call that really waited for the GPU, in µs.
@@ -72,10 +81,21 @@ class HostTime:
         loads = [(x[1], x[1] + x[2]) for x in columns.marks if (found := MARK.match(x[0])) and found[2]]
         load_start, load_end = (np.array([x[i] for x in loads], dtype=np.float64) for i in (0, 1))
         self._loads = Coverage(load_start, load_end)
+        self._code = Coverage(*self._loading_code())
         self._blocked = Coverage(self._call_start[blocks], self._call_end[blocks])
         self._works = Coverage(
             np.r_[self._op_start, self._call_start], np.r_[self._op_end, self._call_end]
         )  # the operators of a loader lie within the loader's mark
+
+    def _loading_code(self) -> tuple[Floats, Floats]:
+        """Return when the host loaded or compiled the code of kernels: the beginnings and the ends, in µs."""
+        columns = self._columns
+        code = np.array([_CODE.match(name) is not None for name in columns.names], dtype=bool)
+        calls = self._calls[code[np.array(columns.call_name, dtype=np.int64)[self._calls]]] if len(self._calls) else []
+        mine = np.flatnonzero(code[np.array(columns.annotation_name, dtype=np.int64)]) if len(code) else []
+        kept = (columns.call_start, columns.call_us, calls), (columns.annotation_start, columns.annotation_us, mine)
+        start, us = (np.r_[tuple(np.array(x[i])[np.array(x[2], dtype=np.int64)] for x in kept)] for i in (0, 1))
+        return start, start + us
 
     def why(self, gaps: Gaps) -> npt.NDArray[np.int64]:
         """Return the reason for each idle time of the GPU, for example ``data loading``.
@@ -91,6 +111,7 @@ class HostTime:
             gaps.first,
             queued,
             self._loads.within(begin, end) >= half,
+            self._code.within(begin, end) >= half,
             at_begin | (self._blocked.within(begin, end) >= half),
             self._works.within(begin, end) >= half,
             np.ones(len(begin), dtype=bool),

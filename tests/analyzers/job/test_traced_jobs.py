@@ -328,6 +328,23 @@ def test_one_gap_is_no_ceiling(tmp_path: Path, store: Store) -> None:
     assert "keep the GPU busy unknown unknown one gap of 400 ms under aten::copy_" in text
 
 
+def test_the_advice_is_about_the_idle_time_that_can_be_saved(tmp_path: Path, store: Store) -> None:
+    """A single gap of 400 ms is not counted. So the advice is about the other gaps, which have another reason."""
+    trace = MadeTrace()
+    trace.step(0, 500_000, "step[EXTEND bs=4]")
+    for i in range(10):
+        trace.operator("aten::mm", 5_000 * i, [(GEMM, 2_500)], at=5_000 * i + 10)
+    trace.add("cuda_runtime", "hipModuleLoadData", 48_000, 400_000, correlation=4_242)
+    for i in range(10):
+        trace.operator("aten::mm", 450_000 + 5_000 * i, [(GEMM, 2_500)], at=450_010 + 5_000 * i)
+    found, text = advice(store, trace.write(tmp_path / "decode.json"))
+    [remark] = [x for x in found.remarks if x.analyzer == "host-bound"]
+    assert "402 ms while code of kernels was loaded or compiled" in remark.message
+    assert "the longest gap is 402 ms under hipModuleLoadData" in remark.message
+    assert remark.advice == host_bound.PYTHON
+    assert "up to 47.5 of " in text
+
+
 def test_gaps_in_every_step_are_a_ceiling(tmp_path: Path, store: Store) -> None:
     found, text = advice(store, decode(4).write(tmp_path / "decode.json"))
     assert "keep the GPU busy: up to 400 of 410 ms a step" in text
@@ -343,6 +360,9 @@ def test_gaps_in_every_step_are_a_ceiling(tmp_path: Path, store: Store) -> None:
         ([("cpu_op", "aten::add", 1_100, 800)], "launching"),
         ([("cuda_runtime", "hipDeviceSynchronize", 900, 300)], "synchronisation"),
         ([("cpu_op", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1_050, 900)], "data loading"),
+        ([("cuda_runtime", "hipModuleLoadData", 1_050, 900)], "loading code"),
+        ([("cpu_op", "aten::mm", 1_010, 970), ("cuda_driver", "cuModuleLoadData", 1_050, 900)], "loading code"),
+        ([("user_annotation", "async_compile.wait (dynamo_timed)", 1_050, 900)], "loading code"),
         ([], "nothing"),
         ([("cpu_op", "aten::add", 1_900, 50)], "nothing"),
     ],
