@@ -199,7 +199,10 @@ def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, F
     """
     devices = _grouped(sources, lambda one, other: _same_device(of.get(one, {}), of.get(other, {})))
     if len(devices) > 1:
-        return _sentence("devices", {_device(of.get(x[0], {})): [paths[y] for y in x] for x in devices})
+        known = [of.get(x[0], {}) for x in devices]
+        named = [_device(x) for x in known]
+        named = named if len(set(named)) == len(named) else [_device(x, units=True) for x in known]
+        return _sentence("devices", {name: [paths[y] for y in x] for name, x in zip(named, devices, strict=True)})
     shares = _shares(sources, kernels)
     programs = _grouped(
         sources,
@@ -227,17 +230,21 @@ def _grouped(sources: Sequence[str], alike: Callable[[str, str], bool]) -> list[
 def _same_device(one: Facts, other: Facts) -> bool:
     """Tell whether two traces may be from the same kind of GPU.
 
-    ``device``, ``arch`` and ``cu_count`` are compared in this order. The first of them that both traces state decides.
-    If there is no such value, the answer is True.
+    They are not if both traces state a name and the names differ, or both state a number of CUs and the numbers differ.
+    A partition of a GPU has the name of the whole GPU, but fewer CUs. If one of the traces states no name, ``arch`` is
+    compared instead.
     """
-    pairs = ((set(one.get(x, [])) - {""}, set(other.get(x, [])) - {""}) for x in ("device", "arch", "cu_count"))
-    return next((bool(a & b) for a, b in pairs if a and b), True)
+    pairs = {x: (set(one.get(x, [])) - {""}, set(other.get(x, [])) - {""}) for x in ("device", "arch", "cu_count")}
+    if all(pairs["device"]):
+        del pairs["arch"]
+    return all(bool(a & b) for a, b in pairs.values() if a and b)
 
 
-def _device(known: Facts) -> str:
-    """Return the name of the GPU (or GPUs) of a trace, for a message."""
+def _device(known: Facts, *, units: bool = False) -> str:
+    """Return the name of the GPU (or GPUs) of a trace, for a message. ``units``: also the number of its CUs."""
     named = next((x for name in ("device", "arch") if (x := sorted(set(known.get(name, [])) - {""}))), [])
-    return " and ".join(named) or f"a device with {' or '.join(sorted(set(known.get('cu_count', ['?']))))} CUs"
+    count = f"with {' or '.join(sorted(set(known.get('cu_count', ['?']))))} CUs"
+    return " and ".join(named) + f" {count}" * units if named else f"a device {count}"
 
 
 def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:

@@ -91,11 +91,10 @@ class HostTime:
         """Return when the host loaded or compiled the code of kernels: the beginnings and the ends, in µs."""
         columns = self._columns
         code = np.array([_CODE.match(name) is not None for name in columns.names], dtype=bool)
-        calls = self._calls[code[np.array(columns.call_name, dtype=np.int64)[self._calls]]] if len(self._calls) else []
-        mine = np.flatnonzero(code[np.array(columns.annotation_name, dtype=np.int64)]) if len(code) else []
-        kept = (columns.call_start, columns.call_us, calls), (columns.annotation_start, columns.annotation_us, mine)
-        start, us = (np.r_[tuple(np.array(x[i])[np.array(x[2], dtype=np.int64)] for x in kept)] for i in (0, 1))
-        return start, start + us
+        called, noted = (np.array(x, dtype=np.int64) for x in (columns.call_name, columns.annotation_name))
+        calls, notes = self._calls[code[called[self._calls]]], np.flatnonzero(code[noted])
+        start = np.r_[np.array(columns.call_start)[calls], np.array(columns.annotation_start)[notes]]
+        return start, start + np.r_[np.array(columns.call_us)[calls], np.array(columns.annotation_us)[notes]]
 
     def why(self, gaps: Gaps) -> npt.NDArray[np.int64]:
         """Return the reason for each idle time of the GPU, for example ``data loading``.

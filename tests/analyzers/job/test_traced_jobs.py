@@ -23,7 +23,7 @@ from analyzers.recommend.verb import advise
 from logparse.ingest import ingest
 from logparse.store import Store, open_store
 from tests.conftest import SAMPLES
-from tests.libraries.torch_profiler.made import H200, MadeTrace
+from tests.libraries.torch_profiler.made import H200, MI300X, MadeTrace
 
 GEMM = "Cijk_Alik_Bljk_BBS"
 
@@ -458,6 +458,10 @@ def test_a_file_of_another_kind_changes_no_sum_of_the_job(
     ("others", "what"),
     [
         ([job(8, device=H200, begin=7)], "2 devices (AMD Instinct MI300X: a.json; NVIDIA H200: b0.json)"),
+        (
+            [job(8, device={**MI300X, "numSms": 38}, begin=7)],
+            "2 devices (AMD Instinct MI300X with 304 CUs: a.json; AMD Instinct MI300X with 38 CUs: b0.json)",
+        ),
         ([job(8, m=512, begin=7)], "2 programs (program 1: a.json; program 2: b0.json)"),
         ([job(8, begin=5), job(9, m=512, begin=7)], "2 programs (program 1: a.json, b0.json; program 2: b1.json)"),
     ],
