@@ -200,9 +200,9 @@ def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, F
     devices = _grouped(sources, lambda one, other: _same_device(of.get(one, {}), of.get(other, {})))
     if len(devices) > 1:
         known = [of.get(x[0], {}) for x in devices]
-        named = [_device(x) for x in known]
-        named = named if len(set(named)) == len(named) else [_device(x, units=True) for x in known]
-        return _sentence("devices", {name: [paths[y] for y in x] for name, x in zip(named, devices, strict=True)})
+        names = [_device(x) for x in known]
+        names = names if len(set(names)) == len(names) else [_device(x, units=True) for x in known]
+        return _sentence("devices", {name: [paths[y] for y in x] for name, x in zip(names, devices, strict=True)})
     shares = _shares(sources, kernels)
     programs = _grouped(
         sources,
