@@ -19,7 +19,8 @@ Produced by ``hipblaslt-bench … --print_kernel_info`` (ROCm 7.2, shortened)::
 * **The Winner block repeats a row that already stands above.**  If that row has no solution index, the block adds its
   index to the row.  The block gives no measurement of its own, unless no such row was seen (an excerpt).
 * People post one header with many rows below it, and lines with the marks of a diff or of a quotation (``+``, ``>``).
-  Each such line is a row.
+  Each such line is a row.  They also post tables of Markdown (cells between ``|``), and columns from a spreadsheet
+  (``;`` or tabs).
 * Adaptive timing (2026) adds the columns ``mean_us,min_us,cv,status``.  A status other than ``converged`` is kept
   beside the time.
 * Rows without an index become ``hipblaslt:?``.  Their running number is kept in ``raw``.
@@ -50,6 +51,8 @@ _INDEX_ONLY = regex(r"\s*\[(\d+)\]:?\s*\Z")
 _INFO = regex(r"\s*--(Solution index|Solution name|kernel name):\s*(\S*)\s*\Z")
 _ROW = regex(r"\s*(?:\w+,)?[NTC],[NTC],")
 _QUOTED = regex(r"[+>] ?")
+_BETWEEN = regex(r"[ \t]*[,;|\t][ \t]*")
+_RULE = regex(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*\Z")
 _MESSAGES = (
     "Is supported ",
     "Rotating buffer ",
@@ -163,6 +166,9 @@ class _Reader:
         first = self._preamble(text)
         if first is not None:
             return first
+        if self.names and _RULE.match(text):
+            return Outcome("fact")
+        text = self._with_commas(text)
         header = _HEADER.match(text)
         if header:
             return self._header(header)
@@ -181,6 +187,16 @@ class _Reader:
         self.patience -= found is None
         self.above = self.above if self.patience > 0 else ()
         return found
+
+    def _with_commas(self, text: str) -> str:
+        """Return a header or a row with commas between its cells. Any other line is returned unchanged."""
+        if not (self.names or self.above or "hipblaslt-Gflops" in text):
+            return text
+        cells = text.strip()
+        if cells.startswith("|"):
+            cells = cells.removeprefix("|").removesuffix("|")
+        cells = _BETWEEN.sub(",", cells.strip())
+        return cells if _HEADER.match(cells) or _ROW.match(cells) else text
 
     def _preamble(self, text: str) -> Outcome | None:
         """Read a line of hipblaslt-bench's output that describes the library's build or a GPU.

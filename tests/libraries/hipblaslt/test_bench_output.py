@@ -6,7 +6,7 @@ The tests use real output, the part about the fastest kernel, columns of older v
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
@@ -183,6 +183,31 @@ def test_rows_below_one_header_are_all_read(mark: str, between: list[str]) -> No
     found = [x for x in reader.close() if isinstance(x, Measurement)]
     assert [(x.problem.m, x.time_us) for x in found] == [(16, 4.5), (48, 5.5), (80, 6.5)]  # type: ignore[union-attr]
     assert rejects == 1, "a row that is cut is told"
+
+
+def piped(text: str) -> str:
+    return f"| {' | '.join(text.split(','))} |"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        piped,
+        lambda text: text.replace(",", ", "),
+        lambda text: text.replace(",", ";"),
+        lambda text: text.replace(",", "\t"),
+        lambda text: "\t" + text.replace(",", "\t"),
+    ],
+)
+def test_a_table_with_other_separators_is_read(written: Callable[[str], str]) -> None:
+    """People post the output as a table of Markdown, or as columns from a spreadsheet."""
+    head = HEAD.rpartition(":")[2]
+    rule = [f"|{'|'.join(['---'] * (head.count(',') + 1))}|"] if written is piped else []
+    lines = [written(head), *rule, written(shown(16, 4.5)), written(shown(48, 5.5)), written("N,N,0,1,16")]
+    units, records = read(lines)
+    found = of(Measurement, records)
+    assert [(x.problem.m, x.time_us) for x in found] == [(16, 4.5), (48, 5.5)]  # type: ignore[attr-defined]
+    assert (units["measurement"], units["reject"], units["foreign"]) == (2, 1, 0)
 
 
 def test_a_row_without_a_header_is_nobodys() -> None:
