@@ -125,13 +125,23 @@ def too_fast(flops: float | None, time_us: float | None, facts: Mapping[str, str
     """
     if not flops or time_us is None or not time_us > 0:
         return ""
-    arch = facts.get("arch", "").partition(":")[0]
-    known = device_of(facts)
-    alike = [known] if known else [x for x in devices() if x.arch == arch]
-    most = max(rate for x in alike or devices() for rate in x.peaks.values())
-    most *= (_CLOCKS if alike else _LATER) * (2 if arch in _FOUR_BIT else 1)
+    most, name = _most(*(facts.get(x, "") for x in DESCRIBE))
     rate = flops / time_us / 1e6
     if rate <= most:
         return ""
-    name = "/".join(x.name for x in alike) if alike else "any device"
     return f"{time_us:g} µs would be {rate:,.0f} Tflop/s, but {name} does less than {most:,.0f} in any precision"
+
+
+DESCRIBE = ("device", "arch", "cu_count")
+"""The names of the facts that describe a GPU."""
+
+
+@cache
+def _most(*values: str) -> tuple[float, str]:
+    """Return the rate (Tflop/s) that no precision of a GPU exceeds, and the GPU's name. ``values``: of ``DESCRIBE``."""
+    facts = dict(zip(DESCRIBE, values, strict=True))
+    known, arch = device_of(facts), facts["arch"].partition(":")[0]
+    alike = [known] if known else [x for x in devices() if x.arch == arch]
+    most = max(rate for x in alike or devices() for rate in x.peaks.values())
+    most *= (_CLOCKS if alike else _LATER) * (2 if (known.arch if known else arch) in _FOUR_BIT else 1)
+    return most, "/".join(x.name for x in alike) if alike else "any device"

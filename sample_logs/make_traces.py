@@ -178,16 +178,18 @@ def kineto(events: list[dict[str, Any]]) -> str:
 
 
 def without_ids(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the events as an older ROCm build would record them.
+    """Return the events as an older ROCm build would record them, a second later.
 
-    Kernels and launches then lack the "External id", which links them to their operator.
+    Kernels and launches then lack the "External id", which links them to their operator. Without the second, the trace
+    would be a copy of the other one.
     """
     gpu = ("kernel", "cuda_runtime", "gpu_memset")
+    later = [{**event, "ts": event["ts"] + 1_000_000} if "ts" in event else event for event in events]
     return [
         {**event, "args": {k: v for k, v in event["args"].items() if k != "External id"}}
         if event.get("cat") in gpu
         else event
-        for event in events
+        for event in later
     ]
 
 

@@ -6,12 +6,13 @@ import codecs
 import io
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from operator import add
 from typing import Any, BinaryIO, cast
 
+from logparse.devices import DESCRIBE
 from logparse.errors import InputError, LogparseError, UsageError
 from logparse.executors.executor import report
 from logparse.ingest.input_file import HEAD_BYTES, Cut, Digest, Hashing, InputFile, last_line_end, source_id
@@ -133,6 +134,13 @@ def _settled(result: Ingested, state: str | bool) -> Ingested:
     return result if state else replace(result, state="unchanged")
 
 
+def _describe(device: dict[str, str], facts: Iterable[Fact]) -> None:
+    """Add to ``device`` what the facts state about the GPU. A fact with two values is unknown, which is empty here."""
+    for fact in facts:
+        if fact.name in DESCRIBE and device.setdefault(fact.name, fact.value) != fact.value:
+            device[fact.name] = ""
+
+
 @dataclass(frozen=True)
 class _Passed:
     """The hashes, the size and the last line of a log, after it was read to its end.
@@ -215,11 +223,14 @@ class _Input:
         attempt = self.attempt()
         collector, tally = Collector(attempt), Tally()
         size, pids, traces = self.file.size, set[str](), set[str]()
+        device: dict[str, str] = {}
         with ThreadPoolExecutor(1) as beside:
             hashed = beside.submit(self._digests, size)
-            for outcome in map(storable, format.read(self.file)):
+            for read in format.read(self.file):
+                facts = [fact for fact in read.records if isinstance(fact, Fact)]
+                _describe(device, facts)
+                outcome = storable(read, device)
                 tally.add(outcome)
-                facts = [fact for fact in outcome.records if isinstance(fact, Fact)]
                 pids |= {fact.value for fact in facts if fact.name == "pid"}
                 traces |= {fact.value for fact in facts if fact.name == TRACE_ID}
                 collector.add(outcome.records, offset=self.file.mark_bytes + outcome.at)

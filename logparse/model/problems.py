@@ -285,6 +285,11 @@ class GemmProblem:
         return per * self.m * self.n * self.k * self.batch_count
 
     @property
+    def least_flops(self) -> int | None:
+        """The same as ``flops``."""
+        return self.flops
+
+    @property
     def bytes(self) -> float | None:
         """The least number of bytes to move: A, B and D once each, and C once if beta is not zero.
 
@@ -468,6 +473,16 @@ class ConvProblem:
         return f"conv {self.direction} " + "x".join(str(v) for v in values[:-2]) + f" g{values[-2]} {values[-1]}"
 
     @property
+    def least_flops(self) -> float | None:
+        """Number of operations that no algorithm can save: ``flops`` divided by the number of taps of the filter.
+
+        Winograd's algorithm and the FFT need fewer operations than ``flops``.  They still multiply once for each pair
+        of input and output channel and each output, which is one tap.  Unknown (None) if a size is unknown.
+        """
+        taps = _product(self.filter_d, self.filter_h, self.filter_w)
+        return None if self.flops is None or not taps else self.flops / taps
+
+    @property
     def flops(self) -> int | None:
         """Number of operations of the convolution: 2·n·k·prod(out)·(c/groups)·prod(filter).
 
@@ -578,6 +593,7 @@ class OperatorProblem:
     kind: ClassVar[Kind] = "operator"
     shape: ClassVar[None] = None
     flops: ClassVar[None] = None
+    least_flops: ClassVar[None] = None
 
     @property
     def normal(self) -> OperatorProblem:

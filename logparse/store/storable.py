@@ -8,6 +8,7 @@ numbers (``ranges``), and the grammar of texts (``grammar``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from logparse.devices import too_fast
@@ -17,7 +18,6 @@ from logparse.model import (
     MOST_US,
     Call,
     Collective,
-    GemmProblem,
     Kernel,
     Measurement,
     Message,
@@ -36,15 +36,19 @@ from logparse.model import fault as text_fault
 _MOST_DEVICE = (1 << 31) - 1
 
 
-def storable(outcome: Outcome) -> Outcome:
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def storable(outcome: Outcome, device: Mapping[str, str] = _NOTHING) -> Outcome:
     """Check that everything that was read from a log line can be stored. Replace what cannot be stored.
 
     The replacement is a ``Reject``, which states why the value cannot be stored. If only messages and rejects are left,
     the whole line is counted as rejected. Returns the changed result of reading the line.
+    ``device`` holds the facts that the file states about its GPU.
     """
     if outcome.unit == "reject":
         return outcome
-    reasons = [*map(fault, outcome.records)]
+    reasons = [fault(record, device) for record in outcome.records]
     if not any(reasons):
         return outcome
     records = [Reject(why) if why else record for record, why in zip(outcome.records, reasons, strict=True)]
@@ -52,11 +56,13 @@ def storable(outcome: Outcome) -> Outcome:
     return Outcome(outcome.unit if left else "reject", records, outcome.lines, outcome.at, outcome.tables)
 
 
-def fault(record: Record) -> str | None:
+def fault(record: Record, device: Mapping[str, str] = _NOTHING) -> str | None:
     """Return the reason why a record cannot be stored, or None if it can.
 
-    For example, a number is out of range, or a text does not fit its grammar.
+    For example, a number is out of range, or a text does not fit its grammar. ``device``: facts about the GPU.
     """
+    if isinstance(record, Measurement):
+        return _measurement(record, device) or text_fault(record)
     check = _CHECKS.get(type(record))
     return (check(record) if check is not None else None) or text_fault(record)
 
@@ -73,7 +79,7 @@ def _call(call: Call) -> str | None:
     )
 
 
-def _measurement(item: Measurement) -> str | None:
+def _measurement(item: Measurement, device: Mapping[str, str]) -> str | None:
     for name in ("time_us", "min_us", "max_us", "std_us"):
         if (value := getattr(item, name)) is not None and not is_time(value):
             return _time_fault(name, value)
@@ -81,9 +87,7 @@ def _measurement(item: Measurement) -> str | None:
     if bad is not None:
         return _time_fault("a sample", bad)
     wrong = problem_fault(item.problem) or solution_fault(item.solution) or _workspace(item.workspace_bytes)
-    if wrong or not isinstance(item.problem, GemmProblem):
-        return wrong  # an algorithm may need fewer operations than a convolution counts
-    return too_fast(item.problem.flops, item.time_us, {}) or None
+    return wrong or too_fast(item.problem.least_flops, item.time_us, device) or None
 
 
 def _kernel(kernel: Kernel) -> str | None:
@@ -129,7 +133,6 @@ def _time_fault(name: str, value: object) -> str:
 
 _CHECKS: Mapping[type, Callable[[Any], str | None]] = {
     Call: _call,
-    Measurement: _measurement,
     Kernel: _kernel,
     Collective: _collective,
     Message: _message,

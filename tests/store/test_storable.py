@@ -179,3 +179,52 @@ def test_a_bundle_loses_no_more_than_the_bad_time(store: Store, tmp_path: Path, 
 
 def test_conv_defaults_read_back() -> None:
     assert problem_fault(ConvProblem(direction="F")) is None
+
+
+CONV_3X3 = "conv F spatial=2 in=32,256,1,56,56 k=256 filter=1,3,3 pad=0,1,1 stride=1,1,1 dilation=1,1,1 out=1,56,56"
+LIKE = f"{CONV_3X3} groups=1 type=FP16,FP16,FP16 layout=NCHW,NCHW,NCHW cast=none,none,none bias=0 mode=convolution"
+
+
+@pytest.mark.parametrize(
+    ("problem", "device", "us", "fine"),
+    [
+        (gemm(m=4096, n=4096, k=4096), {}, 50.0, True),
+        (gemm(m=4096, n=4096, k=4096), {"arch": "gfx1100"}, 50.0, False),
+        (gemm(m=4096, n=4096, k=4096), {"arch": "gfx1100"}, 1_500.0, True),
+        (gemm(m=4096, n=4096, k=4096), {"device": "AMD Instinct MI300X"}, 200.0, True),
+        (gemm(m=4096, n=4096, k=4096), {"device": "AMD Instinct MI300X"}, 20.0, False),
+        (gemm(m=4096, n=4096, k=4096), {"device": ""}, 50.0, True),
+        (problem_from_text(LIKE), {"arch": "gfx906", "cu_count": "60"}, 900.0, True),
+        (problem_from_text(LIKE), {"arch": "gfx906", "cu_count": "60"}, 90.0, False),
+    ],
+)
+def test_a_time_that_no_precision_of_the_device_reaches(
+    problem: Problem, device: dict[str, str], us: float, fine: bool
+) -> None:
+    """A 3×3 convolution may take a ninth of the operations, by Winograd's algorithm or an FFT, but not fewer."""
+    why = fault(replace(TIME, problem=problem, solution=Solution("miopen", "s"), time_us=us), device)
+    assert (why is None) == fine
+    assert fine or "Tflop/s, but " in str(why)
+
+
+def test_the_device_that_a_file_states_bounds_its_times(tmp_path: Path, store: Store) -> None:
+    rows = ["GemmTunableOp_Half_NN,nn_4096_4096_4096_ld_4096_4096_4096,Gemm_Hipblaslt_7,0.05"]
+    rows += ["GemmTunableOp_Half_NN,nn_8192_4096_4096_ld_8192_4096_8192,Gemm_Hipblaslt_7,3.05"]
+    path = tmp_path / "tunableop_results0.csv"
+    path.write_text("\n".join(["Validator,PT_VERSION,2.7.0", "Validator,GCN_ARCH_NAME,gfx1100", *rows, ""]))
+    ingest([str(path)], store, run="run")
+    with store.connect() as con:
+        assert con.execute("select time_us from measurements").fetchall() == [(3050.0,)]
+        ((reason,),) = con.execute("select reason from rejects").fetchall()
+    assert "Tflop/s, but PRO W7900/RX 7900 XTX" in reason
+
+
+def test_each_row_of_aiter_is_bound_by_its_own_device(tmp_path: Path, store: Store) -> None:
+    rows = ["gfx942,304,4096,4096,4096,7,0,20.0,k", "gfx950,256,4096,4096,4096,7,0,20.0,k"]
+    path = tmp_path / "a8w8_tuned_gemm.csv"
+    path.write_text("\n".join(["gfx,cu_num,M,N,K,kernelId,splitK,us,kernelName", *rows, ""]))
+    ingest([str(path)], store, run="run")
+    with store.connect() as con:
+        assert con.execute("select key_text from measurements").fetchall() == [("gfx950,256,4096,4096,4096",)]
+        ((reason,),) = con.execute("select reason from rejects").fetchall()
+    assert "6,872 Tflop/s, but MI300X does less than 2,876 in any precision" in reason

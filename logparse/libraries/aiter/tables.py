@@ -35,6 +35,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from logparse.devices import too_fast
 from logparse.errors import EmissionError
 from logparse.libraries.kinds.dtypes import TORCH_TYPES
 from logparse.libraries.kinds.format import Emission, Origin, Outcome, Writer, one_per_key
@@ -156,6 +157,8 @@ def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
         return [Call(problem=problem, category="untuned", count=None)]
     solution = solution_of_row(values)
     time_us, status, error_text = _time(values.get("us") or values.get("soltimes") or "")
+    if wrong := too_fast(problem.flops, time_us, {ours: values.get(name, "") for name, ours in _DEVICE.items()}):
+        raise ValueError(wrong)
     measured = Measurement(
         problem=problem, solution=solution, origin=ORIGIN, status=status, time_us=time_us, error=error_text,
         key_text=",".join(values[n] for n in _KEY if n in values),

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from logparse.devices import too_fast
 from logparse.groups import in_groups
 from logparse.model import Problem, Solution
 from logparse.target import Facts
@@ -388,11 +389,15 @@ class Table(Generic[E, C]):
         * ``certain``: True if it is certain that the library accepts a file without ``refusals``.
         * ``facts``: what the file states about the machine that wrote it.
         * ``target``: what is known about the machine that will use the file.
+
+        A time that the GPU of ``facts`` cannot reach is left out.
         """
         why_not = tuple(refusals)
         taken, rows = accepted(why_not, certain), []
         for x in self.entries:
             verdicts, breaches = judge(x.line, x, self.context, self.rules, taken, refusal)
+            wrong = too_fast(x.problem.least_flops, x.time_us, facts) if x.problem else ""
+            note = Note(x.line, "warning", "time", f"the time counts as unknown: {wrong}", "Time the row again.")
             row = Row(
                 line=x.line,
                 key=x.key,
@@ -400,8 +405,8 @@ class Table(Generic[E, C]):
                 solution=x.solution,
                 verdicts=verdicts,
                 text=x.text,
-                time_us=x.time_us,
-                breaches=breaches,
+                time_us=None if wrong else x.time_us,
+                breaches=(*breaches, Breach(None, note, fault=False)) if wrong else breaches,
             )
             rows.append(row)
         return Reading(rows=rows, refusals=why_not, certain=certain, facts=facts, target=target, parsed=self)

@@ -215,8 +215,8 @@ def read(source: Source) -> Iterator[Outcome]:
             if wrong is not None:
                 del file.validators[fields(text)[1]]
                 yield Outcome("reject", [Reject(wrong, 0, len(text.encode()))], at=at)
-            else:
-                yield Outcome("fact")
+            else:  # the device bounds the times below
+                yield Outcome("fact", [fact for fact in _facts(file) if fact.name == "arch"])
     yield Outcome("fact", _facts(file), lines=0)
 
 

@@ -30,7 +30,7 @@ BEST, OTHER = 101917, 98600
 GIT, HEADER = "Git Version: \n", ",".join(TUNING_COLUMNS)
 VALUES = (
     "N,N,0,1,4096,64,1024,1,4096,4194304,0,1024,65536,4096,262144,4096,262144,f16_r,f16_r,f16_r,f16_r,f32_r,0,0,0,0,0,"
-    f"none,0,f32_r,512,214748,3369.14,2.5,{BEST},gfx90a:sramecc+:xnack-,104"
+    f"none,0,f32_r,512,107374,3369.14,5.0,{BEST},gfx90a:sramecc+:xnack-,104"
 )
 
 
@@ -168,7 +168,7 @@ def test_rules_about_rows() -> None:
         (",bf16_r,f32_r,0", ",bf16_r,f33_r,0", ("warning", "read-as")),
         ("    T,N,", "    T,Q,", ("warning", "read-as")),
         ("T,N,0,1,", "T,N,1,1,", ("warning", "grouped")),
-        ("gfx942", "gfx90a", ("error", "arch")),
+        ("gfx942", "gfx950", ("error", "arch")),
         (",304\n", ",228\n", ("warning", "cu-count")),
     ):
         assert rules(whole.replace(old, new), NEW) == ([(3, *rule)] if rule else []), (old, new)
@@ -234,9 +234,9 @@ def test_rows_copied_to_other_sizes_are_no_measurements() -> None:
     measured = [x for outcome in outcomes for x in outcome.records if isinstance(x, Measurement)]
     assert [(x.problem.n, x.time_us) for x in measured if isinstance(x.problem, GemmProblem)] == [
         (63, None),
-        (64, 2.5),
+        (64, 5.0),
         (62, None),
-        (64, 2.5),
+        (64, 5.0),
         (128, 3.579),
     ]
     assert sum(x.unit == "measurement" for x in outcomes) == 3
@@ -267,15 +267,15 @@ def test_mlperfs_file() -> None:
 @pytest.mark.parametrize(
     ("gflops", "us", "wanted"),
     [
-        ("214748", "2.5", []),
-        ("215000", "2.5", []),
-        ("214748", "5.0", ["copied"]),
-        ("107374", "2.5", ["copied"]),
-        ("214748", "0", []),
-        ("0", "2.5", []),
-        ("x", "2.5", []),
+        ("107374", "5.0", []),
+        ("107500", "5.0", []),
+        ("107374", "10.0", ["copied"]),
+        ("53687", "5.0", ["copied"]),
+        ("107374", "0", []),
+        ("0", "5.0", []),
+        ("x", "5.0", []),
     ],
 )
 def test_a_row_whose_rate_is_of_other_sizes_is_copied(gflops: str, us: str, wanted: list[str]) -> None:
-    text = GIT + entry(values=VALUES.replace(",214748,", f",{gflops},").replace(",2.5,", f",{us},"))
+    text = GIT + entry(values=VALUES.replace(",107374,", f",{gflops},").replace(",5.0,", f",{us},"))
     assert [note.rule for note in inspect("t.txt", text.encode(), TARGET).notes] == wanted

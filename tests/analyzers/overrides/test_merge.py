@@ -50,6 +50,19 @@ def test_the_fastest_finite_time_wins(tmp_path: Path) -> None:
     ]
 
 
+def test_a_time_that_the_files_device_cannot_reach_wins_over_nothing(tmp_path: Path) -> None:
+    """PyTorch reads the row all the same, so it stays in a merged file that has no other row of its key."""
+    head = f"{HEAD}Validator,GCN_ARCH_NAME,gfx1100\n"
+    one = f"{head}GemmTunableOp_Half_NN,nn_4096_4096_4096_ld_4096_4096_4096,Gemm_Hipblaslt_7,0.005\n"
+    two = one.replace("_7,0.005", "_9,1.9")
+    [merged] = merge(files(tmp_path, one=one, two=two)).files
+    assert merged.data.decode() == two
+    [alone] = merge(files(tmp_path, one=one)).files
+    assert alone.data.decode() == one
+    [note] = [x for x in inspect("tunableop_results0.csv", one.encode(), {}).notes if x.rule == "time"]
+    assert "Tflop/s, but PRO W7900" in note.message
+
+
 AITER = "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName\n"
 CALL = "gfx942,304,{},256,5120,False,torch.bfloat16,torch.bfloat16,False,False"
 
