@@ -149,6 +149,8 @@ def test_texts_of_the_sources(text: str, category: str, means: str | None) -> No
             "MIOpen found a database of another version",
         ),
         ("MIOpen Error: /src/sqlite_db.cpp:220: SQLite: unable to open database file", "must name folders on a local"),
+        ("MIOpen(HIP): Warning [SQLiteBase] database is locked: /home/u/.config/miopen/a.ukdb", "a folder of its own"),
+        ("MIOpen Error: /src/sqlite_db.cpp:220: database disk image is malformed", "a damaged database"),
         (
             "MIOpen(HIP): Warning [SQLiteBase] Missing system database file: gfx1030_36.kdb Performance may degrade. "
             "Please follow instructions to install: https://github.com/ROCm/MIOpen#installing-miopen-kernels-package",

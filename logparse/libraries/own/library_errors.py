@@ -122,6 +122,21 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         ),
     ),
     (
+        ("database is locked", "database table is locked"),
+        (
+            "another process used MIOpen's database for too long, for example because many ranks share it on a network "
+            "disk. Give each node or rank a folder of its own on a local disk (MIOPEN_USER_DB_PATH, "
+            "MIOPEN_CUSTOM_CACHE_DIR)"
+        ),
+    ),
+    (
+        ("database disk image is malformed", "file is not a database"),
+        (
+            "MIOpen found a damaged database, for example of a job that was killed or of a full disk. Remove or rename "
+            "the .udb and .ukdb files below ~/.config/miopen and ~/.cache/miopen; MIOpen then makes these files anew"
+        ),
+    ),
+    (
         ("SQLite", "sqlite"),
         (
             "MIOpen cannot use a database of tuned solvers or of kernels. MIOPEN_USER_DB_PATH and "
