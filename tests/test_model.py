@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,6 +98,19 @@ def test_what_a_plain_call_lacks_is_no_part_of_its_text() -> None:
     other = GemmProblem(**with_plain({**wide, "swizzle_b": True, "compute_input_a_type": "f8_r", "sm_count": 48}))
     assert other.text.endswith("swizzle=-,1 beta=? input=f8_r,- sms=48")
     assert other.label.endswith("bf16_r swizzled B as f8_r 48 SMs")
+
+
+@pytest.mark.parametrize(
+    ("type", "compute", "word"),
+    [
+        *(("f32_r", "xf32_r", " compute xf32_r"), ("f16_r", "f16_r", " compute f16_r"), ("bf16_r", "f32_r", "")),
+        *(("f64_r", "f64_r", ""), ("i8_r", "i32_r", ""), ("f32_c", "f32_r", ""), ("f32_r", None, "")),
+    ],
+)
+def test_an_unusual_compute_type_is_in_the_name(type: str, compute: str | None, word: str) -> None:
+    """Otherwise two products of a table would have one name, although their kernels and times differ."""
+    problem = GemmProblem(m=8, n=4, k=2, a_type=type, compute_type=compute)
+    assert problem.label.endswith(type + word)
 
 
 def test_texts_of_older_stores_can_be_read() -> None:

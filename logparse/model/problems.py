@@ -329,7 +329,7 @@ class GemmProblem:
 
     @property
     def _unusual(self) -> str:
-        """Words for unusual properties of the product, for example ``swizzled A`` or ``block32 scales``.
+        """Words for unusual properties of the product, for example ``swizzled A`` or ``compute xf32_r``.
 
         Only special kernels can compute such a product.  The words are a part of its name in tables (``label``).
         """
@@ -339,9 +339,15 @@ class GemmProblem:
         words += [f"as {'/'.join(self.converted)}"] * bool(self.converted) + [f"{self.sm_count} SMs"] * bool(
             self.sm_count
         )
+        usual = _USUAL_COMPUTE.get(self.a_type or "", ("f32_r",))
+        words += [f"compute {self.compute_type}"] * (self.compute_type not in (None, *usual))
         return "".join(f" {word}" for word in words)
 
 
+_USUAL_COMPUTE = {
+    "f64_r": ("f64_r",), "i8_r": ("i32_r",), "f32_c": ("f32_c", "f32_r"), "f64_c": ("f64_c", "f64_r")
+}  # fmt: skip
+"""The compute types that a product usually has, by the type of A.  For all other types it is ``f32_r``."""
 GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("trans", ("trans_a", "trans_b")),
     ("mnk", ("m", "n", "k")),
