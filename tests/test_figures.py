@@ -454,7 +454,7 @@ def test_the_time_to_the_answer_is_that_of_the_record() -> None:
     assert f"together | {answered - replay:.0f} s | {trainer['without_replay_s']:.0f} s |" in page
     assert f"| moe: nothing is faster | – | {moe['without_replay_s']:.0f} s |" in page
     least = [min(x["plain_start_s"]) for x in found]
-    assert f"needs\n{min(least):.0f} to {max(least):.0f} s for each plain start" in page
+    assert f"needs {min(least):.0f} to {max(least):.0f} s for each plain start" in page
 
 
 def test_traces_beside_tracelens_are_those_of_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
