@@ -80,4 +80,4 @@ def capital(text: str) -> str:
 def sentence(text: str) -> str:
     """Return ``text`` as a sentence: with a full stop, and a capital unless it begins with a name."""
     text = capital(text)
-    return text if not text or text.endswith((".", ".'", "!", "?")) else text + "."
+    return text if not text or text.endswith((".", ".'", "!", "?", "…")) else text + "."

@@ -27,10 +27,16 @@ The columns are the filters and numbers of ``selection``, and:
 * ``finding``; ``proposed``: ``recommend``'s override as JSON.
 * ``solutions``, ``failed``: number of solutions with a time, and of failed measurements.
 * ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops``, ``device``, ``roof_tflops``, ``efficiency``.
-* ``f_us``, ``b_us``: times of the forward and input-gradient passes of the same layer and file.
+* ``apart``: True if ``best_us`` is from a file of a known device, and the device of the run's calls is unknown. The
+  time is then shown, but it is no time of the run: ``time_us``, the sums and the savings are unknown.
+* ``w_us``, ``f_us``, ``b_us``: times of the three passes of a layer, in the row of its backward weights (W). All are
+  from one source, which ``passes_from`` names: the row's file, else the run's traces, else another file.
+* ``sibling_us``: the longer time of F and B. ``sibling_ratio``: ``w_us`` over it. ``w_total_us``: calls × ``w_us``.
+  ``beyond_us``: calls × (``w_us`` − ``sibling_us``), at least 0.
 * ``source_id``; ``measured``: text of the measured problem: the same one, or one that may mean the same call.
-* ``here_us``, ``other_us``, ``change`` (other over here, minus one), ``moved`` (slower, faster …), ``pick_here`` and
-  ``pick_there``: a comparison with another run.
+* ``here_us``, ``other_us``, ``change`` (here over other, minus one), ``moved`` (slower, faster …), ``pick_here`` and
+  ``pick_there``: a comparison with another run. ``pick_here_us`` and ``pick_there_us`` are times of the two picks, if
+  they differ and one file has both.
 * ``dtype``: the one name of the input type (``BF16`` for GEMMs, too). ``input_type``: its name in the problem.
 * ``action``: title of the first thing to do about the problem. ``todos``: list of the names of all things to do.
 """
@@ -197,8 +203,8 @@ def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: st
     """Create the table ``blocked``: measured times that must not be compared with the job's calls.
 
     A time is in the table if it may be from another GPU than the calls. That is so if a log does not name the GPU on
-    which it was written. The columns are ``h`` (the hash of ``problem``), ``problem`` (a GEMM or convolution), and
-    ``source_id`` (the file with the time).
+    which it was written. The columns are ``h`` (the hash of ``problem``), ``problem`` (a GEMM or convolution),
+    ``source_id`` (the file with the time), and ``known`` (True if the GPU of the calls is known to be another one).
     """
     own = con.execute("select distinct source_id from sources where run = ?", [run]).fetchall()
     pairs = sorted(different_devices(facts, [str(x) for (x,) in own]))
@@ -226,10 +232,24 @@ def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> No
             group by h"""
     )
     con.execute(
-        f"""update {points} as p set here_us = o.here_us, other_us = o.other_us, change = o.other_us / o.here_us - 1,
-                                     moved = o.moved, pick_here = o.pick_here, pick_there = o.pick_there
-            from moved_ o where o.id = p.id"""
+        f"""create or replace temp table both_ as
+            select id, here_us, there_us from (
+              select p.id, m.source_id, m.origin, min(m.time_us) filter (m.solution = o.pick_here) as here_us,
+                     min(m.time_us) filter (m.solution = o.pick_there) as there_us,
+                     any_value(m.source_id = p.source_id) as own
+              from {points} p join moved_ o on o.id = p.id and o.pick_here <> o.pick_there
+              join measurements m on hash(m.problem) = hash(p.measured) and m.solution in (o.pick_here, o.pick_there)
+              where m.status = 'ok' and m.time_us > 0 and isfinite(m.time_us) group by all)
+            where here_us is not null and there_us is not null
+            qualify row_number() over (partition by id order by own desc nulls last, source_id, origin) = 1"""
     )
+    con.execute(
+        f"""update {points} as p set here_us = o.here_us, other_us = o.other_us, change = o.here_us / o.other_us - 1,
+                                     moved = o.moved, pick_here = o.pick_here, pick_there = o.pick_there,
+                                     pick_here_us = b.here_us, pick_there_us = b.there_us
+            from moved_ o left join both_ b using (id) where o.id = p.id"""
+    )
+    con.execute("drop table both_")
     con.execute("drop table moved_")
 
 
@@ -335,11 +355,12 @@ _STAGES: Mapping[str, str] = {
                  min(calls_from) as calls_from from counted_ group by h)
         select w.h, w.kind, w.calls, w.calls_from, k.traced_us, t.* exclude (h)
         from work w left join traced_ k using (h) left join (
-            select t.* from each_ t semi join work using (h) join files_ f using (file)
-            anti join blocked b on b.h = t.h and b.source_id = f.source_id
+            select t.*, b.h is not null as apart from each_ t semi join work using (h) join files_ f using (file)
+            left join blocked b on b.h = t.h and b.source_id = f.source_id
+            where b.h is null or not b.known and t.h not in (select h from traced_)
             qualify row_number() over (
                 partition by t.h
-                order by best_us is null, not own_run, solutions desc, best_us, file) = 1) t using (h)""",
+                order by best_us is null, apart, not own_run, solutions desc, best_us, file) = 1) t using (h)""",
     "alone_": """
         select file from files_ f
         where not exists (select 1 from called_ w where (w.kind = 'conv') = (f.kind = 'conv'))
@@ -359,18 +380,32 @@ _BASES = """
       select true as called, * from called_
       union all by name
       select false as called, * from each_ semi join alone_ using (file)),
-    passes_ as (  -- F and B of each layer and file; without a file as the run's traces have them
+    best_ as (  -- of each file; without a file as the run's traces have it
+      select file, h, best_us from each_ where best_us is not null
+      union all select null, h, traced_us from called_ where traced_us is not null),
+    passes_ as (
       select t.file, d.layer_h, min(best_us) filter (d.direction = 'F') as f_us,
              min(best_us) filter (d.direction = 'B') as b_us
-      from (select file, h, best_us from each_
-            union all select null, h, traced_us from called_ where file is null and traced_us is not null) t
-      join dimensions_ d using (h) where d.direction in ('F', 'B') group by all)
+      from best_ t join dimensions_ d using (h) where d.direction in ('F', 'B') group by all),
+    layers_ as (  -- W beside F and B of one source
+      select r.h, r.called, r.file, w.best_us as w_us, p.f_us, p.b_us, w.file as of_file
+      from rows_ r join dimensions_ d on d.h = r.h and d.direction = 'W' join best_ w on w.h = r.h
+      join passes_ p on p.layer_h = d.layer_h and p.file is not distinct from w.file
+      left join files_ f on f.file = w.file
+      left join blocked b on b.h = r.h and b.source_id = f.source_id
+      where (r.called or w.file = r.file) and not coalesce(b.known, false)
+      qualify row_number() over (
+          partition by r.h, r.called, r.file
+          order by w.file is not distinct from r.file desc, w.file is not null, not f.own_run,
+                   p.f_us is null or p.b_us is null, w.file) = 1)
     select left(md5(d.problem || if(r.called, '', '|' || f.source_id || '|' || f.origin)), 12) as id,
            r.* exclude (h, file, kind, best, own), coalesce(r.kind, f.kind) as kind, f.source_id, f.origin,
-           f.own_run, b.solution as best, o.solution as own, d.* exclude (h, layer, layer_h), p.f_us, p.b_us
+           f.own_run, b.solution as best, o.solution as own, d.* exclude (h, layer, layer_h), p.w_us, p.f_us, p.b_us,
+           p.h is not null as has_passes, x.source_id as passes_source
     from rows_ r join dimensions_ d using (h) left join files_ f using (file)
     left join solvers_ b on b.solver = r.best left join solvers_ o on o.solver = r.own
-    left join passes_ p on d.direction = 'W' and p.layer_h = d.layer_h and p.file is not distinct from r.file"""
+    left join layers_ p on p.h = r.h and p.called = r.called and p.file is not distinct from r.file
+    left join files_ x on x.file = p.of_file"""
 _BLOCKED = """
     with caller as (
       select distinct hash(coalesce(m.other, c.problem)) as h, coalesce(o.device, '') as device
@@ -379,7 +414,7 @@ _BLOCKED = """
     timed as (
       select distinct hash(problem) as h, problem, source_id from measurements
       where hash(problem) in (select h from caller))
-    select h, problem, t.source_id
+    select h, problem, t.source_id, bool_or(caller.device <> '') as known
     from timed t join caller using (h) left join homes_ o on o.source_id = t.source_id
     left join apart_ on log = caller.device and time = coalesce(o.device, '')
     group by all having bool_and(log is not null)"""
@@ -393,33 +428,36 @@ with picks as (
          arg_min(measured, best_us) as measured, arg_min(source_id, best_us) as source_id
   from picked_ group by problem),
 merged as (
-  select b.* exclude (calls, best, best_us, origin, source_id, own, default_us, own_run, contested),
+  select b.* exclude (calls, best, best_us, origin, source_id, own, default_us, own_run, contested, apart),
+         coalesce(b.apart, false) and p.problem is null as apart,
          b.calls / coalesce(steps, 1) as calls, if(steps is null, 'run', unit_word()) as unit,
          coalesce(p.best, b.best)::varchar as best,
          coalesce(p.best_us, b.best_us) as best_us, coalesce(p.origin, b.origin) as origin,
          coalesce(p.measured, b.problem) as measured, coalesce(p.source_id, b.source_id) as source_id,
-         coalesce(p.pick, b.own)::varchar as pick,
-         coalesce(p.pick_us, b.default_us) as own_us, p.pick_us is not null or b.contested as contested,
+         if(coalesce(b.apart, false) and p.problem is null, null, coalesce(p.pick, b.own))::varchar as pick,
+         if(coalesce(b.apart, false) and p.problem is null, null, coalesce(p.pick_us, b.default_us)) as own_us,
+         p.pick_us is not null or b.contested as contested,
          coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
          f.message::varchar as finding, f.advice::varchar as advice, f.analyzer::varchar as analyzer,
          f.action::varchar as action, f.todos::varchar as todos,
-         f.per_call_us, f.held_us, f.found_us / coalesce(steps, 1) as found_us,
+         if(f.blocked, null, f.per_call_us) as per_call_us, if(f.blocked, null, f.held_us) as held_us,
+         if(f.blocked, null, f.found_us) / coalesce(steps, 1) as found_us,
          f.proposed::varchar as proposed, coalesce(f.timed, false) as found_timed
   -- pick and best are of one record: one without a time of the pick takes no place of one that has it
   from bases b cross join steps_ left join picks p on p.problem = b.problem and (b.called or p.source_id = b.source_id)
       and (p.pick_us is not null or b.default_us is null)
   left join (
       select f.*, n.problem is not null as blocked,
-             row_number() over (partition by f.problem, n.problem is not null) as place
+             row_number() over (partition by f.problem order by n.problem is not null) as place
       from found_ f left join blocked n on n.problem = f.problem and n.source_id = f.found_in) f
     on f.problem = b.problem
-       and if(b.called, f.place = 1 and not blocked, coalesce(f.found_in, b.source_id) = b.source_id)),
+       and if(b.called, f.place = 1, coalesce(f.found_in, b.source_id) = b.source_id)),
 known as (  -- the pick's own time is no better solution where another run, or another try of it, was faster
   select * exclude (own_us, contested) replace (if(best = pick, coalesce(own_us, best_us), best_us) as best_us),
          if(contested, own_us, null) as pick_us
   from merged),
 timed as (
-  select *, coalesce(traced_us, pick_us, if(per_call_us > 0, held_us, null), best_us) as time_us,
+  select *, coalesce(traced_us, pick_us, if(per_call_us > 0, held_us, null), if(apart, null, best_us)) as time_us,
          greatest(f_us, b_us) as sibling_us,
          flops / nullif(bytes, 0) as intensity,
          case when pick_us > best_us * (1 + {_SAME}) then coalesce(traced_us, pick_us) * (1 - best_us / pick_us)
@@ -428,9 +466,11 @@ timed as (
               then least(per_call_us * coalesce(traced_us / nullif(held_us, 0), 1), traced_us) end as loss_us
   from known),
 placed as (
-  select t.*, coalesce(s.file, '–') as file, s.device, traced_us is not null or s.own as own,
+  select t.*, coalesce(s.file, '–') as file, s.device,
+         if(has_passes, if(passes_source is null, 'the trace', q.file), null) as passes_from, traced_us is not null or s.own as own,
          least(x.peak_tflops, t.intensity * s.hbm_gbs / 1e3) as roof_tflops
-  from timed t left join places s using (source_id) left join peaks x on x.device = s.device and x.dtype = t.dtype)
+  from timed t left join places s using (source_id) left join places q on q.source_id = t.passes_source
+  left join peaks x on x.device = s.device and x.dtype = t.dtype)
 select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(operation, '?') as operation,
        coalesce(direction, '–') as direction,
        coalesce(type_name(dtype), '?') as dtype,
@@ -441,6 +481,7 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        coalesce(nullif(layout, ''), '?') as layout,
        coalesce(best, 'not measured') as solver, file, calls, pick, pick_us, basis, best, best_us, time_us,
        case when pick_us is not null then time_us - loss_us
+            when apart and time_us is null then best_us
             when best = pick and basis is distinct from 'incomparable' then time_us
             else least(best_us, time_us) end as then_us,
        coalesce(calls, 1) * time_us as total_us, loss_us,
@@ -452,9 +493,12 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        intensity,
        flops / time_us / 1e6 as tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
-       coalesce(own, true) as own, f_us, b_us, sibling_us, coalesce(best_us, time_us) / sibling_us as sibling_ratio,
+       coalesce(own, true) as own, apart, w_us, f_us, b_us, sibling_us, w_us / sibling_us as sibling_ratio,
+       coalesce(calls, 1) * w_us as w_total_us,
+       coalesce(calls, 1) * greatest(w_us - sibling_us, 0) as beyond_us, passes_from,
        source_id, measured, unit,
        null::double as here_us, null::double as other_us, null::double as change, null::varchar as moved,
-       null::varchar as pick_here, null::varchar as pick_there
+       null::varchar as pick_here, null::varchar as pick_there, null::double as pick_here_us,
+       null::double as pick_there_us
 from placed
 """

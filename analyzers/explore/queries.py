@@ -6,7 +6,7 @@ DataFrame). Every answer is a small DataFrame: a chart gets only as many rows as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -22,11 +22,44 @@ More points could not be distinguished, and the browser would take longer than 3
 ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
 """SQL for the order of the rows in the web page's table, if the user chose no order."""
 _REPICKED = "coalesce(moved = 'other pick', false) desc"
-MOVED = f"abs(coalesce(calls, 1) * (other_us - here_us)) desc nulls last, {_REPICKED}, {ORDER}"
+_MOVED_US = "abs(coalesce(calls, 1) * coalesce(other_us - here_us, pick_there_us - pick_here_us))"
+MOVED = f"{_MOVED_US} desc nulls last, {_REPICKED}, {ORDER}"
 """SQL for the order of the rows in the web page's table, if two runs are compared.
 
 The largest change of (time × calls) is first. GEMMs and convolutions for which the library chose another kernel follow.
 """
+BEYOND = f"beyond_us desc nulls last, w_total_us desc nulls last, {ORDER}"
+"""SQL for the order of the rows on the tab Backward weights, if the user chose no order."""
+
+
+class Order(NamedTuple):
+    """The order of the table's rows on a tab, if the user chose no order.
+
+    * ``by``: SQL. ``column``: the column that shows the order.
+    * ``first``: what the first rows have, for the line above the table.
+    * ``where``: SQL for the rows that the tab lists.
+    """
+
+    by: str
+    column: str
+    first: str
+    where: str = "true"
+
+
+def order_of(view: str, *, compared: bool, empty: Collection[str]) -> Order:
+    """Return the order of the table's rows on the tab ``view``.
+
+    ``compared`` is True if another run is compared. ``empty`` are the columns without any value.
+    """
+    if view == "weights":
+        return Order(BEYOND, "beyond_us", "the most time of W beyond F and B", "direction = 'W'")
+    if view == "compare" and compared:
+        column = next((x for x in ("change", "pick_there_us") if x not in empty), "moved")
+        return Order(MOVED, column, "the largest change")
+    if "saving_us" in empty:
+        return Order(ORDER, "total_us", "the most time")
+    return Order(ORDER, "saving_us", "the largest saving")
+
 
 FIRST_ROWS = 100
 """Number of table rows that the browser requests at once."""
@@ -42,18 +75,27 @@ TABLE: Mapping[str, str] = {
     "pick": "Pick",
     "action": "Action",
     "saving_from": "Saving is",
-    "here_us": "This run (µs)",
-    "other_us": "Other run (µs)",
+    "moved": "What changed",
     "change": "Change (%)",
-    "moved": "Moved",
+    "other_us": "Compared run (µs)",
+    "here_us": "This run (µs)",
+    "pick_there": "Pick, compared run",
     "pick_here": "Pick, this run",
-    "pick_there": "Pick, other run",
+    "pick_there_us": "Compared run's pick (µs)",
+    "pick_here_us": "This run's pick (µs)",
     "regret": "Regret (%)",
+    "beyond_us": "W beyond F and B (ms)",
     "sibling_ratio": "W ÷ max(F, B)",
+    "w_total_us": "Calls × W (ms)",
+    "w_us": "W (µs)",
+    "f_us": "F (µs)",
+    "b_us": "B (µs)",
+    "passes_from": "W, F, B from",
     "tflops": "TFLOP/s",
     "efficiency": "Of roofline (%)",
     "solutions": "Solutions",
     "operation": "Operation",
+    "direction": "Direction",
     "dtype": "Type",
     "layout": "Layout",
     "device": "Device",
@@ -66,28 +108,38 @@ PRESETS: Mapping[str, Sequence[str]] = {
     "Times": ("total_us", "calls", "time_us", "then_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
     "Solutions": ("saving_us", "time_us", "pick", "then_us", "best", "solutions", "finding"),
     "Where from": ("total_us", "calls", "operation", "dtype", "layout", "device", "file"),
-    "Two runs": ("moved", "change", "here_us", "other_us", "pick_here", "pick_there", "total_us", "device"),
+    "Backward weights": (
+        *("beyond_us", "sibling_ratio", "w_total_us", "calls", "w_us", "f_us", "b_us", "passes_from", "action"),
+    ),
+    "Two runs": (
+        *("moved", "change", "other_us", "here_us", "pick_there", "pick_here", "pick_there_us", "pick_here_us"),
+        *("calls", "total_us", "device"),
+    ),
 }
 """Sets of table columns that the user can choose by name. The label is always shown. The first set is the default."""
-BESIDE = "Two runs"
-"""Name of the set of table columns that shows a comparison of two runs.
+SETS: Mapping[str, str] = {"compare": "Two runs", "weights": "Backward weights"}
+"""Tabs whose table has columns of its own, each with the name of the set of columns.
 
-Without another run, the first columns of this set are empty.
+Without another run, the first columns of the set ``Two runs`` are empty.
 """
-COMPARED = ("here_us", "other_us", "change", "moved", "pick_here", "pick_there")
+COMPARED = (
+    *("moved", "change", "other_us", "here_us", "pick_there", "pick_here", "pick_there_us", "pick_here_us"),
+)
 """Names of the table columns that compare this run with another one."""
 SPARED = ("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick")
 """Table columns that the web page omits if the window is too narrow, the first to be omitted first."""
 SCALED: Mapping[str, float] = {
     "total_us": 1e-3,
     "saving_us": 1e-3,
+    "beyond_us": 1e-3,
+    "w_total_us": 1e-3,
     "change": 100.0,
     "regret": 100.0,
     "efficiency": 100.0,
 }
 TEXTS = frozenset(
     {
-        *("label", "pick", "best", "operation", "dtype", "layout", "file"),
+        *("label", "pick", "best", "operation", "direction", "dtype", "layout", "file", "passes_from"),
         *("finding", "action", "device", "saving_from", "moved", "pick_here", "pick_there"),
     }
 )
@@ -244,10 +296,12 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
     Only those with comparable times in both runs are counted, except for ``repicked``.
 
     * ``problems``: their number.
-    * ``faster, slower``: how many are faster or slower in the other run, by the rules of ``logparse diff``.
+    * ``faster, slower``: how many are faster or slower in this run, by the rules of ``logparse diff``.
     * ``called``: for how many the calls are counted.
     * ``here_us, there_us``: sum of time × calls in this run and in the other run, µs.
-    * ``repicked``: for how many the library chose another kernel in the other run, with a time or without.
+    * ``picked``: for how many the library's choice is known in both runs. ``repicked``: for how many it differs.
+    * ``both_picks``: for how many of these one file has the times of both kernels. ``pick_here_us`` and
+      ``pick_there_us`` are the sums of these times × calls of this run, µs.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -255,7 +309,11 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
         select count(*) filter (timed) as problems, count(calls) filter (timed) as called,
                count(*) filter (timed and moved = 'faster') as faster,
                count(*) filter (timed and moved = 'slower') as slower,
+               count(*) filter (pick_here is not null and pick_there is not null) as picked,
                count(*) filter (pick_here <> pick_there) as repicked,
+               count(pick_there_us) as both_picks,
+               sum(coalesce(calls, 1) * pick_here_us) as pick_here_us,
+               sum(coalesce(calls, 1) * pick_there_us) as pick_there_us,
                sum(coalesce(calls, 1) * here_us) filter (timed) as here_us,
                sum(coalesce(calls, 1) * other_us) filter (timed) as there_us
         from chosen"""
@@ -359,6 +417,17 @@ def todos(con: duckdb.DuckDBPyConnection, chosen: Selection) -> frozenset[str]:
     return frozenset(str(name) for (name,) in found)
 
 
+def rows_of_todos(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Count the rows that each thing to do concerns. Maps the names of the things to do to these numbers."""
+    found = con.execute("select todo, count(*) from (select unnest(todos) as todo from points) group by todo")
+    return {str(name): int(count) for name, count in found.fetchall()}
+
+
+def has_kernels(con: duckdb.DuckDBPyConnection) -> bool:
+    """Return True if the run has a trace with kernels, so that the timeline shows something."""
+    return bool(con.execute("select 1 from kernels limit 1").fetchall())
+
+
 def empty_columns(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
     """Return the columns of the web page's table that have no value in any row."""
     counts = ", ".join(f"count({name})" for name in TABLE)
@@ -379,7 +448,7 @@ def table(
     end: int | None = None,
     sort: Sequence[Mapping[str, object]] = (),
     filters: Mapping[str, Mapping[str, object]] | None = None,
-    default: str = ORDER,
+    default: Order = Order(ORDER, "saving_us", ""),
 ) -> tuple[pd.DataFrame, int]:
     """Return rows ``start`` to ``end`` of the web page's table, and the number of all rows.
 
@@ -389,6 +458,7 @@ def table(
     * ``default``: the order of rows that ``sort`` leaves equal.
     """
     where, parameters = chosen.where()
+    where += f" and {default.where}"
     for name, rule in (filters or {}).items():
         rule_sql, more = _grid_filter(name, rule)
         where += f" and {rule_sql}"
@@ -397,7 +467,7 @@ def table(
     order = [f"{x['colId']} {'desc' if x.get('sort') == 'desc' else 'asc'} nulls last" for x in known]
     columns = ", ".join(f"{name} * {SCALED[name]} as {name}" if name in SCALED else name for name in TABLE)
     limit = "" if end is None else f"limit {max(0, end - start)} offset {max(0, start)}"
-    by = ", ".join([*order, default])
+    by = ", ".join([*order, default.by])
     # The query selects the rows first and then reads their texts, because sorting whole rows takes twice as long.
     shown = f"select rowid from points where {where} order by {by} {limit}"
     sql = f"select id, {columns} from (from points where rowid in ({shown}) order by {by})"
@@ -422,6 +492,8 @@ def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[objec
     if kind in ("blank", "notBlank"):
         return f"{name} is {'not ' if kind == 'notBlank' else ''}null", []
     if name in TEXTS and isinstance(value, str) and kind in TEXT_RULES:
+        if name == "label" and value.rstrip() != value:  # "W " is the beginning of a label, and no end of "NCHW ".
+            return f"coalesce(starts_with(lower({name}), ?), false) = {kind == 'contains'}", [value.lower()]
         return f"coalesce(contains(lower({name}), ?), false) = {kind == 'contains'}", [value.lower()]
     if name in TEXTS or not isinstance(value, int | float):
         return "true", []

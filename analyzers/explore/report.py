@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files as resources
 from pathlib import Path
@@ -27,13 +27,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from analyzers.compare.diff import STATES
 from analyzers.evidence.joins import facts_by_source
 from analyzers.explore import queries, tries
 from analyzers.explore.charts.palette import DARK, KINDS, LIGHT
 from analyzers.explore.load.actions import verdict_of
 from analyzers.explore.load.analysis import Analysis, analyse, traced
-from analyzers.explore.load.beside import beside, compared, keep, names
+from analyzers.explore.load.beside import beside, calls, changed, compared, keep, names
 from analyzers.explore.load.child import write_tables
 from analyzers.explore.load.job import PageVerdict
 from analyzers.explore.page import parts
@@ -41,7 +40,7 @@ from analyzers.explore.page.components import count
 from analyzers.explore.page.frame import ASSETS, frame
 from analyzers.explore.page.paste import advice
 from analyzers.explore.page.table import records
-from analyzers.explore.selection import NUMBERS, VIEWS, Selection
+from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
 from analyzers.explore.views import BOXES, ChartStyle
 from analyzers.recommend.verb import STAGES as ADVICE_STAGES
 from logparse.groups import in_groups
@@ -58,7 +57,7 @@ LIMIT_BYTES = 3_000_000
 TOP = 500
 PAPER = ("label", "saving_us", "total_us", "calls", "time_us", "then_us", "action", "tflops", "efficiency")
 """Columns of the table that are printed on paper. All columns would be too wide for a page."""
-_DOWN = ("todos", "intensity", "sibling_us", "best_us")
+_DOWN = ("todos", "intensity", "sibling_us", "best_us", "library", "unit")
 """Columns of the table ``points`` that the report's filters need, in addition to the columns that it shows."""
 
 
@@ -84,6 +83,8 @@ class _Run:
     runs: list[str]
     other: str
     empty: frozenset[str]
+    rows_of: Mapping[str, int]
+    traced: bool
     judged: bool = True
     finished: bool = True
     error: str = ""
@@ -122,12 +123,13 @@ STAGES = ADVICE_STAGES + 1
 
 
 def _fitting(store: Store, analysis: Analysis, compare: str | None, folder: Path, top: int, limit: int) -> Report:
-    others, other, called, time, changed = None, ("", ""), "", None, dict[str, int]()
+    others, other, called, time, states = None, ("", ""), "", None, dict[str, int]()
+    numbers: Sequence[tuple[str, int | None, int | None]] = ()
     if compare:
         there, other_run = beside(compare, store)
         found = compared(store, analysis.run, there, other_run)
         others, time = keep(found, folder), traced(there, other_run)
-        changed = {x: n for x in STATES if (n := found.count(x))}
+        states, numbers = changed(found), calls(found)
         other = names(store, analysis.run, there, other_run)
         called = other_run if there.url == store.url else f"{other_run} of {_name(there.url)}"
     with store.connect() as con:
@@ -136,11 +138,13 @@ def _fitting(store: Store, analysis: Analysis, compare: str | None, folder: Path
         write_tables(con, "out_", analysis.run, analysis, others)
         con.execute("use out_")
         known = _Run(
-            verdict=verdict_of(analysis, store.url, time, changed),
+            verdict=verdict_of(analysis, store.url, time, states, numbers),
             run=analysis.run,
             runs=[analysis.run],
             other=called,
             empty=queries.empty_columns(con),
+            rows_of=queries.rows_of_todos(con),
+            traced=queries.has_kernels(con),
         )
         views = _views(con, known, ChartStyle(LIGHT, names=other, headed=False))
         made = _report(con, store.url, known, views, top)
@@ -173,18 +177,22 @@ def _report(
     The ones with the largest savings come first, then the ones with the longest times. If the run is compared with
     another one, the largest changes come first.
     """
-    default, order = (queries.MOVED, "the largest change") if known.other else (queries.ORDER, "the most worthwhile")
+    default = queries.order_of("compare" if known.other else "", compared=bool(known.other), empty=known.empty)
     rows, total = queries.table(con, Selection(), end=top, default=default)
     con.register("ids_", pd.DataFrame({"id": list(rows["id"])}, dtype="object"))
-    more = con.execute(f"select id, {', '.join(_DOWN)} from points semi join ids_ using (id)").df()
+    orders = {x: queries.order_of(x, compared=bool(known.other), empty=known.empty) for x in views}
+    ranks = ", ".join(f"row_number() over (order by {order.by}) as rank_{view}" for view, order in orders.items())
+    more = con.execute(f"select id, {', '.join(_DOWN)}, {ranks} from points semi join ids_ using (id)").df()
     rows = rows.merge(more, on="id", how="left")
     rows["todos"] = ["|".join(x) if isinstance(x, list) or hasattr(x, "tolist") else "" for x in rows["todos"]]
     whole = len(rows) == total
-    note = count(total, order) if whole else f"{len(rows):,} of {total:,} problems, {order} first"
+    note = count(total, default.first) if whole else f"{len(rows):,} of {total:,} problems, {default.first} first"
     first = {
         "live": False,
         "rows": _by_column(rows),
-        "note": note,
+        "notes": {x: note if order.by == default.by else count(len(rows), order.first) for x, order in orders.items()},
+        "facets": _facets(rows),
+        "by": {x: order.column for x, order in orders.items()},
         "numbers": {name: queries.SCALED.get(name, 1.0) for name in NUMBERS},
         "boxes": {view: axes for view, axes in BOXES.items() if view in views},
         "views": {view: made["content"] for view, made in views.items()},
@@ -193,10 +201,29 @@ def _report(
     }
     later = {
         "charts": {view: made["chart"] for view, made in views.items()},
-        "cards": _cards(con, known.verdict),
+        "cards": _cards(con, known),
         "dark": _recolouring(),
     }
     return Report(_page(url, known, first, later), len(rows), total)
+
+
+def _facets(rows: pd.DataFrame) -> list[dict[str, object]]:
+    """Return the filters of the report: the columns with a few values, and the text of each value.
+
+    ``assets/report.js`` counts the rows.
+    """
+    made: list[dict[str, object]] = []
+    for name in _FACETS:
+        values = sorted(set(rows[name].dropna().astype(str)))
+        if 1 < len(values) <= MOST_VALUES:
+            made.append({"name": name, "title": FACETS[name], "values": {x: facet_text(name, x) for x in values}})
+    return made
+
+
+_FACETS = ("operation", "direction", "dtype", "library", "layout")
+"""Columns by which a reader can filter the rows of the report."""
+MOST_VALUES = 12
+"""A column with more values is no filter of the report. Its values are found by the search."""
 
 
 def _by_column(rows: pd.DataFrame) -> dict[str, list[object]]:
@@ -209,7 +236,7 @@ def _by_column(rows: pd.DataFrame) -> dict[str, list[object]]:
     return {str(name): [short(row[str(name)]) for row in plain] for name in rows.columns}
 
 
-def _cards(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:
+def _cards(con: duckdb.DuckDBPyConnection, known: _Run) -> Mapping[str, object]:
     """Return the details that the report shows when the reader clicks on a GEMM or convolution.
 
     The keys are the ids in the table ``ids_``, which has each GEMM or convolution that can be clicked.
@@ -223,10 +250,10 @@ def _cards(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str,
     made: dict[str, object] = {}
     for _, row in chosen.iterrows():
         mine = tries.of_source(by_problem.get(row["measured"], []), row["source_id"])
-        advised = advice(row, facts.get(str(row["source_id"]), {}), verdict)
+        advised = advice(row, facts.get(str(row["source_id"]), {}), known.verdict)
         kernels = queries.kernels(con, parts.LAUNCHED, str(row["problem"]))
-        shown = Selection(problem=str(row["id"]))
-        card = parts.problem_card(shown, row, mine, advised, kernels, queries.nearby(con, row), "light")
+        shown, near = Selection(problem=str(row["id"])), queries.nearby(con, row)
+        card = parts.problem_card(shown, row, mine, advised, kernels, near, "light", (known.run, known.other))
         figure = card["figure"]
         assert isinstance(figure, dict)
         # All figures have the same template, so only the first chart keeps it. The page copies it into the others.

@@ -35,6 +35,7 @@ _MEANING_NONE = {"direction": "none (GEMM)", "calls_from": "no log", "file": "no
 
 
 _DIRECTIONS = {"F": "forward", "B": "dgrad", "W": "wgrad"}
+"""Names of the directions (passes) of a convolution. A search for the letter alone finds the convolutions."""
 
 
 def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
@@ -57,9 +58,11 @@ NUMBERS: Mapping[str, str] = {
     "tflops": "TFLOP/s",
     "best_us": "best time",
     "sibling_us": "F or B time",
+    "w_us": "W time",
+    "sibling_ratio": "W ÷ max(F, B)",
     "regret": "regret",
     "here_us": "time in this run",
-    "other_us": "time in the other run",
+    "other_us": "time in the compared run",
 }
 """Columns whose numbers the user can limit to an interval, with their titles."""
 
@@ -82,10 +85,11 @@ INTRO: Mapping[str, str] = {
         "How much time the library's choices lose against the fastest known solutions, and how few override rows "
         "give most of this time back."
     ),
-    "weights": "The backward-weight pass (W) of each layer against the forward pass (F) and dgrad (B) of the same "
-    "layer; larger marks take more time. A layer far above 1× is worth a look.",
-    "compare": "This run compared with another run, problem by problem, as in logparse diff: only times of one kind "
-    "of evidence, and only changes beyond noise.",
+    "weights": "The backward-weight pass (W) of each layer against the slower of its forward pass (F) and dgrad (B), "
+    "which do the same work; larger marks take more time. The table has the layers that lose most first: calls × (W − "
+    "max(F, B)). Each row names the file of its times.",
+    "compare": "What changed from the compared run to this run, problem by problem, as in logparse diff. Two times are "
+    "compared only if files of one kind have them (two traces, two bench outputs), and only changes beyond noise count.",
 }
 _LONGEST = 400  # Most characters of a value that is taken from a URL.
 _LONGEST_TABLE = 8_000
@@ -105,6 +109,8 @@ class Selection:
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     search: str = ""
+    mark: str = ""
+    """The kind of work that the timeline marks, such as ``communication``. It is no filter."""
     problem: str = ""
     """The ``id`` of the GEMM or convolution whose details are shown. It is no filter."""
     todo: str = ""
@@ -146,7 +152,8 @@ class Selection:
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
         intervals = ((name, self.between[name]) for name in NUMBERS if name in self.between)
         pairs += [(name, f"{low:.12g}..{high:.12g}") for name, (low, high) in intervals]
-        texts = (("todo", self.todo), ("search", self.search), ("problem", self.problem), ("table", self.table))
+        names = ("todo", "search", "mark", "problem", "table")
+        texts = ((name, str(getattr(self, name))) for name in names)
         pairs += [(name, value) for name, value in texts if value]
         return "?" + urlencode(pairs)
 
@@ -162,7 +169,10 @@ class Selection:
         if self.todo:
             parts.append("list_contains(todos, ?)")
             parameters.append(self.todo)
-        if self.search:
+        if self.search.upper() in _DIRECTIONS:  # One letter: every name of a kernel would contain it.
+            parts.append("direction = ?")
+            parameters.append(self.search.upper())
+        elif self.search:
             # Labels are not ASCII, so converting them to lower case would take longest. The option "l" takes the text
             # literally.
             label = "regexp_matches(label, ?, 'il')"
@@ -178,7 +188,7 @@ def from_url(query: str | None) -> Selection:
     """
     values: dict[str, tuple[str, ...]] = {}
     between: dict[str, tuple[float, float]] = {}
-    single = dict.fromkeys(("run", "compare", "todo", "search", "problem", "table"), "") | {"view": "overview"}
+    single = dict.fromkeys(("run", "compare", "todo", "search", "mark", "problem", "table"), "") | {"view": "overview"}
     try:
         pairs = parse_qsl((query or "").lstrip("?"), max_num_fields=200)
     except ValueError:
@@ -198,7 +208,7 @@ def from_url(query: str | None) -> Selection:
         values=values,
         between=between,
         search=single["search"].strip(),
-        **{name: single[name] for name in ("run", "compare", "todo", "problem", "table")},
+        **{name: single[name] for name in ("run", "compare", "todo", "mark", "problem", "table")},
     )
 
 

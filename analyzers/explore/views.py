@@ -22,8 +22,8 @@ from logparse.lazy import duckdb
 
 BOXES: Mapping[str, tuple[tuple[str, float], tuple[str, float]]] = {
     "roofline": (("intensity", 1.0), ("tflops", 1.0)),
-    "weights": (("sibling_us", 1e3), ("best_us", 1e3)),
-    "compare": (("here_us", 1.0), ("other_us", 1.0)),
+    "weights": (("sibling_us", 1e3), ("w_us", 1e3)),
+    "compare": (("other_us", 1.0), ("here_us", 1.0)),
 }
 """Charts in which the user can select GEMMs and convolutions by drawing a box, with the columns of the two axes.
 
@@ -54,17 +54,18 @@ def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) 
     match chosen.view:
         case "timeline":
             row = queries.one(con, chosen.problem) if chosen.problem else None
-            return timeline(*queries.works(con), theme, problem="" if row is None else str(row["problem"]))
+            problem = "" if row is None else str(row["problem"])
+            return timeline(*queries.works(con), theme, problem=problem, mark=chosen.mark)
         case "roofline":
             drawn = queries.sample(con, chosen, ROOFLINE, ("intensity", "tflops"))
             return roofline(drawn.rows, theme, remark=drawn.note)
         case "regret":
             return regret(queries.regrets(con, chosen), queries.savings(con, chosen), theme)
         case "weights":
-            drawn = queries.sample(con, chosen, WEIGHTS, ("sibling_us", "best_us"))
+            drawn = queries.sample(con, chosen, WEIGHTS, ("sibling_us", "w_us"))
             return backward_weights(drawn.rows, theme, remark=drawn.note)
         case "compare":
-            drawn, totals = queries.sample(con, chosen, COMPARE, ("here_us", "other_us")), queries.changes(con, chosen)
+            drawn, totals = queries.sample(con, chosen, COMPARE, ("other_us", "here_us")), queries.changes(con, chosen)
             return compare(drawn.rows, totals, theme, names=style.names, remark=drawn.note, headed=style.headed)
     return None
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pandas as pd
+
 from analyzers.evidence.comparison import LAYOUT
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
@@ -29,13 +31,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     % of the GPU time in the traces. There is only one report, because the layout can only be changed for the whole
     model.
     """
-    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
-    # Sorted, so that sums do not depend on the order of rows.
-    rows = rows.sort_values(["source_id", "problem", "kernel", "total_us"])
-    directions = {text: _in_nchw(str(text)) for text in rows["problem"].unique()}
-    rows = rows.assign(direction=rows["problem"].map(directions))
-    rows = rows[rows["direction"].notna()]
-    turned = rows[rows["kernel"].astype(str).str.contains(TRANSPOSE)]
+    rows = _in_traces(tables)
+    turned = _turned(rows)
     everything, lost = float(rows["total_us"].sum()), float(turned["total_us"].sum())
     if not lost or lost < max(settings.min_gain * everything, _LEAST_SHARE * (traced_us(tables) or 0.0)):
         return []
@@ -58,6 +55,25 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             advice=LAYOUT + MEASURE,
         )
     ]
+
+
+def transposed(tables: Tables) -> Sequence[str]:
+    """Return the texts of all convolutions in NCHW whose calls transpose tensors, sorted."""
+    return sorted(map(str, _turned(_in_traces(tables))["problem"].unique()))
+
+
+def _in_traces(tables: Tables) -> pd.DataFrame:
+    """Return the kernels of all convolutions in NCHW in the run's traces, with the ``direction`` of each."""
+    rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
+    # Sorted, so that sums do not depend on the order of rows.
+    rows = rows.sort_values(["source_id", "problem", "kernel", "total_us"])
+    directions = {text: _in_nchw(str(text)) for text in rows["problem"].unique()}
+    rows = rows.assign(direction=rows["problem"].map(directions))
+    return rows[rows["direction"].notna()]
+
+
+def _turned(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows["kernel"].astype(str).str.contains(TRANSPOSE)]
 
 
 def _of(part_us: float, whole_us: float) -> str:

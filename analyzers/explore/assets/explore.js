@@ -152,7 +152,8 @@
     page.names = made.names || page.names;
     if (made.finished) page.finished.add(runs()); else page.finished.delete(runs());
     if (version() !== made.version) { page.versions.set(runs(), made.version); Object.assign(page, keys()); }
-    beside(made.content.split(' ').includes('beside'));
+    const classes = made.content.split(' ');
+    own = classes.includes('beside') ? 'compare' : classes.includes('weights') ? 'weights' : '';
     refit();
   };
   // ------------------------------------------------------------------------------------------------- charts
@@ -273,7 +274,7 @@
   // ------------------------------------------------------------------------------------------------- the table
   // Its rows come in blocks, as the reader scrolls; those of before stay until others are there. It is one stop of the
   // keyboard: the arrow keys move between its cells, Enter sorts by a head or opens a row.
-  const table = { rows: [], count: 0, sort: [], filter: {}, shown: [], at: [0, 0], block: 0 };
+  const table = { rows: [], count: 0, sort: [], filter: {}, shown: [], at: [0, 0], block: 0, by: '' };
   const head = () => $('table').tHead, body = () => $('table').tBodies[0];
   const number = (value) => (Math.abs(value) < 1e-9 ? '0' : Math.abs(value) >= 1000 ? value.toLocaleString('en', { maximumFractionDigits: 0 }) : `${+value.toPrecision(4)}`);
   // A time in the unit that fits it, as logparse.text.duration writes it.
@@ -290,7 +291,10 @@
     return name === 'saving_us' && row.saving_from === 'estimated' ? `≈ ${text}` : text;  // what is estimated is marked
   };
   const titled = (column) => {
-    const [here, other] = page.names, named = { here_us: here, other_us: other, pick_here: here && `Pick, ${here}`, pick_there: other && `Pick, ${other}` };
+    const [here, other] = page.names, named = {
+      here_us: here, other_us: other, pick_here: here && `Pick, ${here}`, pick_there: other && `Pick, ${other}`,
+      pick_here_us: here && `Its time, ${here}'s pick`, pick_there_us: other && `Its time, ${other}'s pick`,
+    };
     return named[column.name] || column.title;
   };
   const wide = () => matchMedia('print').matches;
@@ -298,8 +302,8 @@
   // a part of the text, `!part`, or `none` for texts.
   const US = { 'µs': 1, us: 1, ms: 1e3, s: 1e6 };
   const understoodRule = (column, text) => {
-    const typed = text.trim(), word = typed.toLowerCase();
-    if (!typed) return null;
+    const typed = column.name === 'label' ? text.trimStart() : text.trim(), word = typed.trim().toLowerCase();
+    if (!word) return null;
     if (word === 'none') return { type: 'blank' };
     if (word === 'any') return { type: 'notBlank' };
     if (column.kind === 'text') return word[0] === '!' && typed[1] ? { type: 'notContains', filter: typed.slice(1) } : { type: 'contains', filter: typed };
@@ -326,10 +330,12 @@
       const column = columns[i], way = sortedBy(column.name);
       put(node, 'scope', 'col');
       node.dataset.name = column.name;
-      node.title = `${titled(column)}: sort`;
+      const first = !table.sort.length && column.name === table.by;  // the order until the reader chooses one
+      node.title = first ? `${titled(column)}: the rows are in this order; sort` : `${titled(column)}: sort`;
       put(node.firstChild, 'textContent', titled(column));
-      put(node.lastChild, 'textContent', way === 'desc' ? ' ▼' : way === 'asc' ? ' ▲' : '');
-      node.ariaSort = way === 'desc' ? 'descending' : way === 'asc' ? 'ascending' : 'none';
+      put(node.lastChild, 'textContent', way === 'desc' || first ? ' ▼' : way === 'asc' ? ' ▲' : '');
+      put(node.lastChild, 'className', first ? 'way faint' : 'way');
+      node.ariaSort = way === 'desc' || first ? 'descending' : way === 'asc' ? 'ascending' : 'none';
       node.className = column.kind === 'text' ? '' : 'number';
       node.style.width = `${widths.get(column.name) || column.width}px`;
     });
@@ -386,8 +392,9 @@
     cellAt(table.at)?.focus();
     if (row >= rows - 3) more();
   };
-  const compares = () => new URLSearchParams(page.search).get('view') === 'compare';  // of the views it alone orders rows
-  const choice = () => `?${without(page.search, ...(compares() ? [] : ['view']), 'problem', 'table')}`;
+  const viewNow = () => new URLSearchParams(page.search).get('view') || 'overview';
+  // Some views have an order and columns of their own.
+  const choice = () => `?${without(page.search, ...(viewNow() in DATA.sets ? [] : ['view']), 'mark', 'problem', 'table')}`;
   const load = async (start) => {
     const given = {
       search: choice(), start, end: start + DATA.rows_at_once, filter: table.filter,
@@ -398,6 +405,7 @@
     if (!made || given.search !== choice()) return;
     table.rows = start ? [...table.rows.slice(0, start), ...made.rows] : made.rows;
     table.count = made.count;
+    if (table.by !== made.by) { table.by = made.by; drawHead(); }
     $('table-note').textContent = made.note;
     drawBody();
     if (!start) $('table-scroll').scrollTop = 0;
@@ -427,7 +435,8 @@
   // Which columns the table shows: sets of them and one box each. The choice stays in this browser.
   const KEPT = 'logparse-columns', widths = new Map();
   const LONG = ['finding', 'best', 'action', 'pick_there', 'file'], LABEL = 64;
-  let comparing = false, wanted = Object.values(DATA.presets)[0], compared = DATA.presets[DATA.beside];
+  let own = '', wanted = Object.values(DATA.presets)[0];  // the view whose columns are shown, if it has columns of its own
+  const sets = Object.fromEntries(Object.entries(DATA.sets).map(([view, title]) => [view, DATA.presets[title]]));
   const stored = (name, value) => {
     try { if (value === undefined) return localStorage.getItem(name); localStorage.setItem(name, value); } catch (refused) {}
     return null;
@@ -449,9 +458,9 @@
   const boxes = DATA.columns.filter((x) => x.name !== 'label').map((x) => Object.assign(make('input'), { type: 'checkbox', value: x.name }));
   let arrangedFor = '';
   const refit = () => {
-    const shown = fitting(comparing ? compared : wanted);
+    const shown = fitting(own ? sets[own] : wanted);
     table.shown = ['label', ...DATA.columns.map((x) => x.name).filter((x) => x !== 'label' && shown.includes(x))];
-    if (comparing) table.shown = ['label', ...shown];
+    if (own) table.shown = ['label', ...shown];
     boxes.forEach((x) => { x.checked = shown.includes(x.value); });
     const now = `${table.shown} ${[...widths]} ${page.names}`;
     if (now === arrangedFor) return;
@@ -459,9 +468,8 @@
     drawHead();
     drawBody();
   };
-  const beside = (now) => { comparing = now; };
   const keep = (names) => {
-    if (comparing) compared = names; else wanted = names;
+    if (own) sets[own] = names; else wanted = names;
     refit();
     stored(KEPT, JSON.stringify(wanted));
   };
@@ -511,7 +519,7 @@
     const query = new URLSearchParams(page.search), problem = query.get('problem'), rest = `${page.theme} ${version()}`;
     const timeline = query.get('view') === 'timeline';
     return {
-      charts: `${without(page.search, ...(timeline ? ['table'] : ['problem', 'table']))} ${rest}`,
+      charts: `${without(page.search, ...(timeline ? ['table'] : ['mark', 'problem', 'table']))} ${rest}`,
       around: `?${without(page.search, ...(timeline ? ['table'] : ['problem', 'table']))} ${version()}`,
       opened: problem ? `${problem} ${runs()} ${rest} ${query.get('view')}` : '',
       rows: `${choice()} ${version()}`,

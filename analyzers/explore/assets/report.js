@@ -26,14 +26,24 @@
   const label = (text) => text.replace(/(\d)[x*](?=\d)/g, '$1×');
   const chosen = (query) => {
     const todo = query.get('todo'), words = (query.get('search') || '').trim().toLowerCase(), size = label(words);
+    const pass = 'fbw'.includes(words) && words.length === 1 ? words.toUpperCase() : '';  // one letter is a direction
+    const wgrad = query.get('view') === 'weights';  // this view lists the backward-weight passes
+    const facets = DATA.facets.map(({ name }) => [name, query.getAll(name)]).filter(([, x]) => x.length);
     const between = Object.keys(DATA.numbers).filter((x) => query.has(x) && rows[x]).map((x) => [x, interval(query.get(x))]).filter(([, x]) => x);
     return (i) => (!todo || rows.todos[i].split('|').includes(todo))
-      && (!words || `${rows.label[i]} ${rows.best[i]} ${rows.dtype[i]}`.toLowerCase().includes(words) || rows.label[i].toLowerCase().includes(size))
+      && (!wgrad || rows.direction[i] === 'W')
+      && facets.every(([name, x]) => x.includes(String(rows[name][i])))
+      && (pass ? rows.direction[i] === pass : !words || `${rows.label[i]} ${rows.best[i]} ${rows.dtype[i]}`.toLowerCase().includes(words) || rows.label[i].toLowerCase().includes(size))
       && between.every(([name, [low, high]]) => { const x = value(name, i); return x !== null && x >= low && x <= high; });
   };
+  // "W " is the beginning of a label, and no end of "NCHW ".
+  const holds = (x, filter, name) => {
+    const text = String(x).toLowerCase(), part = filter.toLowerCase();
+    return name === 'label' && part.trimEnd() !== part ? text.startsWith(part) : text.includes(part);
+  };
   const RULES = {
-    contains: (x, { filter }) => x !== null && String(x).toLowerCase().includes(filter.toLowerCase()),
-    notContains: (x, { filter }) => x === null || !String(x).toLowerCase().includes(filter.toLowerCase()),
+    contains: (x, { filter }, name) => x !== null && holds(x, filter, name),
+    notContains: (x, { filter }, name) => x === null || !holds(x, filter, name),
     blank: (x) => x === null,
     notBlank: (x) => x !== null,
     greaterThan: (x, { filter }) => x !== null && x > filter,
@@ -41,10 +51,12 @@
     equals: (x, { filter }) => x === filter,
     inRange: (x, { filter, filterTo }) => x !== null && x >= filter && x <= filterTo,
   };
-  const found = (search, filter = {}, sort = []) => {
+  const viewOf = (query) => (DATA.views[query.get('view')] ? query.get('view') : 'overview');
+  const found = (search, filter = {}, given = []) => {
+    const sort = given.length ? given : [[`rank_${viewOf(new URLSearchParams(search))}`, 'asc']];
     const fits = chosen(new URLSearchParams(search)), rules = Object.entries(filter).filter(([, x]) => RULES[x.type]);
     const places = [];
-    for (let i = 0; i < total; i += 1) if (fits(i) && rules.every(([name, x]) => RULES[x.type](rows[name][i], x))) places.push(i);
+    for (let i = 0; i < total; i += 1) if (fits(i) && rules.every(([name, x]) => RULES[x.type](rows[name][i], x, name))) places.push(i);
     for (const [name, way] of [...sort].reverse()) {
       const column = rows[name];
       places.sort((a, b) => {
@@ -58,16 +70,37 @@
   };
   const row = (i) => Object.fromEntries(Object.keys(rows).map((name) => [name, rows[name][i]]));
   const link = (text, href, name) => ['a', { href, class: name, within: '1' }, text];
+  // The filters: the values of each column that other filters leave, with their share of the time.
+  const toggled = (query, name, value) => {
+    const made = without(query), old = made.getAll(name);
+    made.delete(name);
+    for (const x of old.includes(value) ? old.filter((y) => y !== value) : [...old, value]) made.append(name, x);
+    return `?${made}`;
+  };
+  const facets = (query) => {
+    const kept = without(query, 'problem', 'table'), weights = rows.total_us.some((x) => x > 0) ? rows.total_us : rows.calls;
+    return DATA.facets.map(({ name, title, values }) => {
+      const sums = new Map(), left = found(`?${without(kept, name)}`), on = query.getAll(name);
+      for (const i of left) { const x = String(rows[name][i]); sums.set(x, (sums.get(x) || 0) + (weights.some((y) => y > 0) ? weights[i] || 0 : 1)); }
+      const all = [...sums.values()].reduce((x, y) => x + y, 0) || 1;
+      const entries = [...sums].sort((x, y) => y[1] - x[1]).map(([value_, sum]) => {
+        const share = sum / all, text = values[value_] ?? value_;
+        return { name: text, whole: text, share: share && share < 0.005 ? '<1%' : `${Math.round(100 * share)}%`, level: `${100 * share}%`, href: toggled(kept, name, value_), on: on.includes(value_) };
+      });
+      return { title, entries, more: '', open: true };
+    }).filter(({ entries }) => entries.length > 1 || entries.some((x) => x.on));
+  };
   const titleOf = (todo) => { const i = rows.todos.findIndex((x) => x.split('|')[0] === todo); return i < 0 ? todo : rows.action[i]; };
   const chips = (query) => {
     const made = [], kept = (...names) => `?${without(query, ...names)}`;
     if (query.get('todo')) made.push(link(`${titleOf(query.get('todo'))} ×`, kept('todo'), 'chip'));
+    for (const { name, title, values } of DATA.facets) for (const x of query.getAll(name)) made.push(link(`${title}: ${values[x] ?? x} ×`, toggled(query, name, x), 'chip'));
+    if (query.get('mark') && query.get('view') === 'timeline') made.push(link(`Marked: ${query.get('mark')} ×`, kept('mark'), 'chip'));
     if (query.get('search')) made.push(link(`“${query.get('search')}” ×`, kept('search'), 'chip'));
     for (const name of Object.keys(DATA.numbers)) if (query.has(name)) made.push(link(`${name}: ${query.get(name)} ×`, kept(name), 'chip'));
     if (made.length) made.push(link('Clear all', `?view=${query.get('view') || 'overview'}`, 'clear'));
     return made;
   };
-  const viewOf = (query) => (DATA.views[query.get('view')] ? query.get('view') : 'overview');
   const webgl = !!document.createElement('canvas').getContext('webgl');
   const recoloured = (given, dark) => {
     if (typeof given === 'string') return dark[given] || given;
@@ -83,7 +116,8 @@
   };
   const isProblem = (mark) => typeof mark === 'string' && /^[0-9a-f]{12}$/.test(mark);
   const highlight = (figure, query) => {
-    if (![...query.keys()].some((x) => x === 'search' || x === 'todo' || x in DATA.numbers)) return;
+    const filters = new Set(['search', 'todo', ...Object.keys(DATA.numbers), ...DATA.facets.map((x) => x.name)]);
+    if (![...query.keys()].some((x) => filters.has(x))) return;
     const shown = new Set(found(query).map((i) => rows.id[i]));
     for (const trace of figure.data) {
       if (!Array.isArray(trace.customdata) || !isProblem(trace.customdata[0]?.[0])) continue;
@@ -101,13 +135,15 @@
       const query = new URLSearchParams(search), made = structuredClone(DATA.views[viewOf(query)]);
       const more_ = without(query, 'view', 'problem', 'table');
       for (const [, given] of made.tabs) given.href += `${more_}` && `&${more_}`;
-      return { ...made, chips: chips(query) };
+      return { ...made, chips: chips(query), filters: facets(query) };
     },
     chart: async ({ search, theme }) => {
       const query = new URLSearchParams(search), { figure, height } = (await more()).charts[viewOf(query)];
       if (!figure) return {};
       const made = await figureOf(figure, theme);
       highlight(made, query);
+      const mark = viewOf(query) === 'timeline' && query.get('mark');
+      for (const trace of mark ? made.data : []) trace.opacity = trace.name === mark || trace.name.startsWith(`${mark},`) ? 1 : 0.15;
       return { figure: made, height };
     },
     card: async ({ search, theme }) => {
@@ -117,8 +153,8 @@
       return { card: card.card, figure: await figureOf(card.figure, theme) };
     },
     rows: ({ search, start, end, sort, filter }) => {
-      const places = found(search, filter, sort.map((x) => [x.colId, x.sort])), some = places.length < total;
-      return { rows: places.slice(start, end).map(row), count: places.length, note: some ? `${places.length.toLocaleString('en')} of ${total.toLocaleString('en')} problems` : DATA.note };
+      const view = viewOf(new URLSearchParams(search)), places = found(search, filter, sort.map((x) => [x.colId, x.sort])), some = places.length < total;
+      return { rows: places.slice(start, end).map(row), count: places.length, by: DATA.by[view], note: some ? `${places.length.toLocaleString('en')} of ${total.toLocaleString('en')} problems` : DATA.notes[view] };
     },
     click: ({ search, data, boxed }) => {
       const query = new URLSearchParams(search), view = viewOf(query), [mark] = [data.points?.[0]?.customdata].flat(0);

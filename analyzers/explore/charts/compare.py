@@ -20,7 +20,7 @@ COLUMNS = ("id", "label", "here_us", "other_us", "moved", "total_us")
 NOISE = 0.03
 """Relative difference up to which two times are treated as equal in a comparison of runs (0.03 = 3 %)."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
-HOVER = "<b>%{text}</b><br>here %{x:,.4~r} µs, there %{y:,.4~r} µs: %{customdata[1]:+.1%}<extra></extra>"
+HOVER = "<b>%{text}</b><br>from %{x:,.4~r} µs to %{y:,.4~r} µs: %{customdata[1]:+.1%}<extra></extra>"
 
 
 def compare(
@@ -32,7 +32,7 @@ def compare(
     remark: str = "",
     headed: bool = True,
 ) -> Figure:
-    """Draw a chart that compares two runs: one point for each GEMM or convolution, with its time in both runs.
+    """Draw a point for each GEMM or convolution: its time in this run over its time in the compared run.
 
     A grey band shows differences up to ±``NOISE``.
 
@@ -43,7 +43,7 @@ def compare(
     rows = points[(points["here_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):
         return blank(NOTHING, theme, height=HEIGHT)
-    figure = Figure()
+    figure, (here, there) = Figure(), _short(names)
     ends = [float(f(f(rows["here_us"]), f(rows["other_us"]))) for f in (min, max)]
     ends = [ends[0] / 1.5, ends[1] * 1.5]
     for factor, fill in ((1 - NOISE, None), (1 + NOISE, "tonexty")):
@@ -51,27 +51,27 @@ def compare(
             x=ends, y=[x * factor for x in ends], mode="lines", line={"width": 0}, fill=fill, hoverinfo="skip",
             fillcolor="rgba(128,128,128,0.25)", name=f"±{NOISE:.0%}: noise", showlegend=fill is not None,
         )  # fmt: skip
-    change = (rows["other_us"] / rows["here_us"] - 1).to_numpy()
+    change = (rows["here_us"] / rows["other_us"] - 1).to_numpy()
     add_points(
         figure,
         np.where(rows["moved"].isin(["faster", "slower"]), rows["moved"], "alike"),
         {
             "alike": Look("within noise", theme.faint, "circle"),
-            "faster": Look("faster there", theme.good, "triangle-down"),
-            "slower": Look("slower there", theme.alarm, "triangle-up"),
+            "faster": Look(f"faster in {here}", theme.good, "triangle-down"),
+            "slower": Look(f"slower in {here}", theme.alarm, "triangle-up"),
         },
         sizes(rows["total_us"], 6, 20),
         opacity=0.6,
         hovertemplate=HOVER,
-        x=rows["here_us"].to_numpy(),
-        y=rows["other_us"].to_numpy(),
+        x=rows["other_us"].to_numpy(),
+        y=rows["here_us"].to_numpy(),
         text=texts(rows["label"]),
         customdata=columns(zip(rows["id"], change, strict=True)),
     )
     styled(figure, theme, height=HEIGHT)
-    axis, (here, there) = log_axis(rows["here_us"]), _short(names)
-    figure.update_xaxes(title={"text": f"{here}: time of one call (µs)"}, **axis)
-    figure.update_yaxes(title={"text": f"{there}: time of one call (µs)"}, **axis)
+    axis = log_axis(rows["other_us"])
+    figure.update_xaxes(title={"text": f"{there}: time of one call (µs)"}, **axis)
+    figure.update_yaxes(title={"text": f"{here}: time of one call (µs)"}, **axis)
     figure.update_layout(dragmode="select")
     if headed:
         both = f"{int(totals['problems']):,} problems timed in both (beyond {NOISE:.0%} and noise)"
@@ -80,14 +80,14 @@ def compare(
 
 
 def verdict(totals: pd.Series) -> str:
-    """Return the result of a comparison of two runs as text.
+    """Return the result of a comparison of two runs as text, from the compared run to this run.
 
     For example: ``23.4 ms → 15.8 ms (-32.5%): 28 faster, 2 slower``. ``totals`` comes from ``queries.changes``.
     """
     here, there = float(totals["here_us"]), float(totals["there_us"])
-    change = f" ({there / here - 1:+.1%})" if here > 0 else ""
+    change = f" ({here / there - 1:+.1%})" if there > 0 else ""
     counts = f"{int(totals['faster']):,} faster, {int(totals['slower']):,} slower"
-    return f"{duration(here)} → {duration(there)}{change}: {counts}"
+    return f"{duration(there)} → {duration(here)}{change}: {counts}"
 
 
 def _short(names: tuple[str, str]) -> list[str]:

@@ -10,8 +10,9 @@ import numpy as np
 
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.palette import SYMBOLS, Theme
-from analyzers.explore.plain_text import shown
+from analyzers.explore.plain_text import distinct, shown
 from logparse.lazy import pd
+from logparse.text import shortened
 
 HOVER = (
     "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"
@@ -134,7 +135,9 @@ def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, L
     """
     common = Counter(names)
     order = sorted(common, key=lambda x: (-common[x], x))
-    made = {x: Look(shown(x, 34), theme.categories[i], SYMBOLS[i]) for i, x in enumerate(order[: len(SYMBOLS)])}
+    some = order[: len(SYMBOLS)]
+    names = distinct(shown(x, 34) for x in shortened(some, 34))
+    made = {x: Look(names[i], theme.categories[i], SYMBOLS[i]) for i, x in enumerate(some)}
     return {**made, "": Look(other, theme.faint, "circle")}
 
 

@@ -33,12 +33,16 @@ _AROUND = 180
 HOVER = "<b>%{text}</b><br>%{customdata[1]}at %{base:,.4~r} ms for %{customdata[2]}<br>%{customdata[3]}<extra></extra>"
 
 
-def timeline(works: pd.DataFrame, gaps: pd.DataFrame, title: str, theme: Theme, *, problem: str = "") -> Figure:
+def timeline(
+    works: pd.DataFrame, gaps: pd.DataFrame, title: str, theme: Theme, *, problem: str = "", mark: str = ""
+) -> Figure:
     """Draw what the GPU did in one step, and when it was idle.
 
     * ``works``: columns ``start, us, stream, kind, kernel, op, problem, id``, times in µs.
     * ``gaps``: idle time, columns ``start, us, why``.
     * ``problem``: a GEMM or convolution to emphasise. Its kernels keep their colour, and all others become faint.
+    * ``mark``: a kind of work to emphasise in the same way, such as ``communication`` or ``idle``. ``problem`` comes
+      first.
     """
     if not len(works):
         return blank(NOTHING, theme, height=220)
@@ -49,7 +53,8 @@ def timeline(works: pd.DataFrame, gaps: pd.DataFrame, title: str, theme: Theme, 
     lines = {x: f"communication ({x})" if _talks(works, x) else x for x in streams}
     for kind in [x for x in KINDS if x in set(bars["kind"])]:
         rows = bars[bars["kind"] == kind]
-        faint = [bool(problem) and x != problem for x in rows["problem"]]
+        marked = not mark or kind == mark
+        faint = [x != problem if problem else not marked for x in rows["problem"]]
         pattern = {"pattern": {"shape": "/", "solidity": 0.3}} if kind == "communication" else {}
         look: dict[str, Any] = {
             "color": theme.kind(kind), "opacity": [0.15 if x else 1.0 for x in faint], "line": {"width": 0}, **pattern,
@@ -64,7 +69,7 @@ def timeline(works: pd.DataFrame, gaps: pd.DataFrame, title: str, theme: Theme, 
             name=kind, marker=look, text=[shown(solution_name(f"kernel:{x}"), 90) for x in rows["kernel"]],
             textposition="none", customdata=data, hovertemplate=HOVER,
         )  # fmt: skip
-    _idle(figure, gaps, whole, theme)
+    _idle(figure, gaps, whole, theme, faint=bool(problem) or mark not in ("", "idle"))
     order = [IDLE, *(lines[x] for x in reversed(streams))]
     styled(figure, theme, height=_AROUND + 44 * len(order))
     busy = 1 - float(gaps["us"].sum()) / whole if whole > 0 else 1.0
@@ -83,7 +88,7 @@ def _talks(works: pd.DataFrame, stream: str) -> bool:
     return bool((rows["kind"] == "communication").mean() > 0.5)
 
 
-def _idle(figure: Figure, gaps: pd.DataFrame, whole: float, theme: Theme) -> None:
+def _idle(figure: Figure, gaps: pd.DataFrame, whole: float, theme: Theme, *, faint: bool) -> None:
     for why, (name, told) in WHY.items():
         rows = gaps[gaps["why"] == why]
         if not len(rows):
@@ -95,7 +100,7 @@ def _idle(figure: Figure, gaps: pd.DataFrame, whole: float, theme: Theme) -> Non
             orientation="h", base=list(rows["start"] / 1e3), x=list(rows["us"] / 1e3), y=[IDLE] * len(rows),
             name=f"{name} {duration(total)}", marker=look, text=[told] * len(rows), textposition="none",
             customdata=[["", "", duration(us), f"{us / whole:.1%} of the time shown"] for us in rows["us"]],
-            hovertemplate=HOVER,
+            hovertemplate=HOVER, opacity=0.3 if faint else 1.0,
         )  # fmt: skip
 
 

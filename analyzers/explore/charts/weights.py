@@ -9,7 +9,7 @@ import numpy as np
 from analyzers.explore.charts.figure import Figure
 from analyzers.explore.charts.marks import add_points, categories, log_axis, repeated, rounded, sizes, texts
 from analyzers.explore.charts.palette import Theme, blank, note, styled
-from analyzers.explore.plain_text import solution_name
+from analyzers.explore.plain_text import shown, solution_name
 from logparse.lazy import pd
 
 NOTHING = (
@@ -17,13 +17,15 @@ NOTHING = (
     "pass.<br>Next: ingest a trace of a training step with convolutions, or a MIOpen find-db; clear filters on "
     "direction"
 )
-COLUMNS = ("id", "label", "direction", "best", "best_us", "time_us", "sibling_us", "total_us")
+COLUMNS = ("id", "label", "direction", "best", "w_us", "sibling_us", "w_total_us", "beyond_us", "passes_from")
 """Columns of the table ``points`` (one row per GEMM or convolution) that this chart reads."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
 RATIOS = (1, 3, 10, 30, 100)
+NAMED = 6
+"""Number of marks with the name of their layer beside them: those that lose most time."""
 HOVER = (
     "<b>%{text}</b><br>W %{customdata[1]:.3s}s = %{customdata[2]:,.3~r}× the slower of F and B (%{customdata[3]:.3s}s)"
-    "<br>%{customdata[4]}<extra></extra>"
+    "<br>%{customdata[4]}<br>times from %{customdata[5]}<extra></extra>"
 )
 
 
@@ -36,14 +38,12 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
     Lines show equal ratios. The symbol shows MIOpen's solver (kernel). All three passes do the same floating-point
     work, so points far above the line of ratio 1 show a W that is slow.
     """
-    # A problem that only a trace holds has no other time.
-    points = points.assign(best_us=points["best_us"].fillna(points["time_us"]))
-    rows = points[(points["direction"] == "W") & (points["best_us"] > 0) & (points["sibling_us"] > 0)]
+    rows = points[(points["direction"] == "W") & (points["w_us"] > 0) & (points["sibling_us"] > 0)]
     if not len(rows):
         return blank(NOTHING, theme, height=HEIGHT)
     figure = Figure()
     low, high = float(rows["sibling_us"].min()) / 1e3 / 1.5, float(rows["sibling_us"].max()) / 1e3 * 1.5
-    ceiling = float(rows["best_us"].max()) / 1e3 * 2
+    ceiling = max(float(rows["w_us"].max()) / 1e3 * 2, low * 2 * RATIOS[1])
     ends = {ratio: min(high, ceiling / ratio) for ratio in RATIOS if ceiling / ratio > low}
     still: dict[str, Any] = {"hoverinfo": "skip", "showlegend": False, "cliponaxis": False}
     # The browser pays per trace, so the lines are drawn in two traces.
@@ -58,27 +58,55 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
         x=list(ends.values()), y=[right * ratio for ratio, right in ends.items()], text=[f"{x}×" for x in ends],
         mode="text", textposition="middle right", textfont={"size": 11, "color": theme.faint}, **still,
     )  # fmt: skip
-    solver = [solution_name(str(name)) for name in rows["best"].tolist()]
+    names = rows["best"].astype(object).where(rows["best"].notna(), "unknown solver")
+    solver = [solution_name(str(name)) for name in names.tolist()]
     add_points(
         figure,
         np.array(solver, dtype=object),
         categories(solver, theme, "other solvers"),
-        sizes(rows["total_us"], 5, 22),
+        sizes(rows["w_total_us"], 5, 22),
         opacity=0.7,
         hovertemplate=HOVER,
         x=rows["sibling_us"].to_numpy() / 1e3,
-        y=rows["best_us"].to_numpy() / 1e3,
+        y=rows["w_us"].to_numpy() / 1e3,
         text=texts(rows["label"]),
         customdata=_data(rows),
     )
+    _names(figure, rows, theme, still)
     styled(figure, theme, height=HEIGHT)
     figure.update_xaxes(title={"text": "best known time of the slower of F and B (ms)"}, **log_axis(rows["sibling_us"]))
-    figure.update_yaxes(title={"text": "best known time of backward weights W (ms)"}, **log_axis(rows["best_us"]))
+    figure.update_yaxes(title={"text": "best known time of backward weights W (ms)"}, **log_axis(rows["w_us"]))
     figure.update_layout(dragmode="select", margin={"t": 66})
     return note(figure, remark, theme)
 
 
+def _names(figure: Figure, rows: pd.DataFrame, theme: Theme, still: dict[str, Any]) -> None:
+    """Write the names of the layers that lose most time beside their marks, except where two names would overlap."""
+    place = np.log10(rows[["sibling_us", "w_us"]].to_numpy(dtype="float64"))
+    low, spread = place.min(axis=0), np.maximum(np.ptp(place, axis=0), 0.3)
+    place = (place - low) / spread
+    order = rows.reset_index(drop=True).sort_values(["beyond_us", "w_total_us"], ascending=False).index
+    kept: list[int] = []
+    for i in order[: 3 * NAMED].tolist():
+        if len(kept) < NAMED and all((abs(place[i] - place[x]) > (0.3, 0.05)).any() for x in kept):
+            kept.append(i)
+    named = rows.iloc[kept]
+    figure.add_scatter(
+        x=list(named["sibling_us"] / 1e3), y=list(named["w_us"] / 1e3), mode="text",
+        text=[f"&nbsp;&nbsp;&nbsp;{_short(str(x))}&nbsp;&nbsp;&nbsp;" for x in named["label"]],
+        textposition=["middle left" if place[i][0] > 0.5 else "middle right" for i in kept],
+        textfont={"size": 11, "color": theme.ink}, **still,
+    )  # fmt: skip
+
+
+def _short(label: str) -> str:
+    """Return the sizes in the label of a backward-weight pass, without direction, type and layout."""
+    words = label.split(" ")
+    return shown(" ".join(words[1:-2] if words[0] == "W" and len(words) > 3 else words), 40)
+
+
 def _data(rows: pd.DataFrame) -> np.ndarray:
-    w, sibling = (rows[name].to_numpy(dtype="float64") / 1e6 for name in ("best_us", "sibling_us"))
+    w, sibling = (rows[name].to_numpy(dtype="float64") / 1e6 for name in ("w_us", "sibling_us"))
     numbers = rounded(np.column_stack([w, w / sibling, sibling]))
-    return np.column_stack([rows["id"].to_numpy(object), numbers, repeated(rows["best"])])
+    texts_ = (repeated(rows["best"]), repeated(rows["passes_from"]))
+    return np.column_stack([rows["id"].to_numpy(object), numbers, *texts_])

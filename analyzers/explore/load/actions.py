@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -32,21 +32,25 @@ def verdict_of(
     store: str | None,
     other: GpuTime | None = None,
     changed: Mapping[str, int] = MappingProxyType({}),
+    calls: Sequence[tuple[str, int | None, int | None]] = (),
 ) -> PageVerdict:
     """Collect what the web page and the report show about a run, except its table of GEMMs and convolutions.
 
     * ``store``: URL of the Parquet folder, for the command lines that the user is shown.
     * ``other``: GPU time of the run with which this run is compared.
     * ``changed``: how many GEMMs and convolutions became faster, slower and so on in the comparison.
+    * ``calls``: the number of calls of each kind in the other run and in this run.
     """
     return PageVerdict(
         headline=analysis.headline,
         lines=analysis.lines,
+        shows=dict(analysis.shows),
         actions=tuple(cards(analysis.recommendation, store)),
         time=time_split(analysis.recommendation),
         beside=times_beside(analysis.recommendation.gpu_time, other),
         objects=tuple(x.text for x in analysis.recommendation.object_calls),
         changed=tuple(changed.items()),
+        calls=tuple(calls),
     )
 
 
@@ -61,7 +65,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None) -> Ca
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
     word = recommendation.word if todo.unit == "step" else of_calls(todo) if todo.unit == "call" else todo.unit
     advice = next((x.advice for x in (*remarks, *findings) if x.advice), None)
-    about = {x.problem for x in findings if x.problem is not None}
+    waits = next((x.evidence.waits_for for x in remarks if x.evidence.waits_for), None)
     return Card(
         name=todo.name,
         title=todo.title,
@@ -72,7 +76,7 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None) -> Ca
         changes=change_text(todo),
         files=isinstance(todo.remedy, UseRows | Search) or (result is not None and has_lines(result)),
         lines=_lines(todo, result, recommendation.run, store),
-        problems=len(about) or len({x.of for x in (result.parts if result else ())}),
+        mark=_MARKS.get(waits or "", ""),
     )
 
 
@@ -86,6 +90,8 @@ def _saves(todo: Todo) -> str:
     return f"{'up to ' if todo.at_most else '≈ ' if todo.sureness == 'estimated' else ''}{duration(todo.gained_us)}"
 
 
+_MARKS: Mapping[str, str] = {"communication": "communication", "host": "idle"}
+"""Kind of work that the timeline marks for a proposal, by what the step waits for."""
 _FOLDER = "overrides"
 """Name of the folder for the recommendation's files, in the command lines that the user is shown."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -13,6 +14,9 @@ from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings
 from analyzers.explore.plain_text import capital
 from analyzers.explore.point_table import NEARBY, build, found
+from analyzers.explore.selection import Selection
+from analyzers.findings import layout_transposes, slow_wrw
+from analyzers.findings.layout_transposes import transposed
 from analyzers.findings.slower_than_comparable import in_words
 from analyzers.job.expectations import expectations
 from analyzers.job.gpu_time import GpuTime, gpu_time
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from logparse.store import Store
 
 
+MOST_TIMES = 1e6
+"""Upper end of a filter on a ratio of times that has no upper end. A browser cannot read infinity in a URL."""
 LIMITS = ("threads = 2", "memory_limit = '400MB'", "preserve_insertion_order = false")
 """Settings of DuckDB that limit the memory of the process that loads data for the web page."""
 
@@ -39,11 +45,13 @@ class Analysis:
     * ``compared``: the library's chosen kernels and the best known ones (``picks_vs_best``).
     * ``found``: one row for each GEMM or convolution that can be made faster.
     * ``nearby``: how long similar GEMMs or convolutions take, where this is known (``NEARBY``).
+    * ``shows``: for some of the lines, the query string of the page's view that shows what the line is about.
     """
 
     run: str
     headline: str
     lines: tuple[str, ...]
+    shows: Mapping[str, str]
     compared: pd.DataFrame
     found: pd.DataFrame
     nearby: pd.DataFrame
@@ -72,13 +80,15 @@ def analyse(
     of = verdict(result)
     limit = [f"the {of.word} is {of.limit}"] if isinstance(result.step, StepTimes) else []
     compared = picks_vs_best(tables, settings)
+    slow = Selection(view="weights", between={"sibling_ratio": (settings.slow_factor, MOST_TIMES)}).url()
     nothing = not len(tables.workload) and not tables.sources["measurement_lines"].sum()
     return Analysis(
         run=tables.run,
         headline=NOTHING if nothing else of.headline,
         lines=(*limit, *(x.message for x in result.remarks)),
+        shows={x.message: slow for x in result.remarks if x.analyzer == slow_wrw.NAME and x.evidence.details["slow"]},
         compared=compared[~compared["apart"].astype(bool)],
-        found=_with_actions(found(result.findings), result),
+        found=_with_actions(found(result.findings), result, {layout_transposes.NAME: transposed(tables)}),
         nearby=_nearby(tables, settings),
         recommendation=result,
     )
@@ -106,17 +116,19 @@ def traced(store: Store, run: str) -> GpuTime | None:
     return gpu_time(tables_to_analyse(store, run, LIMITS))
 
 
-def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
-    """Add two columns to the table of findings: the best proposal for each GEMM or convolution, and all proposals.
+def _with_actions(
+    rows: pd.DataFrame, result: Recommendation, more_of: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> pd.DataFrame:
+    """Add two columns to the table of findings: the first proposal about each GEMM or convolution, and all proposals.
 
-    The table has a row for each GEMM or convolution with a finding (a possible saving). Rows are added for others that
-    a proposal concerns.
+    The table has a row for each GEMM or convolution with a finding. If a proposal concerns one without a finding, a row
+    is added for it. ``more_of`` names the GEMMs and convolutions of proposals about the whole job.
     """
     parts = {x.action.name: x.parts for x in result.actions}
     named: dict[str, dict[str, str]] = {}
     for todo in verdict(result).todo:
         of = [x.problem.text for x in (result.findings[n - 1] for n in todo.findings) if x.problem is not None]
-        for text in (*of, *(part.of for part in parts.get(todo.name, ()))):
+        for text in (*of, *(part.of for part in parts.get(todo.name, ())), *more_of.get(todo.name, ())):
             named.setdefault(text, {}).setdefault(todo.name, capital(todo.title))
     first, all_of = {x: next(iter(y.values())) for x, y in named.items()}, {x: "|".join(y) for x, y in named.items()}
     rows["action"], rows["todos"] = rows["problem"].map(first), rows["problem"].map(all_of)

@@ -48,11 +48,43 @@ def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, st
 
 
 def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
-    """Compare two runs by the rules of ``logparse diff``. Raises StoreError if a run does not exist."""
+    """Compare two runs by the rules of ``logparse diff``, this run as A and the other run as B.
+
+    In the result, a GEMM or convolution has the text that this run has. The functions below turn the comparison around:
+    they tell what changed from the other run to this run. Raises StoreError if a run does not exist.
+    """
     from analyzers.compare.diff import diff
     from analyzers.compare.timings import times_of_run
 
     return diff(times_of_run(store, run), times_of_run(other, other_run))
+
+
+def changed(found: Diff) -> dict[str, int]:
+    """Count the GEMMs and convolutions in each state of this run against the other run: ``slower``, ``new`` and so on.
+
+    If a run logs calls of a kind (GEMM or convolution), what it only measured of that kind is no part of the job. It is
+    neither ``new`` nor ``vanished``.
+    """
+    rows = found.con.execute(_CHANGED).fetchall()
+    return {_TURNED.get(state, state): int(count) for state, count in rows}
+
+
+def calls(found: Diff) -> list[tuple[str, int | None, int | None]]:
+    """Return the number of calls of each kind in the other run and in this run. None if no log counts them."""
+    return [(kind, there, here) for kind, here, there in found.calls]
+
+
+_TURNED = {"slower": "faster", "faster": "slower", "new": "vanished", "vanished": "new"}
+"""The state of A against B, for each state of B against A that differs from it."""
+_CHANGED = """
+    with rows as (
+        select state, if(state = 'new', calls_b, calls_a) as calls,
+               count(calls_a) over (partition by split_part(problem, ' ', 1)) as known_a,
+               count(calls_b) over (partition by split_part(problem, ' ', 1)) as known_b
+        from compared)
+    select state, count(*) from rows
+    where state not in ('new', 'vanished') or calls is not null or if(state = 'new', known_b, known_a) = 0
+    group by state order by state"""
 
 
 def keep(found: Diff, folder: Path) -> Path:
@@ -61,11 +93,13 @@ def keep(found: Diff, folder: Path) -> Path:
     * The columns are ``problem, here_us, other_us, moved, pick_here, pick_there``.
     * A GEMM or convolution has a row if both runs have comparable times for it, or if it is known for both which kernel
       the library chose.
+    * ``moved`` tells how this run differs from the other run.
     """
     path = folder / "others.parquet"
     rows = """
         select problem, if(ratio is null, null, a_us) as here_us, if(ratio is null, null, b_us) as other_us,
                case when state = 'changed' then 'other pick' when state = 'unknown' and pick_a = pick_b then 'same pick'
+                    when state = 'slower' then 'faster' when state = 'faster' then 'slower'
                     else state end as moved, pick_a as pick_here, pick_b as pick_there
         from compared where ratio is not null or (pick_a is not null and pick_b is not null)"""
     found.con.execute(f"copy ({rows}) to {sql_text(path)} (format parquet)")

@@ -13,7 +13,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from analyzers.explore import point_table
 from analyzers.explore.load import one_step
-from analyzers.explore.load.beside import beside, compared, keep
+from analyzers.explore.load.beside import beside, calls, changed, compared, keep
 from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Job
 from logparse.errors import LogparseError
 from logparse.lazy import duckdb
@@ -247,21 +247,20 @@ def _judge(job: Job, read: duckdb.DuckDBPyConnection | None = None) -> Iterator[
     known = json.loads((folder / "run.json").read_text())
     run, settings = str(known["run"]), Settings(target=job.target)
     others = time = None
-    changed: dict[str, int] = {}
+    states: dict[str, int] = {}
+    numbers: Sequence[tuple[str, int | None, int | None]] = ()
     if known["other"]:  # The comparison runs first, before the findings fill the memory.
-        from analyzers.compare.diff import STATES
-
         with store.reading("measurements") as con:  # This is a connection to the one DuckDB of this process.
             _limit(con, 0.5)  # The comparison makes tables outside DuckDB too.
         url, other = known["other"]
         found = compared(store, run, open_store(url), other)
         others, time = keep(found, folder), traced(open_store(url), other)
-        changed = {x: count for x in STATES if (count := found.count(x))}
+        states, numbers = changed(found), calls(found)
     analysis = analyse(store, run, settings)
     with contextlib.nullcontext(read) if read else _connect(store) as con:
         con.execute("set threads = 1")  # The findings stay in memory beside DuckDB.
         _database(con, folder / JUDGED, run, analysis, others, folder / FIRST if read else None)
-    verdict_of(analysis, job.url, time, changed).write(folder / "verdict.json")
+    verdict_of(analysis, job.url, time, states, numbers).write(folder / "verdict.json")
     yield VERDICT, ""
     _archives[job.folder] = partial(archive, analysis.recommendation, settings)
 

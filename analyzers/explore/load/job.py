@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
@@ -53,7 +53,7 @@ class Card:
     * ``files``: True if the user makes the change with the recommendation's files (override files and ``apply.sh``, or
       a search script).
     * ``lines``: lines to type into a shell or a program.
-    * ``problems``: number of GEMMs and convolutions that it concerns. 0 if it concerns the whole job.
+    * ``mark``: the kind of work that the timeline marks for it, such as ``idle``. Empty if there is none.
 
     ``analyzers/recommend/verdict.py`` makes the list of proposals.
     """
@@ -67,7 +67,7 @@ class Card:
     changes: str
     files: bool
     lines: tuple[str, ...] = ()
-    problems: int = 0
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,8 @@ class PageVerdict:
 
     headline: str = ""
     lines: tuple[str, ...] = ()
+    shows: Mapping[str, str] = field(default_factory=dict)
+    """For some of the lines, the query string of the page's view that shows what the line is about."""
     actions: tuple[Card, ...] = ()
     """Things to do, the most worthwhile first."""
     time: TimeSplit | None = None
@@ -95,8 +97,9 @@ class PageVerdict:
     objects: tuple[str, ...] = ()
     """Texts of the GEMMs that the run called through hipBLASLt's C++ object instead of its C functions."""
     changed: tuple[tuple[str, int], ...] = ()
-    """How many GEMMs and convolutions became faster, slower and so on in the other run (``analyzers/compare/diff.py``).
-    """
+    """How many GEMMs and convolutions are faster, slower and so on than in the other run (``beside.changed``)."""
+    calls: tuple[tuple[str, int | None, int | None], ...] = ()
+    """The number of calls of each kind in the other run and in this run. None if no log counts them."""
 
     @staticmethod
     def read(path: Path) -> PageVerdict:
@@ -105,11 +108,13 @@ class PageVerdict:
         return PageVerdict(
             headline=known["headline"],
             lines=tuple(known["lines"]),
+            shows=known["shows"],
             actions=tuple(Card(**{**x, "lines": tuple(x["lines"])}) for x in known["actions"]),
             time=time and TimeSplit(time["title"], tuple((name, us) for name, us in time["parts"])),
             beside=tuple((name, here, there) for name, here, there in known["beside"]),
             objects=tuple(known["objects"]),
             changed=tuple((state, count) for state, count in known["changed"]),
+            calls=tuple((kind, there, here) for kind, there, here in known["calls"]),
         )
 
     def write(self, path: Path) -> None:

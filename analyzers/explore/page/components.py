@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.compare import verdict as verdict_of
@@ -21,7 +22,7 @@ from analyzers.explore.page import elements as html
 from analyzers.explore.page.paste import Advice, Paste
 from analyzers.explore.plain_text import amount, capital, of_one, percent, sentence, solution_name
 from analyzers.explore.queries import KernelRow
-from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
+from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text, from_url
 from logparse.lazy import pd
 from logparse.text import counted, duration, printable
 
@@ -45,15 +46,20 @@ def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[
     latest = list(reversed(known))
     if len(known) < 2:
         return [html.span(what, title=printable(run))]
-    after = f"{run}{AFTER}" if f"{run}{AFTER}" in known else run.removesuffix(AFTER)
-    offered = html.link(f"Compare with {_with_end(after)}", href=_compared(after, chosen).url(), class_="offered")
+    after = f"{run}{AFTER}" if f"{run}{AFTER}" in known else run
+    first = after.removesuffix(AFTER)
+    offered = html.link(
+        f"Compare {_with_end(first)} → {_with_end(after)}",
+        href=replace(_compared(first, chosen), run=after).url(),
+        class_="offered",
+    )
     look = [
         _run(x, replace(chosen.cleared(), run=x, compare="" if x == other else chosen.compare), x == run)
         for x in latest
     ]
     compare = [_run(x, _compared(x, chosen), x == other) for x in latest if x != run]
     lists = [html.h2("Look at"), html.ul(look), html.h2("Compare with"), html.ul(compare)]
-    pair = [offered] if not other and after in known and after != run else []
+    pair = [offered] if not other and first in known and first != after else []
     return [html.details([html.summary(what, title=printable(run)), html.div(lists)]), *pair]
 
 
@@ -79,20 +85,45 @@ def _run(name: str, chosen: Selection, here: bool) -> html.Element:
     return html.li(html.link(printable(name), href=chosen.url(), class_="here" if here else ""))
 
 
-def comparison(known: PageVerdict, other: str, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
-    """Return the part of the web page that compares two runs in words and numbers.
+Names: TypeAlias = tuple[str, str]
+"""The names of this run and of the run with which it is compared."""
 
-    It has the times of both runs from their traces, and sums over all GEMMs and convolutions (``queries.changes``).
-    ``choice`` is True if there is another run to compare with.
+
+def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
+    """Return a sentence that says what changed from the compared run to this run.
+
+    ``totals`` comes from ``queries.changes``, without filters.
     """
-    if not other:
+    here, there = (_with_end(x) for x in names)
+    picked, picks = int(totals["picked"]), int(totals["repicked"])
+    said = [f"{picks:,} of {counted(picked, 'pick')} changed" if picked else "no pick is known in both"]
+    step = next(((name, us, old) for name, us, old in known.beside if us and old), None)
+    if step:
+        name, us, old = step
+        said.append(f"{name} {duration(old)} → {duration(us)} ({us / old - 1:+.1%})")
+    elif totals["problems"]:
+        said.append(verdict_of(totals))
+    else:
+        said.append("no time can be compared")
+    return f"{there} → {here}: {'; '.join(said)}"
+
+
+def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
+    """Return the web page's text about the comparison of two runs, from the compared run to this run.
+
+    First come the times of both runs from their traces and their calls, then sums over the GEMMs and convolutions
+    (``queries.changes``). ``choice`` is True if there is another run to compare with.
+    """
+    if not names[1]:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
         return [html.p(f"{choose} the page with --compare {'[STORE#]RUN' if choice else 'STORE#RUN'}")]
     if not judged:
         return [html.p("The two runs are being compared …", class_="skeleton")]
-    table = html.table([_beside(*row) for row in known.beside], class_="beside", **_aria(label="Times of both runs"))
-    made: list[object] = [table] if known.beside else []
-    picks = int(totals["repicked"])
+    here, there = (_with_end(x) for x in names)
+    rows = [*(_beside(*row) for row in known.beside), *(_calls_beside(*row) for row in known.calls)]
+    head = html.tr([html.th(""), html.th(f"{there} → {here}", scope="col")])
+    made: list[object] = [html.table([head, *rows], class_="beside", **_aria(label="Both runs"))] if rows else []
+    picks, both = int(totals["repicked"]), int(totals["both_picks"])
     if totals["problems"]:
         noun = "problem has" if totals["problems"] == 1 else "problems have"
         once = "" if totals["called"] else " (each counted once, because the store has no calls of these problems)"
@@ -104,25 +135,39 @@ def comparison(known: PageVerdict, other: str, totals: pd.Series, *, judged: boo
             ),
         ]
     if picks:
-        only = (
-            ""
-            if totals["problems"]
-            else "; no problem has a time of the same kind in both runs, so no time is compared"
+        made.append(html.h2(f"{picks:,} of {counted(int(totals['picked']), 'problem')} with another pick"))
+        only = "no problem has a time in files of one kind of both runs, so the runs' own times are not compared."
+        made += [] if totals["problems"] else [html.p(sentence(only))]
+    if both:
+        old, new = float(totals["pick_there_us"]), float(totals["pick_here_us"])
+        of = f"of {both:,} of them, one file has the times of both picks" if both < picks else "one file has both times"
+        made.append(
+            html.p(
+                f"{sentence(of)[:-1]}: at the calls of {here}, {duration(old)} → {duration(new)} "
+                f"({new / old - 1:+.1%}). These are times of the kernels alone, not of the two runs."
+            )
         )
-        made.append(html.h2(f"{counted(picks, 'problem')} with another pick{only}"))
-    apart = {"vanished": f"not in {printable(other)}", "new": f"only in {printable(other)}"}
+    apart = {"vanished": f"only in {there}", "new": f"only in {here}"}
     made += [html.p(f"{counted(count, 'problem')} {apart[state]}.") for state, count in known.changed if state in apart]
     if not totals["problems"] and not picks:
         made.append(
             html.p("No time and no choice of the library differs: no problem has a time or a choice in both runs.")
+            if not totals["picked"]
+            else html.p(f"All {counted(int(totals['picked']), 'pick')} that both runs name are the same.")
         )
     return made
 
 
 def _beside(name: str, here: float | None, there: float | None) -> html.Element:
-    change = f"{there / here - 1:+.1%}" if here and there is not None else ""
-    times = ["unknown" if us is None else duration(us) for us in (here, there)]
-    return html.tr([html.th(name, scope="row"), html.td(f"{times[0]} → {times[1]}"), html.td(change)])
+    change = f" ({here / there - 1:+.1%})" if there and here is not None else ""
+    times = ["unknown" if us is None else duration(us) for us in (there, here)]
+    return html.tr([html.th(name, scope="row"), html.td(f"{times[0]} → {times[1]}{change}")])
+
+
+def _calls_beside(kind: str, there: int | None, here: int | None) -> html.Element:
+    noun = {"gemm": "GEMM", "conv": "convolution"}.get(kind, kind)
+    numbers = ["none logged" if x is None else f"{x:,}" for x in (there, here)]
+    return html.tr([html.th(f"calls of {noun}s", scope="row"), html.td(f"{numbers[0]} → {numbers[1]}")])
 
 
 def tabs(chosen: Selection) -> list[object]:
@@ -148,6 +193,8 @@ def chips(chosen: Selection, actions: Sequence[Card] = ()) -> list[object]:
         made.append(_chip(printable(capital(title)), replace(chosen, todo="")))
     if chosen.search:
         made.append(_chip(f"“{printable(chosen.search)}”", replace(chosen, search="")))
+    if chosen.mark and chosen.view == "timeline":
+        made.append(_chip(f"Marked: {printable(chosen.mark)}", replace(chosen, mark="")))
     if made:
         made.append(html.link("Clear all", href=chosen.cleared().url(), class_="clear"))
     return made
@@ -256,31 +303,35 @@ def skeleton() -> list[object]:
     return [html.strong("The run is being analysed …"), html.p(lines, class_="skeleton")]
 
 
-def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection) -> list[object]:
+def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, change: str = "") -> list[object]:
     """Return the top of the web page: what to do first, sums over the rows of the table, and remarks of the analyzers.
 
-    If the user has set filters, the possible saving is counted for the filtered rows only, and remarks about the whole
-    run are folded away.
+    ``change`` says what changed from the compared run. It then comes first, because it is what the user asks. If the
+    user has set filters, the possible saving is counted for the filtered rows only, and remarks about the whole run
+    are folded away.
     """
     remarks = REMARKS if chosen.view == "overview" and not chosen.filters else 0
     calls = f"{amount(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
     total_us = float(total["total_us"])
-    time = f", calls × time of a call is {duration(total_us)}" if total_us > 0 else ""
+    time = f", {duration(total_us)} (calls × time of a call)" if total_us > 0 else ""
     once = (
         ""
         if calls or not total["problems"]
         else " (each counted once, because the store has no calls of these problems)"
     )
-    untimed, of = total["untimed_calls"], f", of {one}" if (one := of_one(total["unit"])) else ""
+    untimed, of = total["untimed_calls"], f" of {one}" if (one := of_one(total["unit"])) else ""
+    what = "Selected" if chosen.filters else "GEMMs and convolutions"
     gap = f"; {amount(untimed)} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
     saving = (
         f"; up to {duration(float(total['saving_us']))} to save" if total["saving_us"] > 0 and chosen.filters else ""
     )
-    made: list[object] = [
-        html.strong(printable(capital(known.headline or "no verdict"))),
-        html.p(f"Selected{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
+    headline = printable(capital(known.headline or "no verdict"))
+    made: list[object] = [html.strong(printable(change)), html.p(f"Left to do: {headline}")] if change else []
+    made += [
+        *([] if change else [html.strong(headline)]),
+        html.p(f"{what}{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
     ]
-    texts = [printable(sentence(x)) for x in known.lines]
+    texts = [_remark(x, known.shows.get(x), chosen) for x in known.lines]
     made += [html.p(x, class_="remark") for x in texts[:remarks]]
     if rest := texts[remarks:]:
         noun = "more" if remarks else "remark" if len(rest) == 1 else "remarks"
@@ -289,7 +340,28 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection) -
     return made
 
 
+def _remark(text: str, shows: str | None, chosen: Selection) -> list[object]:
+    said = printable(sentence(text))
+    if shows is None:
+        return [said]
+    where = replace(from_url(shows), run=chosen.run, compare=chosen.compare)
+    return [said, " ", html.link("Show them →", where.url(), class_="shows")]
+
+
 CARDS = 4  # Number of cards shown at once.
+
+
+class Leads(NamedTuple):
+    """Where the cards of things to do lead.
+
+    * ``rows_of``: the number of rows that each thing to do concerns, by its name.
+    * ``traced``: True if the timeline shows something.
+    * ``download``: URL of the files, empty without files.
+    """
+
+    rows_of: Mapping[str, int]
+    traced: bool
+    download: str = ""
 
 
 def answer(
@@ -297,20 +369,21 @@ def answer(
     time: TimeSplit | None,
     parts: pd.DataFrame,
     chosen: Selection,
-    download: str,
+    leads: Leads,
     about: Collection[str] | None = None,
+    untimed: float = math.nan,
 ) -> list[object]:
     """Return the main part of the overview: where the time goes, and the cards of things to do.
 
     * ``time``: the time of a step by kind of work. It is shown if nothing is filtered.
     * ``parts``: the time of the selected GEMMs and convolutions (``queries.split``), shown for a filter or a run
       without traces.
-    * ``download``: URL of the files, empty without files.
     * ``about``: names of the things to do that concern the selected rows. None if nothing is filtered.
+    * ``untimed``: number of the selected calls that have no time. NaN if unknown.
     """
-    made = _split_bar(parts, chosen) if time is None or about is not None else _time_bar(time)
+    made = _split_bar(parts, chosen, untimed) if time is None or about is not None else _time_bar(time)
     shown = [x for x in actions if about is None or x.name in about]
-    cards = [_card(x, n, download, chosen) for n, x in enumerate(shown, 1)]
+    cards = [_card(x, n, leads, chosen) for n, x in enumerate(shown, 1)]
     if cards:
         made.append(html.ul(cards[:CARDS], class_="cards", **_aria(label="What to do")))
     if rest := cards[CARDS:]:
@@ -327,13 +400,14 @@ def _time_bar(time: TimeSplit) -> list[object]:
     return _bar(f"{time.title}: {duration(total)}", parts) if parts else []
 
 
-def _split_bar(parts: pd.DataFrame, chosen: Selection) -> list[object]:
+def _split_bar(parts: pd.DataFrame, chosen: Selection, untimed: float) -> list[object]:
     columns = (parts[x].tolist() for x in ("kind", "us", "saving_us"))
     rows = [(str(kind), float(us), min(float(saved), float(us))) for kind, us, saved in zip(*columns, strict=True)]
     if not rows:
         return []
     what = "Selected problems" if chosen.filters else "Problems"
-    head = f"{what}: {duration(sum(us for _, us, _ in rows))} (calls × time; other kernels are not in it)"
+    gap = f", nor are {amount(untimed)} calls without a time" if untimed > 0 else ""
+    head = f"{what}: {duration(sum(us for _, us, _ in rows))} (calls × time; other kernels are not in it{gap})"
     return _bar(head, rows)
 
 
@@ -377,37 +451,59 @@ def _look(name: str) -> str:
     return f"k k-{kind.replace(' ', '-')}{still}"
 
 
-def _card(action: Card, number: int, download: str, chosen: Selection) -> html.Element:
+def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.Element:
     """Return the card of one thing to do, as an element of the web page.
 
-    It is a link to the GEMMs and convolutions that it concerns, or to the timeline if it concerns the whole job.
+    It is a link to the rows that it concerns. If it concerns none, it leads to the timeline, which marks the kind of
+    work that it concerns. Without a trace, it leads nowhere.
     """
-    view = "overview" if action.problems else "timeline"
-    where = replace(chosen.cleared(), view=view, todo=action.name if action.problems else "")
-    leads = f"Show {counted(action.problems, 'problem')}" if action.problems else "Show the timeline"
+    rows = leads.rows_of.get(action.name, 0)
+    where = None
+    if rows:
+        where = replace(chosen.cleared(), view="overview", todo=action.name)
+    elif leads.traced:
+        where = replace(chosen.cleared(), view="timeline", mark=action.mark)
+    lead = f"Show {counted(rows, 'problem')}" if rows else f"Show {action.mark or 'it'} in the timeline"
     name = f"lines-{number}"
     text = "\n".join(map(printable, action.lines))
     copy = html.button("Copy", class_="copy", **_data(copies=name), **_aria(label=f"Copy: {printable(action.title)}"))
+    download = leads.download
     get = html.a("Download the files (zip)", href=download, class_="get") if action.files and download else None
     worth = "worth unknown" if action.saves == "unknown" else f"saves {action.saves}"
-    detail, sure = printable(action.detail), _SURE.get(action.evidence, action.evidence)
+    detail, head = printable(sentence(action.detail)), html.h3(f"{number}. {printable(capital(action.title))}")
+    sure = html.span(printable(action.evidence), title=meaning(action.evidence), class_="sure")
+    means = html.p(sentence(meaning(action.evidence)), class_="means")
+    ends = [*([html.span(lead, class_="leads")] if where else []), *([get] if get else [])]
     return html.li(
         [
-            html.link(
-                [html.h3(f"{number}. {printable(capital(action.title))}")], where.url(), class_="whole", title=leads
-            ),
+            html.link([head], where.url(), class_="whole", title=lead) if where else head,
             html.p(worth, class_="saves"),
-            *([html.p([html.b(printable(action.gain)), f" · {sure}"])] if action.saves != "unknown" else []),
-            html.p(printable(action.changes)),
-            *([html.p(detail, class_="faint", title=detail)] if detail and detail not in action.changes else []),
+            *([html.p([html.b(printable(action.gain)), " · ", sure]), means] if action.saves != "unknown" else []),
+            html.p([html.b("How: "), printable(action.changes)]),
+            *([html.p(detail, class_="advice")] if detail and action.detail not in action.changes else []),
             html.div([html.pre(html.code(text, id=name), tabindex="-1"), copy], class_="type") if text else None,
-            html.p([html.span(leads, class_="leads"), *([" · ", get] if get else [])]),
+            html.p([x for n, one in enumerate(ends) for x in ([" · ", one] if n else [one])]) if ends else None,
         ]
     )
 
 
-_SURE = {"unknown": "a bound: how much of it is unknown"}
-"""Explanations of the words that say how certain a saving is, for words that users may not understand."""
+_MEANS: Mapping[str, str] = {
+    "measured in the job": "timed in the running job, with and without the change",
+    "measured alone": "the kernels were timed alone, not in the job",
+    "estimated": "computed from other times, not measured",
+    "unknown": "a bound: the saving is at most this, and how much of it can be reached is unknown",
+    "confirmed": "logparse replay repeated it in turns with the library's own choice",
+    "not confirmed": "logparse replay has not repeated it in turns with the library's own choice",
+    "may gain nothing": "the interval of the saving includes zero",
+}
+"""Explanations of the words that say how certain a saving is."""
+
+
+def meaning(certainty: str) -> str:
+    """Explain the words that say how certain a saving is, for example ``measured alone, not confirmed``."""
+    return "; ".join(_MEANS[x] for x in certainty.split(", ") if x in _MEANS)
+
+
 KERNELS = 200
 """Largest number of rows in the web page's table of kernels."""
 
@@ -428,7 +524,7 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
     body = []
     for x in rows:
         link = html.link(printable(x.label or ""), replace(chosen, problem=x.id).url()) if x.id else ""
-        here = "here" if x.id and x.id == chosen.problem else ""
+        here = "here" if (x.id and x.id == chosen.problem) or (chosen.mark and x.kind == chosen.mark) else ""
         body.append(
             html.tr(
                 [
@@ -445,10 +541,11 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
             )
         )
     of = f" of {unit}" if unit else " of the run's traces"
+    sums = "the sum over all streams, which run at the same time"
     shown = f"the {len(rows)} longest" if len(rows) >= KERNELS else f"{len(rows)}"
     return [
         html.div(
-            [html.h2(f"Kernels{of}"), html.span(f"{shown}, by time; {duration(total_us)} in all", class_="faint")],
+            [html.h2(f"Kernels{of}"), html.span(f"{shown}, by time; {duration(total_us)} in all ({sums})", class_="faint")],
             class_="bar",
         ),
         html.div(html.table([html.thead(html.tr(head)), html.tbody(body)], class_="kernels"), class_="scroll"),
@@ -477,26 +574,35 @@ def detail(
     chart: html.Element,
     close: str,
     *,
+    names: Names = ("this run", "the compared run"),
     expected: str = "",
     launched: Sequence[object] = (),
 ) -> html.Element:
     """Return the details of one GEMM or convolution: what to do, its numbers, times, kernels, and texts to copy.
 
-    ``expected`` is a sentence about the times of similar ones. ``launched`` are elements about its kernels.
+    ``names`` are the names of this run and of the compared run. ``expected`` is a sentence about the times of similar ones. ``launched`` are elements about its kernels.
     """
     estimated = row["saving_from"] == "estimated"
     numbers = [
-        ("Now" if row["own"] else f"As of {printable(str(row['file']))}", duration(row["time_us"])),
-        ("Best known", duration(row["then_us"])),
+        ("Now" if row["own"] else f"Time in {printable(str(row['file']))}", duration(row["time_us"])),
+        (f"Best known, in {printable(str(row['file']))}" if row["apart"] else "Best known", duration(row["then_us"])),
         (f"Calls of {one}" if (one := of_one(row["unit"])) else "Calls", amount(row["calls"])),
         ("Could save" + (", estimated" if estimated else ""), duration(row["saving_us"])),
         ("Rate", "unknown" if pd.isna(row["tflops"]) else f"{row['tflops']:,.3g} TFLOP/s"),
         ("Of roofline", percent(row["efficiency"])),
     ]
+    if pd.notna(row["sibling_ratio"]):
+        times = ", ".join(f"{x} {duration(row[f'{x.lower()}_us'])}" for x in "WFB" if pd.notna(row[f"{x.lower()}_us"]))
+        ratio = f"{row['sibling_ratio']:.3g}× ({times}; {printable(str(row['passes_from']))})"
+        numbers.append(("W ÷ max(F, B)", ratio))
+    here, there = (_with_end(x) for x in names)
     if pd.notna(row["other_us"]):
-        numbers.append(("Both runs", f"{duration(row['here_us'])} → {duration(row['other_us'])}"))
+        numbers.append((f"{there} → {here}", f"{duration(row['other_us'])} → {duration(row['here_us'])}"))
     if isinstance(row["pick_here"], str) and row["pick_here"] != row["pick_there"]:
-        numbers.append(("Pick, both runs", f"{printable(row['pick_here'])} → {printable(str(row['pick_there']))}"))
+        picks = [printable(str(row[x])) for x in ("pick_there", "pick_here")]
+        if pd.notna(row["pick_here_us"]):
+            picks = [f"{x} ({duration(row[y])})" for x, y in zip(picks, ("pick_there_us", "pick_here_us"), strict=True)]
+        numbers.append((f"Pick, {there} → {here}", " → ".join(picks)))
     head = [html.h2(printable(str(row["label"]))), html.link("Close", href=close, class_="close")]
     title = f"Override row ({advised.override.name})" if advised.override.name else "Override row"
     return html.section(

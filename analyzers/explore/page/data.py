@@ -15,7 +15,7 @@ import duckdb
 from analyzers.explore.load.beside import names
 from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, PageVerdict
 from analyzers.explore.load.reader import StoreReading
-from analyzers.explore.queries import empty_columns
+from analyzers.explore.queries import empty_columns, has_kernels, rows_of_todos
 from analyzers.explore.selection import Selection
 from analyzers.explore.tries import COLUMNS, Try, of_query, of_source
 from logparse.errors import LogparseError
@@ -67,6 +67,10 @@ class PageData:
         self.judged = False
         self.empty: frozenset[str] = frozenset()
         """Columns of the web page's table that have no value in any row."""
+        self.rows_of: Mapping[str, int] = {}
+        """The number of rows that each thing to do concerns, by its name."""
+        self.traced = False
+        """True if the run has a trace with kernels."""
         self.error = ""
         self._begun, self._done = time.monotonic(), DOING[""]
         self.version = 0
@@ -192,7 +196,7 @@ class PageData:
         self._con.cursor().execute(f"attach {sql_text(self.reading.folder / name)} as {tables} (read_only)")
         with self._con.cursor() as con:
             con.execute(f"use {tables}")
-            self.empty = empty_columns(con)
+            self.empty, self.rows_of, self.traced = empty_columns(con), rows_of_todos(con), has_kernels(con)
         self._tables = tables
 
 

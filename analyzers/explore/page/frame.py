@@ -21,6 +21,8 @@ _TEXT_WIDTH: Mapping[str, int] = {
     "pick_here": 190,
     "pick_there": 190,
     "device": 76,
+    "direction": 84,
+    "passes_from": 170,
 }
 """Smallest widths (px) of the table's columns that contain text.
 
@@ -53,7 +55,7 @@ def frame(
 
     ``data`` are the values that ``assets/explore.js`` needs in addition to the table's columns.
     """
-    table = {"columns": columns(), "presets": queries.PRESETS, "spared": queries.SPARED, "beside": queries.BESIDE}
+    table = {"columns": columns(), "presets": queries.PRESETS, "spared": queries.SPARED, "sets": queries.SETS}
     values = {
         "policy": policy,
         "style": style,

@@ -75,6 +75,8 @@ class Known(Protocol):
     runs: list[str]
     other: str
     empty: frozenset[str]
+    rows_of: Mapping[str, int]
+    traced: bool
 
     @property
     def finished(self) -> bool: ...
@@ -100,7 +102,7 @@ def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
         "verdict": (
             components.unreadable(known.error)
             if known.error
-            else components.verdict(known.verdict, total, known.run, chosen)
+            else components.verdict(known.verdict, total, known.run, chosen, _change(con, known))
             if known.judged
             else components.skeleton()
         ),
@@ -126,13 +128,22 @@ def _answer(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
         if not known.judged:
             return [html.div([html.span("", class_="bone") for _ in range(3)], class_="skeleton")]
         about = queries.todos(con, chosen) if chosen.filters else None
-        of = known.verdict
-        return components.answer(of.actions, of.time, queries.split(con, chosen), chosen, files, about)
+        of, leads = known.verdict, components.Leads(known.rows_of, known.traced, files)
+        untimed = queries.totals(con, chosen)["untimed_calls"]
+        return components.answer(of.actions, of.time, queries.split(con, chosen), chosen, leads, about, untimed)
     if chosen.view == "compare":
         totals, choice = queries.changes(con, chosen), len(known.runs) > 1
         judged = known.judged or known.finished
-        return components.comparison(known.verdict, known.other, totals, judged=judged, choice=choice)
+        names = (known.run, known.other)
+        return components.comparison(known.verdict, names, totals, judged=judged, choice=choice)
     return []
+
+
+def _change(con: duckdb.DuckDBPyConnection, known: Known) -> str:
+    """Return a sentence that says what changed from the compared run to this run. Empty without another run."""
+    if not known.other:
+        return ""
+    return components.change(known.verdict, (known.run, known.other), queries.changes(con, Selection()))
 
 
 def _after(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
@@ -199,9 +210,10 @@ def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
         tries = page.tries(row)
         verdict = page.verdict if page.judged else None
         advised = advice(row, {**page.facts(row["source_id"]), **page.target}, verdict)
+        names = (page.run, page.other)
     except LogparseError as error:
         return {"card": html.p(str(error))}
-    return problem_card(chosen, row, tries, advised, kernels, near, str(asked.get("theme")))
+    return problem_card(chosen, row, tries, advised, kernels, near, str(asked.get("theme")), names)
 
 
 def problem_card(
@@ -212,17 +224,20 @@ def problem_card(
     kernels: Sequence[queries.KernelRow],
     near: queries.Nearby | None,
     theme: str,
+    names: components.Names,
 ) -> dict[str, object]:
     """Build the details of one GEMM or convolution (``card``) and the chart of its kernels' times (``figure``).
 
-    ``kernels`` are the kernels that its calls launch. ``near`` are the times of similar ones.
+    ``kernels`` are the kernels that its calls launch. ``near`` are the times of similar ones. ``names`` are the names
+    of this run and of the compared run.
     """
     pick = row["pick"] if isinstance(row["pick"], str) else None
     figure = solutions(tries, theme_of(theme), pick=pick, nearby_us=near.times_us if near else ())
     box = html.div(id="solutions", class_="chart", style=f"height:{components.height_of(figure)}")
     told = near.told if near else ""
     launched = components.launched(kernels, chosen)
-    made = components.detail(row, advised, box, replace(chosen, problem="").url(), expected=told, launched=launched)
+    close = replace(chosen, problem="").url()
+    made = components.detail(row, advised, box, close, names=names, expected=told, launched=launched)
     return {"card": made, "figure": figure.plain()}
 
 

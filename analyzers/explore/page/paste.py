@@ -65,13 +65,25 @@ def _sentence(row: Row) -> str:
     finding = row["finding"]
     if isinstance(finding, str) and finding:
         more = row["advice"]
-        return sentence(finding) + (f" {sentence(more)}" if isinstance(more, str) and more else "")
+        where = f" (In {row['file']}; no log states the device of this run's calls.)" if row["apart"] else ""
+        return sentence(finding) + where + (f" {sentence(more)}" if isinstance(more, str) and more else "")
     if pd.isna(row["best_us"]):
         return (
             "No solution of this problem is timed. Run the command below and ingest its output, or run: logparse "
             "replay."
         )
     best = f"{row['best']} ({duration(row['best_us'])})"
+    if row["apart"]:
+        return (
+            f"The best known solution is {best}, in {row['file']}. No log states the device of this run's calls, and "
+            "the run's files name more than one, so this time counts in no sum and no gain is claimed. Next: ingest "
+            "the files of the other device as a run of their own (ingest --run)."
+        )
+    if pd.isna(row["pick_us"]) and str(row["best"]).startswith("kernel:"):
+        return (
+            f"The trace times the library's own kernels: {duration(row['time_us'])} a call. No other solution is "
+            "timed, so there is nothing to compare them with. To time other solutions: logparse replay."
+        )
     if pd.isna(row["pick_us"]) and row["best"] == row["pick"] and row["basis"] != INCOMPARABLE:
         return (
             f"Only the pick (the solution that the library chose) is timed, {best}, so there is nothing to "

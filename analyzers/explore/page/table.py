@@ -24,6 +24,7 @@ LARGEST_BLOCK = 10 * queries.FIRST_ROWS
 def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """Answer the browser's request for rows of the table: the ``rows``, the number of all rows, and a ``note``.
 
+    ``by`` is the column that shows the order of the rows if the user chose no order.
     ``asked`` is the request: ``search`` (the URL's query string with the filters), ``start`` and ``end`` of the rows,
     and ``sort`` and ``filter`` in the form of AG Grid, a table component for browsers.
     """
@@ -31,10 +32,11 @@ def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     sort, search = _sorted(asked.get("sort")), str(asked.get("search") or "")
     end = min(end, start + LARGEST_BLOCK)
     try:
-        found, count, order = _rows(pages, from_url(search), sort, _filters(asked.get("filter")), start, end)
+        found, count, default = _rows(pages, from_url(search), sort, _filters(asked.get("filter")), start, end)
     except LogparseError:
-        return {"rows": [], "count": 0, "note": ""}
-    return {"rows": records(found), "count": count, "note": components.count(count, "" if sort else order)}
+        return {"rows": [], "count": 0, "note": "", "by": ""}
+    note = components.count(count, "" if sort else default.first)
+    return {"rows": records(found), "count": count, "note": note, "by": default.column}
 
 
 def _sorted(model: object) -> Sequence[Mapping[str, object]]:
@@ -54,16 +56,13 @@ def _rows(
     filters: Mapping[str, Mapping[str, object]],
     start: int,
     end: int,
-) -> tuple[pd.DataFrame, int, str]:
-    """Return rows of the web page's table, the number of all rows, and how they are ordered by default.
-
-    The order is a text such as ``the most worthwhile``, which tells which row comes first.
-    """
+) -> tuple[pd.DataFrame, int, queries.Order]:
+    """Return rows of the web page's table, the number of all rows, and their order if the user chose none."""
     page = pages.of(chosen)
-    moved = chosen.view == "compare" and bool(page.other)
-    default, first = (queries.MOVED, "the largest change") if moved else (queries.ORDER, "the most worthwhile")
+    default = queries.order_of(chosen.view, compared=bool(page.other), empty=page.empty)
     with page.cursor() as con:
-        return *queries.table(con, chosen, start=start, end=end, sort=sort, filters=filters, default=default), first
+        found = queries.table(con, chosen, start=start, end=end, sort=sort, filters=filters, default=default)
+        return *found, default
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, object]]:

@@ -18,7 +18,7 @@ from analyzers.evidence.tables import Settings
 from analyzers.explore import queries
 from analyzers.explore.load.actions import cards
 from analyzers.explore.load.analysis import Analysis, analyse
-from analyzers.explore.page.components import _card, detail
+from analyzers.explore.page.components import Leads, _card, detail
 from analyzers.explore.page.paste import advice
 from analyzers.explore.point_table import build
 from analyzers.explore.selection import Selection
@@ -229,7 +229,7 @@ def test_an_unknown_saving_stands_beside_no_number(
     )
     recommendation = replace(recommend(tables(), Settings()), findings=found)
     for todo, made in zip(verdict(recommendation).todo, cards(recommendation), strict=True):
-        card, of = texts(_card(made, 1, "", Selection())), [found[n - 1] for n in todo.findings]
+        card, of = texts(_card(made, 1, Leads({}, traced=False), Selection())), [found[n - 1] for n in todo.findings]
         assert (made.gain == "unknown") != ("→" in card or "up to" in card)
         known = any(x.saving_us is not None or x.per_call_us is not None for x in of)
         assert (made.gain == "unknown") != known, "the time now is known, so any saving is"

@@ -64,13 +64,13 @@ def described(figure: go.Figure) -> dict[str, Any]:
     return {"traces": plain(made["data"]), "axes": axes, "annotations": texts}
 
 
-def compare(here: pd.DataFrame, there: pd.DataFrame, names: tuple[str, str] = ("before", "after")) -> go.Figure:
+def compare(here: pd.DataFrame, there: pd.DataFrame, names: tuple[str, str] = ("after", "before")) -> go.Figure:
     """Draw the chart that compares the times of matrix products before and after a change.
 
     ``here`` and ``there`` are the tables of products.
     """
     other = here["problem"].map(there.groupby("problem")["time_us"].min()).astype("float64")
-    ratio = other / here["time_us"]
+    ratio = here["time_us"] / other
     moved = np.select([ratio > 1 + NOISE, ratio < 1 - NOISE], ["slower", "faster"], "same")
     with queries.over(here.assign(here_us=here["time_us"], other_us=other, moved=moved)) as con:
         figure = views.chart(con, Selection(view="compare"), views.ChartStyle(LIGHT, names))
@@ -211,7 +211,7 @@ def test_stores_of_one_name_are_distinguished_by_the_folders_above(example_point
         ("s3://a/store", "store"): ["a/store", "store"],
     }.items():
         figure = compare(example_points, example_points, names=names)
-        axes = (figure.layout.xaxis, figure.layout.yaxis)
+        axes = (figure.layout.yaxis, figure.layout.xaxis)
         assert [x.title.text for x in axes] == [f"{name}: time of one call (µs)" for name in said]
 
 

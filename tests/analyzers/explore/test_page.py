@@ -217,10 +217,10 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
         assert (unknown["answer"], unknown["filters"]) == ([], [])
         itself = pages.of(from_url("?run=before&compare=before"))
         assert (itself.run, itself.other) == ("before", ""), "no run is compared with itself"
-        both = "?view=compare&run=before&compare=after"
+        both = "?view=compare&run=after&compare=before"
         found = shown(both)["answer"]
         data = pages.of(from_url(both))
-        assert (data.run, data.other) == ("before", "after")
+        assert (data.run, data.other) == ("after", "before")
         assert data is pages.of(from_url(both.replace("compare&", "regret&", 1))), "read once"
         assert "5.86 ms → 11.2 ms (+91.5%): 1 faster, 1 slower" in found
         assert (
@@ -232,7 +232,7 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
         assert rows["note"] == "3 problems, the largest change first"
         with data.cursor() as con:
             files = con.execute("select distinct file from points").fetchall()
-        assert files == [("before.HIP.fdb.txt",)], "other runs' measurements are no rows of this one"
+        assert files == [("after.HIP.fdb.txt",)], "other runs' measurements are no rows of this one"
     finally:
         pages.close()
 
@@ -251,13 +251,13 @@ def test_an_unknown_layout_is_compared_as_in_diff(tmp_path: Path, open_run: str)
             unknown = dict.fromkeys(("in_layout", "weights_layout", "out_layout"))
         rows = [measured(replace(problem, **unknown), "ConvAsm", us) for problem in (F, replace(W, k=512))]
         record(store, rows, run=run, name=f"{run}.HIP.fdb.txt", format="miopen-find-db")
-    found = compared(store, "before", store, "after")
-    assert set(found.rows["state"]) == {"faster"}
+    found = compared(store, "after", store, "before")
+    assert set(found.rows["state"]) == {"slower"}, "before was slower"
     with store.connect() as con:
-        build(con, "before", others=keep(found, tmp_path))
+        build(con, "after", others=keep(found, tmp_path))
         shown = changes(con, Selection())
     assert (shown["problems"], shown["called"], shown["faster"], shown["slower"]) == (2, 0, 2, 0)
-    assert (shown["here_us"], shown["there_us"]) == (200.0, 120.0)
+    assert (shown["here_us"], shown["there_us"]) == (120.0, 200.0)
 
 
 def test_the_tunnel_names_the_port() -> None:
@@ -306,7 +306,7 @@ def test_records_are_json() -> None:
             "weights",
             {"range": {"x": [1, 2], "y": [3, 4]}},
             True,
-            "?view=weights&best_us=3000..4000&sibling_us=1000..2000",
+            "?view=weights&sibling_us=1000..2000&w_us=3000..4000",
         ),
         ("regret", {"points": [{"customdata": 17}]}, False, "?view=regret"),
         ("roofline", {}, True, "?view=roofline"),

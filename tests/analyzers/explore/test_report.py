@@ -32,7 +32,7 @@ def test_the_report_states_what_it_shows_and_of_which_run(store: Store, tmp_path
     text = out.read_text(encoding="utf-8")
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
     data = json.loads(found.group(1)) if found else {}
-    assert data["note"] == "12 of 20 problems, the most worthwhile first"
+    assert data["notes"]["overview"] == "12 of 20 problems, the most time first"
     assert len(data["rows"]["id"]) == 12
     assert list(data["views"]) == [x for x in VIEWS if x != "compare"], "there is no other run"
     for view, content in data["views"].items():
