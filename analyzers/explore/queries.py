@@ -126,7 +126,10 @@ COMPARED = (
     *("moved", "change", "other_us", "here_us", "pick_there", "pick_here", "pick_there_us", "pick_here_us"),
 )
 """Names of the table columns that compare this run with another one."""
-SPARED = ("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick")
+SPARED = (
+    *("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick"),
+    *("pick_there_us", "pick_here_us", "f_us", "b_us", "passes_from"),
+)
 """Table columns that the web page omits if the window is too narrow, the first to be omitted first."""
 SCALED: Mapping[str, float] = {
     "total_us": 1e-3,

@@ -388,6 +388,9 @@ def answer(
         made.append(html.ul(cards[:CARDS], class_="cards", **_aria(label="What to do")))
     if rest := cards[CARDS:]:
         made.append(html.details([html.summary(f"{len(rest)} more things to do"), html.ul(rest, class_="cards")]))
+    words = dict.fromkeys(word for x in shown if x.saves != "unknown" for word in x.evidence.split(", "))
+    if means := [f"{word}: {_MEANS[word]}" for word in words if word in _MEANS]:
+        made.append(html.p("; ".join(means) + ".", class_="means"))
     if about is not None and len(actions) > len(shown):
         hidden = counted(len(actions) - len(shown), "thing")
         made.append(html.p(f"{hidden} to do about other problems or the whole job: clear the filters.", class_="faint"))
@@ -472,15 +475,14 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
     worth = "worth unknown" if action.saves == "unknown" else f"saves {action.saves}"
     detail, head = printable(sentence(action.detail)), html.h3(f"{number}. {printable(capital(action.title))}")
     sure = html.span(printable(action.evidence), title=meaning(action.evidence), class_="sure")
-    means = html.p(sentence(meaning(action.evidence)), class_="means")
+    told = [detail] if detail and action.detail not in action.changes else []
     ends = [*([html.span(lead, class_="leads")] if where else []), *([get] if get else [])]
     return html.li(
         [
             html.link([head], where.url(), class_="whole", title=lead) if where else head,
             html.p(worth, class_="saves"),
-            *([html.p([html.b(printable(action.gain)), " · ", sure]), means] if action.saves != "unknown" else []),
-            html.p([html.b("How: "), printable(action.changes)]),
-            *([html.p(detail, class_="advice")] if detail and action.detail not in action.changes else []),
+            *([html.p([html.b(printable(action.gain)), " · ", sure])] if action.saves != "unknown" else []),
+            html.p([html.b("How: "), " ".join([printable(sentence(action.changes)), *told])]),
             html.div([html.pre(html.code(text, id=name), tabindex="-1"), copy], class_="type") if text else None,
             html.p([x for n, one in enumerate(ends) for x in ([" · ", one] if n else [one])]) if ends else None,
         ]
@@ -489,11 +491,11 @@ def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.El
 
 _MEANS: Mapping[str, str] = {
     "measured in the job": "timed in the running job, with and without the change",
-    "measured alone": "the kernels were timed alone, not in the job",
-    "estimated": "computed from other times, not measured",
-    "unknown": "a bound: the saving is at most this, and how much of it can be reached is unknown",
-    "confirmed": "logparse replay repeated it in turns with the library's own choice",
-    "not confirmed": "logparse replay has not repeated it in turns with the library's own choice",
+    "measured alone": "kernels timed outside the job",
+    "estimated": "computed from other times",
+    "unknown": "the saving is at most this",
+    "confirmed": "repeated by logparse replay, in turns with the library's choice",
+    "not confirmed": "not yet repeated by logparse replay",
     "may gain nothing": "the interval of the saving includes zero",
 }
 """Explanations of the words that say how certain a saving is."""
