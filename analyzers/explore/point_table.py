@@ -467,7 +467,8 @@ timed as (
   from known),
 placed as (
   select t.*, coalesce(s.file, '–') as file, s.device,
-         if(has_passes, if(passes_source is null, 'the trace', q.file), null) as passes_from, traced_us is not null or s.own as own,
+         if(has_passes, if(passes_source is null, 'the trace', q.file), null) as passes_from,
+         traced_us is not null or s.own as own,
          least(x.peak_tflops, t.intensity * s.hbm_gbs / 1e3) as roof_tflops
   from timed t left join places s using (source_id) left join places q on q.source_id = t.passes_source
   left join peaks x on x.device = s.device and x.dtype = t.dtype)

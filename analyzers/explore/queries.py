@@ -58,7 +58,10 @@ def order_of(view: str, *, compared: bool, empty: Collection[str]) -> Order:
         return Order(MOVED, column, "the largest change")
     if "saving_us" in empty:
         return Order(ORDER, "total_us", "the most time")
-    return Order(ORDER, "saving_us", "the largest saving")
+    return _BY_SAVING
+
+
+_BY_SAVING = Order(ORDER, "saving_us", "the largest saving")
 
 
 FIRST_ROWS = 100
@@ -122,9 +125,7 @@ SETS: Mapping[str, str] = {"compare": "Two runs", "weights": "Backward weights"}
 
 Without another run, the first columns of the set ``Two runs`` are empty.
 """
-COMPARED = (
-    *("moved", "change", "other_us", "here_us", "pick_there", "pick_here", "pick_there_us", "pick_here_us"),
-)
+COMPARED = (*("moved", "change", "other_us", "here_us", "pick_there", "pick_here", "pick_there_us", "pick_here_us"),)
 """Names of the table columns that compare this run with another one."""
 SPARED = (
     *("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick"),
@@ -451,7 +452,7 @@ def table(
     end: int | None = None,
     sort: Sequence[Mapping[str, object]] = (),
     filters: Mapping[str, Mapping[str, object]] | None = None,
-    default: Order = Order(ORDER, "saving_us", ""),
+    default: Order = _BY_SAVING,
 ) -> tuple[pd.DataFrame, int]:
     """Return rows ``start`` to ``end`` of the web page's table, and the number of all rows.
 

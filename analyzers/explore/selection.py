@@ -89,7 +89,7 @@ INTRO: Mapping[str, str] = {
     "which do the same work; larger marks take more time. The table has the layers that lose most first: calls × (W − "
     "max(F, B)). Each row names the file of its times.",
     "compare": "What changed from the compared run to this run, problem by problem, as in logparse diff. Two times are "
-    "compared only if files of one kind have them (two traces, two bench outputs), and only changes beyond noise count.",
+    "compared only if files of one kind have them (two traces, two bench outputs). Only changes beyond noise count.",
 }
 _LONGEST = 400  # Most characters of a value that is taken from a URL.
 _LONGEST_TABLE = 8_000

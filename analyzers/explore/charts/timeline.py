@@ -18,13 +18,13 @@ NOTHING = (
 )
 DRAWN = 3_000
 """Largest number of bars in the chart. If there are more, neighbouring bars of one kind are joined."""
-IDLE = "nothing runs"
+IDLE = "no kernel runs"
 """Name of the chart's line that shows idle time."""
 WHY: dict[str, tuple[str, str]] = {
     "queued": ("idle, work queued", "the GPU waits although work is queued"),
     "data loading": ("idle, data loading", "the host waits for data"),
     "synchronisation": ("idle, synchronised", "the host waits for the GPU"),
-    "host": ("idle, host", "the host launches kernels, or runs code of its own"),
+    "host": ("idle, launching or no operator", "the host launches kernels, or runs no operator (its own code)"),
 }
 """Explanations of idle time: for each reason a short text for the legend, and a sentence."""
 _LOOKS = {"queued": ".", "data loading": "x", "synchronisation": "|", "host": "/"}

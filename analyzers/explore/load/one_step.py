@@ -1,7 +1,9 @@
 """Read one step of a run's traces for the timeline, and the kernels of the whole run by time.
 
-The row of a trace (``logparse/libraries/torch_profiler/timeline.py``) keeps the work of the device and the calls of the
-runtime, but no operators.  So the reason of an idle gap is one of four:
+The device is idle while no kernel runs, as in the remark about the run (``libraries/torch_profiler/gaps.py``). A copy
+is no kernel. The row of a trace (``logparse/libraries/torch_profiler/timeline.py``) keeps the work of the device and
+the calls of the runtime, but no operators. So the reason of an idle gap is one of four, and ``host`` is the sum of two
+reasons of the remark:
 
 ================  ====================================================================================================
 queued            The next work had been launched before the gap began: the device is late, or waits for an event.
@@ -35,6 +37,7 @@ COPY = "copy or fill"
 MOST = 20_000
 """Largest number of kernels and copies in the timeline of a trace that marks no steps."""
 _BLOCKING = tuple(CALL_KINDS.index(x) for x in ("device", "stream", "event", "copy"))
+_GRAPH = CALL_KINDS.index("graph")
 _WAITED_US = 20.0
 """A call of the CUDA or HIP runtime that takes less than this (µs) did not really wait."""
 
@@ -47,7 +50,7 @@ class Step:
 
     * ``title``: which step it is, for a heading.
     * ``works``: the kernels and copies, with the columns ``start, us, stream, kind, kernel, op, problem``.
-    * ``gaps``: the periods in which the device did nothing, with the columns ``start, us, why``.
+    * ``gaps``: the periods in which no kernel ran, with the columns ``start, us, why``.
     """
 
     title: str
@@ -73,10 +76,11 @@ def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
     common = np.unique(devices, return_counts=True)
     chosen &= works["device"] == common[0][np.argmax(common[1])]
     order = np.flatnonzero(chosen)[np.argsort(works["start"][chosen], kind="stable")]
-    start, us, asked = works["start"][order], np.maximum(works["us"][order], 0.0), asked[order]
+    start, us = works["start"][order], np.maximum(works["us"][order], 0.0)
     begin = float(start[0])
-    gaps = _gaps(start, us, asked, calls, loads)
     known, talks = works["identity"][order], works["ranks"][order] >= 0
+    kernels_ = known >= 0
+    gaps = _gaps(start[kernels_], us[kernels_], _launched(works, calls, ends=True)[order][kernels_], calls, loads)
     stream = works["stream"][order]
     frame = pd.DataFrame({"start": start - begin, "us": us, "stream": [f"stream {x}" for x in stream.tolist()]})
     names = {x: [str(y or "") for y in identities[x].tolist()] for x in ("op", "kernel", "problem")}
@@ -108,8 +112,12 @@ def _columns(row: pa.Table, name: str) -> dict[str, npt.NDArray[Any]]:
     return {field.name: values.field(field.name).to_numpy(zero_copy_only=False) for field in values.type}
 
 
-def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[Any]]) -> Floats:
-    """Return the time at which the host launched each kernel or copy. It is NaN if the trace lacks the launch."""
+def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[Any]], *, ends: bool = False) -> Floats:
+    """Return the time at which the host launched each kernel or copy. It is NaN if the trace lacks the launch.
+
+    It is the beginning of the call that launched it. With ``ends`` it is the end of the call, except for a graph, whose
+    first kernels run before its launch ends.
+    """
     out = np.full(len(works["start"]), np.nan)
     if not len(calls["correlation"]):
         return out
@@ -117,7 +125,8 @@ def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[A
     keys = calls["correlation"][order]
     place = np.minimum(np.searchsorted(keys, works["correlation"]), len(keys) - 1)
     same = keys[place] == works["correlation"]
-    out[same] = calls["start"][order][place[same]]
+    at = np.where(calls["kind"] == _GRAPH, calls["start"], calls["end"]) if ends else calls["start"]
+    out[same] = at[order][place[same]]
     return out
 
 
@@ -155,9 +164,9 @@ def _window(
 def _gaps(
     start: Floats, us: Floats, asked: Floats, calls: dict[str, npt.NDArray[Any]], loads: dict[str, npt.NDArray[Any]]
 ) -> pd.DataFrame:
-    """Return the periods in which the device did nothing, with the reason of each.
+    """Return the periods in which no kernel ran, with the reason of each.
 
-    ``start`` and ``us`` are the begins and durations of the device's work, in ascending order.
+    ``start`` and ``us`` are the begins and durations of the kernels, in ascending order.
     """
     until = np.maximum.accumulate(start + us)
     after = np.flatnonzero(start[1:] > until[:-1]) + 1

@@ -543,11 +543,14 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
             )
         )
     of = f" of {unit}" if unit else " of the run's traces"
-    sums = "the sum over all streams, which run at the same time"
+    in_all = f"{duration(total_us)} in all (the sum over all streams, which run at the same time)"
     shown = f"the {len(rows)} longest" if len(rows) >= KERNELS else f"{len(rows)}"
     return [
         html.div(
-            [html.h2(f"Kernels{of}"), html.span(f"{shown}, by time; {duration(total_us)} in all ({sums})", class_="faint")],
+            [
+                html.h2(f"Kernels{of}"),
+                html.span(f"{shown}, by time; {in_all}", class_="faint"),
+            ],
             class_="bar",
         ),
         html.div(html.table([html.thead(html.tr(head)), html.tbody(body)], class_="kernels"), class_="scroll"),
@@ -582,7 +585,8 @@ def detail(
 ) -> html.Element:
     """Return the details of one GEMM or convolution: what to do, its numbers, times, kernels, and texts to copy.
 
-    ``names`` are the names of this run and of the compared run. ``expected`` is a sentence about the times of similar ones. ``launched`` are elements about its kernels.
+    ``names`` are the names of this run and of the compared run. ``expected`` is a sentence about the times of similar
+    ones. ``launched`` are elements about its kernels.
     """
     estimated = row["saving_from"] == "estimated"
     numbers = [

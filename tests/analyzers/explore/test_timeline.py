@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -127,3 +128,24 @@ def test_a_step_begins_with_its_first_launched_kernel() -> None:
     chosen, title = one_step._window(works, asked, {"start": np.array([]), "end": np.array([])})
     assert chosen.all()
     assert "marks no steps" in title
+
+
+def test_the_timeline_and_the_remark_state_the_same_idle_time(store: Store, tmp_path: Path) -> None:
+    """The reasons of idle time add up to the same figures in the timeline and in the facts behind the remark.
+
+    The sample's steps are unmarked here, so the timeline shows the whole trace. The remark tells apart two reasons that
+    the timeline adds up.
+    """
+    trace = json.loads((SAMPLES / "traces" / "job.trace.json").read_text(encoding="utf-8"))
+    trace["traceEvents"] = [x for x in trace["traceEvents"] if not str(x.get("name", "")).startswith("ProfilerStep#")]
+    (tmp_path / "unmarked.trace.json").write_text(json.dumps(trace), encoding="utf-8")
+    ingest([str(tmp_path / "unmarked.trace.json")], store, run="r", jobs=1)
+    with store.connect() as con:
+        step = one_step.one_step(con, "r")
+        [(text,)] = con.execute("select value from facts where name = 'gpu_idle_us'").fetchall()
+    assert step is not None
+    idle = json.loads(text)
+    shown = step.gaps.groupby("why")["us"].sum().to_dict()
+    assert sum(shown.values()) == pytest.approx(sum(idle.values()), abs=0.01)
+    assert shown.get("queued", 0.0) == pytest.approx(idle.get("queued", 0.0), abs=0.01)
+    assert shown.get("host", 0.0) == pytest.approx(idle.get("launching", 0.0) + idle.get("nothing", 0.0), abs=0.01)
