@@ -104,8 +104,18 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
     elif totals["problems"]:
         said.append(verdict_of(totals))
     else:
-        said.append("no time can be compared")
+        said.append("the runs have no times that can be compared")
+    if not step and totals["both_picks"]:
+        said.append(f"the changed kernels, timed alone: {_of_both_picks(totals)}")
+    before, now = (sum(x[i] or 0 for x in known.calls) for i in (1, 2))
+    if before != now:
+        said.append(f"calls {before:,} → {now:,}")
     return f"{there} → {here}: {'; '.join(said)}"
+
+
+def _of_both_picks(totals: pd.Series) -> str:
+    old, new = float(totals["pick_there_us"]), float(totals["pick_here_us"])
+    return f"{duration(old)} → {duration(new)} ({new / old - 1:+.1%})"
 
 
 def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
@@ -139,12 +149,10 @@ def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: b
         only = "no problem has a time in files of one kind of both runs, so the runs' own times are not compared."
         made += [] if totals["problems"] else [html.p(sentence(only))]
     if both:
-        old, new = float(totals["pick_there_us"]), float(totals["pick_here_us"])
-        of = f"of {both:,} of them, one file has the times of both picks" if both < picks else "one file has both times"
         made.append(
             html.p(
-                f"{sentence(of)[:-1]}: at the calls of {here}, {duration(old)} → {duration(new)} "
-                f"({new / old - 1:+.1%}). These are times of the kernels alone, not of the two runs."
+                f"For {both:,} of these {picks:,}, one file has the times of both picks: {_of_both_picks(totals)} at "
+                f"the calls of {here}. These are times of the kernels alone, not of the two runs."
             )
         )
     apart = {"vanished": f"only in {there}", "new": f"only in {here}"}
@@ -609,13 +617,14 @@ def detail(
         if pd.notna(row["pick_here_us"]):
             picks = [f"{x} ({duration(row[y])})" for x, y in zip(picks, ("pick_there_us", "pick_here_us"), strict=True)]
         numbers.append((f"Pick, {there} → {here}", " → ".join(picks)))
+    which = f" {TWO_RATIOS}" if row["sibling_ratio"] > 1 else ""
     head = [html.h2(printable(str(row["label"]))), html.link("Close", href=close, class_="close")]
     title = f"Override row ({advised.override.name})" if advised.override.name else "Override row"
     return html.section(
         [
             html.div(head, class_="bar"),
             html.p(printable(advised.sentence), class_="sentence"),
-            *([html.p(printable(expected), class_="sentence expected")] if expected else []),
+            *([html.p(printable(expected + which), class_="sentence expected")] if expected else []),
             html.dl([html.div([html.dt(name), html.dd(value)]) for name, value in numbers]),
             chart,
             *launched,
@@ -628,6 +637,13 @@ def detail(
         tabindex="-1",
         **_aria(label="One problem"),
     )
+
+
+TWO_RATIOS = (
+    "W ÷ max(F, B) compares W with the other passes of its layer, these problems with W of other layers. W can be "
+    "faster for sure only if it is slow in both."
+)
+"""Text for a backward-weight pass (W) that is compared in two ways."""
 
 
 def _paste(title: str, given: Paste, name: str) -> html.Element:

@@ -58,7 +58,9 @@ def advice(row: Row, facts: Mapping[str, str], verdict: PageVerdict | None = Non
     * ``verdict``: the results of the analyzers. It is missing while they are still at work.
     """
     problem = problem_from_text(str(row["problem"]))
-    return Advice(_sentence(row) + _in_the_run(row), _command(problem, facts), _override(row, verdict))
+    return Advice(
+        _sentence(row) + _in_the_run(row) + _in_another_file(row), _command(problem, facts), _override(row, verdict)
+    )
 
 
 def _sentence(row: Row) -> str:
@@ -110,6 +112,24 @@ def _in_the_run(row: Row) -> str:
         f" In this run a call takes {duration(row['time_us'])}; at the same ratio, the best known solution would "
         f"take {duration(row['then_us'])}."
     )
+
+
+def _in_another_file(row: Row) -> str:
+    """Return a sentence about a backward-weight pass (W) that is slow in one file and faster in another.
+
+    The ratio W ÷ max(F, B) is of the first file. The text is empty if the two times are alike.
+    """
+    if pd.isna(row["w_us"]) or not row["best_us"] < _MUCH_FASTER * row["w_us"]:
+        return ""
+    return (
+        f" W ÷ max(F, B) is of {row['passes_from']}, where the fastest W takes {duration(row['w_us'])}. The best known "
+        f"solution in {row['file']} takes {duration(row['best_us'])}, which is "
+        f"{row['best_us'] / row['sibling_us']:.3g} × the slower of F and B."
+    )
+
+
+_MUCH_FASTER = 0.8
+"""A time that is less than this fraction of another one needs an explanation."""
 
 
 def _command(problem: Problem, facts: Mapping[str, str]) -> Paste:

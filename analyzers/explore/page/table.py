@@ -24,9 +24,9 @@ LARGEST_BLOCK = 10 * queries.FIRST_ROWS
 def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """Answer the browser's request for rows of the table: the ``rows``, the number of all rows, and a ``note``.
 
-    ``by`` is the column that shows the order of the rows if the user chose no order.
-    ``asked`` is the request: ``search`` (the URL's query string with the filters), ``start`` and ``end`` of the rows,
-    and ``sort`` and ``filter`` in the form of AG Grid, a table component for browsers.
+    The answer also has ``by``, the column that shows the order of the rows if the user chose no order. ``asked`` is the
+    request: ``search`` (the URL's query string with the filters), ``start`` and ``end`` of the rows, and ``sort`` and
+    ``filter`` in the form of AG Grid, a table component for browsers.
     """
     start, end = (x if isinstance(x, int) else 0 for x in (asked.get("start"), asked.get("end")))
     sort, search = _sorted(asked.get("sort")), str(asked.get("search") or "")

@@ -154,6 +154,10 @@ def test_problems_timed_by_a_find_db_alone_have_times(client: FlaskClient, pages
     assert beyond == sorted(beyond, reverse=True), "the layers that lose most come first"
     drawn = part(client, "chart", search="?run=job&view=weights", theme="light", webgl=True)["figure"]["data"]
     assert sum(len(x["customdata"]) for x in drawn if x.get("customdata")) == 15
+    [both] = [x for x in listed if x["time_us"] is not None]
+    card = words(part(client, "card", search=f"?run=job&problem={both['id']}", theme="light")["card"])
+    assert "W ÷ max(F, B) is of gfx942130.HIP.fdb.txt, where the fastest W takes 3.98 ms" in card
+    assert "takes 206 µs, which is 1.02 × the slower of F and B" in card
     apart = [x for x in listed if x["time_us"] is None]
     assert len(apart) == 14
     for row in apart:
@@ -178,7 +182,10 @@ def test_a_comparison_goes_from_the_compared_run_to_this_run(client: FlaskClient
     both = "?run=after&compare=job"
     shown = surroundings(client, pages, both)
     head = [words(x) for _, x in elements(shown["verdict"], "strong")]
-    assert head == ["job → after: 4 of 17 picks changed; no time can be compared"]
+    assert head == [
+        "job → after: 4 of 17 picks changed; the runs have no times that can be compared; the changed kernels, timed "
+        "alone: 69.8 ms → 28.5 ms (-59.1%); calls 941 → 122"
+    ]
     compared = words(surroundings(client, pages, f"{both}&view=compare")["answer"])
     assert "4 of 17 problems with another pick" in compared
     assert "44 problems only in job." in compared, "calls alone count, where a run logs calls"

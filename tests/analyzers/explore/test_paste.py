@@ -119,7 +119,16 @@ def test_a_call_through_the_cpp_class_gets_a_second_row() -> None:
     """
     problem = gemm(a_type="bf16_r")
     texts = {"problem": problem.text, "best": "hipblaslt:7", "pick": "hipblaslt:1", "finding": None, "basis": "trace"}
-    row = {**texts, "best_us": 10.0, "pick_us": 20.0, "time_us": 20.0, "then_us": 10.0, "loss_us": 10.0, "apart": False}
+    row = {
+        **texts,
+        "best_us": 10.0,
+        "pick_us": 20.0,
+        "time_us": 20.0,
+        "then_us": 10.0,
+        "loss_us": 10.0,
+        "apart": False,
+        "w_us": None,
+    }
     facts = {"arch": "gfx942", "cu_count": "304", "hipblaslt_revision": "3b3d59eb", "hipblaslt_version": "100202"}
     row["proposed"] = proposed(problem, Solution("hipblaslt", "7", "7"), facts)
 
