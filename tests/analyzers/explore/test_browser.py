@@ -612,6 +612,39 @@ def reports(planted: Store, sampled: Store, after: Store, tmp_path_factory: pyte
     return made
 
 
+def test_a_report_leads_from_its_cards_and_filters_to_rows(seen: Visit, reports: dict[str, Path]) -> None:
+    page, rows = seen.page, "#table tbody tr"
+    page.goto(reports["demo"].as_uri())
+    page.wait_for_selector(rows)
+    counted = "n => document.querySelector('#table-note').textContent.startsWith(`${n} of `)"
+    leads = page.locator(".cards .leads").all_inner_texts()
+    assert len(leads) > 1
+    for number, lead in enumerate(leads):
+        count = int(lead.split()[1])
+        page.click(f".cards .whole >> nth={number}")
+        page.wait_for_function(counted, arg=count)
+        assert page.locator(rows).count() == count > 0
+        page.click(".clear")
+    whole = "document.querySelector('.cards pre').scrollWidth <= document.querySelector('.cards pre').clientWidth"
+    assert page.evaluate(whole), "commands wrap"
+
+    page.click("nav a:has-text('Backward weights')")
+    page.wait_for_selector("#table th[data-name=beyond_us][aria-sort=descending]")
+    labels = page.locator(f"{rows} td:first-child").all_inner_texts()
+    assert len(labels) == 15
+    assert all(x.startswith("W ") for x in labels)
+    page.click("nav a:has-text('Overview')")
+    page.click("aside .entry:has-text('B (dgrad)')")
+    page.wait_for_selector(".chip:has-text('Direction: B (dgrad)')")
+    page.wait_for_selector(f"{rows}:nth-child(1) td:first-child:has-text('B ')")
+    assert all(x.startswith("B ") for x in page.locator(f"{rows} td:first-child").all_inner_texts())
+    page.click("aside .entry.on")
+    page.wait_for_selector(".chip", state="detached")
+    page.fill("#table .rules [data-column=label]", "W ")
+    page.wait_for_function(counted, arg=15)
+    seen.clean()
+
+
 def test_reports_open_offline_and_are_the_page(seen: Visit, reports: dict[str, Path]) -> None:
     page, rows = seen.page, "#table tbody tr"
     page.goto(reports["demo"].as_uri())
