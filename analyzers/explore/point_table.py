@@ -36,7 +36,7 @@ The columns are the filters and numbers of ``selection``, and:
 * ``source_id``; ``measured``: text of the measured problem: the same one, or one that may mean the same call.
 * ``here_us``, ``other_us``, ``change`` (here over other, minus one), ``moved`` (slower, faster …), ``pick_here`` and
   ``pick_there``: a comparison with another run. ``pick_here_us`` and ``pick_there_us`` are times of the two picks, if
-  they differ and one file has both.
+  they differ and the row's file has both.
 * ``dtype``: the one name of the input type (``BF16`` for GEMMs, too). ``input_type``: its name in the problem.
 * ``action``: title of the first thing to do about the problem. ``todos``: list of the names of all things to do.
 """
@@ -234,14 +234,14 @@ def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> No
     con.execute(
         f"""create or replace temp table both_ as
             select id, here_us, there_us from (
-              select p.id, m.source_id, m.origin, min(m.time_us) filter (m.solution = o.pick_here) as here_us,
-                     min(m.time_us) filter (m.solution = o.pick_there) as there_us,
-                     any_value(m.source_id = p.source_id) as own
+              select p.id, m.origin, min(m.time_us) filter (m.solution = o.pick_here) as here_us,
+                     min(m.time_us) filter (m.solution = o.pick_there) as there_us
               from {points} p join moved_ o on o.id = p.id and o.pick_here <> o.pick_there
-              join measurements m on hash(m.problem) = hash(p.measured) and m.solution in (o.pick_here, o.pick_there)
+              join measurements m on m.source_id = p.source_id and hash(m.problem) = hash(p.measured)
+                  and m.solution in (o.pick_here, o.pick_there)
               where m.status = 'ok' and m.time_us > 0 and isfinite(m.time_us) group by all)
             where here_us is not null and there_us is not null
-            qualify row_number() over (partition by id order by own desc nulls last, source_id, origin) = 1"""
+            qualify row_number() over (partition by id order by origin) = 1"""
     )
     con.execute(
         f"""update {points} as p set here_us = o.here_us, other_us = o.other_us, change = o.here_us / o.other_us - 1,
