@@ -22,7 +22,7 @@ COLUMNS = ("id", "label", "direction", "best", "w_us", "sibling_us", "w_total_us
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
 RATIOS = (1, 3, 10, 30, 100)
 NAMED = 6
-"""Number of marks with the name of their layer beside them: those that lose most time."""
+"""Number of marks with the name of their layer beside them. They are the layers that lose most time."""
 HOVER = (
     "<b>%{text}</b><br>W %{customdata[1]:.3s}s = %{customdata[2]:,.3~r}× the slower of F and B (%{customdata[3]:.3s}s)"
     "<br>%{customdata[4]}<br>times from %{customdata[5]}<extra></extra>"

@@ -53,7 +53,7 @@ class Card:
     * ``files``: True if the user makes the change with the recommendation's files (override files and ``apply.sh``, or
       a search script).
     * ``lines``: lines to type into a shell or a program.
-    * ``mark``: the kind of work that the timeline marks for it, such as ``idle``. Empty if there is none.
+    * ``mark``: the kind of work that the timeline marks for it, such as ``idle``. May be empty.
 
     ``analyzers/recommend/verdict.py`` makes the list of proposals.
     """
