@@ -107,7 +107,7 @@ def change(known: PageVerdict, names: Names, totals: pd.Series) -> str:
         said.append("the runs have no times that can be compared")
     if not step and totals["both_picks"]:
         said.append(f"the changed kernels, timed alone: {_of_both_picks(totals)}")
-    before, now = (sum(x[i] or 0 for x in known.calls) for i in (1, 2))
+    before, now = sum(x or 0 for _, x, _ in known.calls), sum(x or 0 for _, _, x in known.calls)
     if before != now:
         said.append(f"calls {before:,} → {now:,}")
     return f"{there} → {here}: {'; '.join(said)}"
