@@ -84,7 +84,10 @@ OWED: Mapping[str, Mapping[str, tuple[float, float]]] = {
 
 @dataclass(frozen=True)
 class Question:
-    """A question about stored measurements. A command of logparse answers it, and so do programs written by hand."""
+    """A question about stored measurements, such as "which calls take the most time?", with several ways to answer it.
+
+    The benchmark compares their costs: a command of logparse (``verb``), an SQL query and a pandas program.
+    """
 
     verb: str
     words: tuple[str, ...]
@@ -401,10 +404,12 @@ def by_sql(store: Path, sql: str, after: Path | None = None) -> str:
 
 
 def by_pandas(store: Path, program: str, after: Path | str | None = None) -> str:
-    """Return a Python program that answers a question with pandas. It is ``program``, with a function added before it.
+    """Return the source code of a complete Python program that answers a question with pandas.
 
-    The function ``read(table, columns)`` reads the Parquet files of a table of the store. ``AFTER`` is the second
-    store.
+    ``program`` is the part that computes the answer. The lines that it needs are added in front of it:
+
+    * ``read(table, columns)`` is a function that reads the Parquet files of a table in ``store``.
+    * ``AFTER`` is the path of a second Parquet folder, for questions that compare two folders.
     """
     return f"""
 import glob

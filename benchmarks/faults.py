@@ -89,7 +89,7 @@ def found(url: str) -> bool:
 
 
 def without(data: bytes, rng: random.Random) -> None:
-    """Delete a file, as one of the faults of this benchmark. No new content is returned, so the caller deletes it."""
+    """Damage a file by deleting it. Returns no new content, which tells the caller to delete the file."""
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:

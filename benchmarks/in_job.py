@@ -79,10 +79,10 @@ Key: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the job, such as another BLAS library, that makes some calls use another kernel.
+    """A change of a model's settings that gives some of its calls another kernel, for example another BLAS library.
 
-    * ``kind`` is the kind of calls that it changes, for example convolutions.
-    * ``solution`` is the name of the other kernel in a replay.
+    * ``kind`` is the kind of calls that get another kernel, for example convolutions.
+    * ``solution`` is the name that ``logparse replay`` uses for the other kernel, when it times the same call alone.
     """
 
     name: str
@@ -183,9 +183,10 @@ class Calls:
     layouts: dict[str, str] = field(default_factory=dict)  # a problem's text without layouts → its text by default
 
     def add(self, setting: str, store: Store, run: str) -> None:
-        """Add the times of all calls in the trace of a job with this setting.
+        """Read how long each matrix product and convolution took in a profile of the model, and remember the times.
 
-        Calls are named without memory layouts, because the setting ``channels_last`` changes the layouts.
+        ``setting`` is the setting under which the model was profiled. The setting ``channels_last`` changes the memory
+        layouts of the operands. So calls are compared by their names without layouts.
         """
         tables = tables_of(store, run)
         rows = timings(tables)
@@ -201,9 +202,10 @@ class Calls:
 
 @dataclass(frozen=True)
 class Pair:
-    """A call of a model with two kernels, and its times in the job with each of them.
+    """The times of one matrix product or convolution in a model, with the default kernel and with another kernel.
 
-    Times are in µs per call. There is one time for each trace.
+    The model was profiled several times with each of the two kernels. ``before_us`` and ``after_us`` have one time per
+    profile, in µs per call.
     """
 
     model: str
@@ -231,10 +233,10 @@ class Pair:
 
 
 def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
-    """Run every model with each setting that changes its calls. Return the longest calls with their times.
+    """Train each model with its default settings and with changed settings, and profile it each time.
 
-    The settings are used in order, and then in reverse order. Each returned entry is a call with the times of two
-    kernels.
+    The settings are used in order and then in reverse order, so that slow drifts of the GPU cancel out. Returns the
+    longest calls of each model, each with its times with the default kernel and with another kernel.
     """
     device, store = torch.device(options.device), open_store(str(folder / "store"), create=True)
     settings = settings_of(device.type == "cuda")
@@ -345,12 +347,14 @@ def one_process(
 
 
 def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -> dict[str, list[Measured]]:
-    """Time both kernels of each call, in several processes one after the other.
+    """Time the default kernel and the other kernel of each call alone, outside the model.
 
-    * The operands are not in the GPU's caches before an execution. Only in the last process, which runs only on a GPU,
-      they are (hot).
+    Several processes do this one after the other, because times differ from process to process.
+
     * The first process measures as many calls as its time allows. The others measure the same calls.
-    * All should end at the time ``until`` (monotonic clock, s).
+    * In most processes, the operands are not in the GPU's caches before a kernel runs ("cold").
+    * On a GPU, one more process measures with operands in the caches ("hot").
+    * All processes should end at the time ``until`` (monotonic clock, s).
     """
     replays = [COLD] * options.processes + ([] if options.device == "cpu" else [HOT])
     left, out = list(keys), dict[str, list[Measured]]()
@@ -398,10 +402,10 @@ def in_job(confirmation: Confirmation) -> Interval:
 
 
 def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
-    """Compare the measured gain of each call in the job with the gain that its replay predicts.
+    """Compare how much faster each call became in the job with the prediction from timing the call alone.
 
-    A gain is the ratio of the call's times with two kernels. Returns one row for each call, with the measured ratio and
-    the predicted interval.
+    Returns one row for each call. The row has the ratio of the call's two times in the job, and the interval in which
+    this ratio was predicted to be.
     """
     cold = joined(replays[COLD.name])
     judged = judge_all(cold)[0]
@@ -523,9 +527,10 @@ def environment(device: str) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the models, replay their calls, write the record, and print the numbers.
+    """Compare two speed-ups of each kernel: inside a model's training, and when the call is timed alone.
 
-    Returns 1 if a requirement is not met.
+    Writes all times to a file, and prints a summary. Returns 1 if too few of the speed-ups inside the training lie in
+    the interval that the times alone predict.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")

@@ -65,9 +65,11 @@ It has three parts: ``copy`` or ``planted``, the text of the GEMM, and the pair'
 
 
 class Known(Torch):
-    """A backend of ``replay`` with kernels whose true time ratios are known.
+    """Gives ``logparse replay``, which compares the times of kernels, kernels whose true time ratios are known.
 
-    ``copy:N`` is PyTorch's default under another name. ``part:SHARE`` copies the fraction SHARE of the rows.
+    * ``copy:N`` is PyTorch's default kernel under another name, so the true ratio of two copies is 1.
+    * ``part:SHARE`` copies only the fraction SHARE of a matrix's rows. So ``part:0.95`` takes 95 % of the time of
+      ``part:1.0``.
     """
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:

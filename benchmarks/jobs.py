@@ -199,7 +199,11 @@ def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
 
 
 class _Stages:
-    """Tests logparse on one job, in several stages. Each stage adds its results to ``row``."""
+    """Measures on one example job how good logparse's advice is.
+
+    The stages profile the job, apply changes, and measure the result. Each stage writes its results into ``row``, a
+    dictionary.
+    """
 
     def __init__(self, options: argparse.Namespace, folder: Path, row: dict[str, Any]) -> None:
         from logparse.store import open_store
@@ -215,7 +219,11 @@ class _Stages:
         row.setdefault("said", self._said)
 
     def done(self) -> Iterator[str]:
-        """Run the stages, and yield the name of each when it has ended. Raises RuntimeError if the job fails."""
+        """Measure the job in several stages, and yield the name of each stage when it has ended.
+
+        For example, one stage predicts the effects of changes, and another measures them. Raises RuntimeError if the
+        job fails.
+        """
         row = self._row
         if self._options.again:
             self._kept()
@@ -253,10 +261,10 @@ class _Stages:
         yield from self._truths()
 
     def _kept(self) -> None:
-        """Repeat only the simulation of a job's step, from files that an earlier run of this benchmark left.
+        """Repeat only the prediction of the step's time, from files that an earlier call of this benchmark left.
 
-        If the earlier run also timed the unchanged job in turns with changed ones, the step is simulated a second time
-        from that time.
+        In the earlier call, the unchanged and the changed job may also have taken turns on the GPU. If so, a second
+        prediction starts from the time of the unchanged job that was measured in these turns.
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise
@@ -403,9 +411,10 @@ class _Stages:
 
         Returns four values:
 
-        * the names under which the runs before and after the changes are stored,
-        * the names of the changes,
-        * the change that consists of override files (the user's choice of kernels), or None.
+        * the name under which the measurements of the unchanged job are stored,
+        * the name under which the measurements of the changed job are stored,
+        * the names of the changes that were made,
+        * the change that tells libraries which kernels to use, if ``logparse tune`` made such a change, otherwise None.
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.apply_module import without_a_change
@@ -508,9 +517,9 @@ class _Stages:
         yield "truth"
 
     def _beside(self) -> dict[str, Any]:
-        """Simulate how long a step takes with each change, this time from a better time of the unchanged step.
+        """Predict how long the job's step takes with each change, starting from a more exact time of the unchanged job.
 
-        The better time was measured while the unchanged job and the changed jobs ran in turns.
+        This time was measured while the unchanged job and the changed jobs took turns on the GPU.
         """
         from analyzers.job.step.answer import Step, answer, traced_step
 
@@ -568,9 +577,9 @@ def _verdict(said: Sequence[str]) -> str | None:
 
 
 def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[str]:
-    """Choose further changes whose effect on the job is measured: the ones with the largest simulated effect.
+    """Choose more changes to measure: the ones that should change the step's time most, according to the simulation.
 
-    If the job ran with only one change, this change is left out here, because its effect is measured anyway.
+    If a single change was already applied to the job, it is not chosen again.
     """
     if step is None or isinstance(step, str):
         return []
@@ -597,7 +606,10 @@ class _Run:
             self._process = subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT)
 
     def ready(self) -> None:
-        """Wait until the program is ready for its first turn. Raises RuntimeError if it ends or takes too long."""
+        """Wait until the started program has finished its preparations, so that its steps can be timed.
+
+        Raises RuntimeError if the program ends or takes too long.
+        """
         self._awaited("ready", _RUN_S)
 
     def turn(self) -> dict[str, Any]:
@@ -934,9 +946,10 @@ def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _environment(smoke: bool) -> dict[str, Any]:
-    """Return the names and versions of the device, the driver and the libraries, without using a GPU in this process.
+    """Return the name of the GPU, its driver, and the versions of the libraries with which the benchmark runs.
 
-    If this process used a GPU, the jobs would notice it.
+    The GPU is asked with ``nvidia-smi``. ``torch`` would use the GPU in this process, which could disturb the measured
+    jobs.
     """
     from importlib.metadata import PackageNotFoundError, version
 

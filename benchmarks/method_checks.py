@@ -1,7 +1,8 @@
-"""Test how many findings of a replay are found again, and how many are false.
+"""Check how reliable ``logparse replay`` is when it reports that another kernel is faster than the default.
 
-``gpu_replay.py --repeat`` does the first, ``--null`` the second. For the second test ``COPIES`` is used, a replay
-backend whose kernels are all PyTorch's default under other names. So every confirmed finding among them is false.
+* ``gpu_replay.py --repeat`` measures everything twice, and counts how many reports come again.
+* ``gpu_replay.py --null`` counts false reports. It compares PyTorch's default kernel with copies of itself under other
+  names (``COPIES``). A copy cannot be faster, so every report is false.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ COPIES = BackendType("copies", "PyTorch's default under several names", CopiesOf
 
 @dataclass(frozen=True)
 class Replay:
-    """The results of one replay, by the texts of operators (with sizes).
+    """The results of measuring many operators with all their kernels.
+
+    An operator is identified by its text, which includes its sizes.
 
     * ``raced`` are all operators that were measured.
     * ``kept`` are the operators for which a faster kernel was confirmed.
@@ -91,9 +94,10 @@ class Replay:
 
 
 def verdicts(outcomes: Sequence[Outcome]) -> Replay:
-    """Judge the results of a replay by the same rules as ``logparse replay``.
+    """Decide for which operators a faster kernel was found, by the same rules as ``logparse replay``.
 
-    A faster kernel is a finding only if repeated comparisons confirm it, with a correction for many tests.
+    A faster kernel counts only if repeated comparisons with the default confirm it. Many operators are tested at once,
+    so the rules correct for gains that appear by chance.
     """
     confirmed = {x.problem.text: x for x in outcomes if isinstance(x, Confirmed)}
     judged, kept = judge_all({text: x.pairs for text, x in confirmed.items()})
@@ -131,7 +135,10 @@ def repeat(
     workspaces: Mapping[str, int],
     replayed: Replayed,
 ) -> int:
-    """Do the same replay twice, each time in half of the available time. Compare what the two replays find."""
+    """Measure the kernels of many operators twice, and compare which faster kernels are found in each measurement.
+
+    Each measurement gets half of the available time.
+    """
     started, runs = time.monotonic(), []
     for turn in (1, 2):
         print(f"-- run {turn} of 2: {len(problems)} problems", flush=True)

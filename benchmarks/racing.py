@@ -62,9 +62,9 @@ class TooLongError(Exception):
 
 
 class Metered:
-    """Adds up the GPU time of the kernels that a backend of ``replay`` runs.
+    """Gives access to the kernels of a GPU library, and adds up how much GPU time they use.
 
-    Prepared kernels are kept until ``forget`` is called.
+    A kernel that was made ready to run is reused, until ``forget`` is called.
     """
 
     cache_bytes = 0
@@ -151,7 +151,7 @@ class MeteredRunnable:
 
 
 class Simulated:
-    """A replay backend that needs no GPU: it draws random times from the samples of an earlier measurement.
+    """Imitates a library's kernels without a GPU: their times are drawn at random from an earlier measurement.
 
     A drawn time is the kernel's median × a relative deviation. The deviation is taken at random from all samples of the
     operator's kernels, because most kernels have only one sample.
@@ -217,7 +217,11 @@ class Drawn:
 
 
 class Bench:
-    """Compares three ways of choosing the fastest kernel for an operator, and counts the GPU time that each takes."""
+    """Chooses the fastest kernel for an operator in three ways, and counts how much GPU time each way needs.
+
+    The three ways are the one of ``logparse replay``, timing all kernels equally often, and the one of PyTorch's
+    TunableOp.
+    """
 
     def __init__(self, backend: Metered, method: Method, longest_s: float, place: Place) -> None:
         self.backend, self.method, self._longest_s = backend, method, longest_s
@@ -257,10 +261,11 @@ class Bench:
         return result.best or next(iter(ready))
 
     def exhaustive(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Time every kernel equally often, and return the fastest one.
+        """Time every kernel for an operator equally often, and return the fastest one.
 
-        Every kernel gets as many samples as a race gives only to its last kernels. The GPU time of kernels that are
-        nearly as fast as the best one is also counted separately.
+        * ``logparse replay`` times slow kernels less often. Here every kernel is timed as often as its most promising
+          ones.
+        * The GPU time that was spent on kernels nearly as fast as the best one is stored in ``near_gpu_s`` (in s).
         """
         times, spent_us = {}, {}
         for solution, runnable in ready.items():

@@ -461,7 +461,7 @@ class ClockedDevice(LocalDevice):
 
 @dataclass
 class Run:
-    """One replay of the operators on ``gpus`` GPUs, with its times and results."""
+    """The results of timing the kernels of many operators on ``gpus`` GPUs, and how long this took."""
 
     gpus: int
     wall_s: float
@@ -475,7 +475,7 @@ class Run:
 
     @property
     def findings(self) -> Mapping[str, float]:
-        """The speed-ups that this replay has confirmed, by the texts of operators (with sizes)."""
+        """The operators for which a faster kernel was confirmed, as {text of the operator: speed-up}."""
         judged, kept = judge_all({x.problem.text: x.pairs for x in self.outcomes if isinstance(x, Confirmed)})
         return {text: judged[text].speedup.value for text in kept}
 

@@ -144,10 +144,13 @@ CASES = (
 
 
 def kept(values: Times, least: int, unbiased: bool = False) -> NDArray[np.int_]:
-    """Return how many values remain of each series when its warm-up is cut off by a rule.
+    """Cut the warm-up off each series of step times. Returns how many values of each series remain.
 
-    At least ``least`` values remain. With m remaining values, m is chosen so that a measure of error is smallest:
-    White's s^2 / m if ``unbiased``, otherwise MSER's sum((x - mean)^2) / m^2.
+    Of all possible cuts, the one with the smallest error of the mean is chosen. At least ``least`` values remain. With
+    m remaining values x, the error is
+
+    * sum((x - mean)^2) / m^2 (the rule MSER),
+    * or s^2 / m if ``unbiased`` (White's rule), where s^2 is the unbiased variance.
     """
     count = values.shape[1]
     held = np.arange(1, count + 1)
@@ -198,9 +201,10 @@ def before(times: Times) -> NDArray[np.bool_]:
 
 
 def rest_of_a_quarter(times: Times) -> NDArray[np.bool_]:
-    """Tell for each series of step times whether it is steady, by MSER with another limit.
+    """Tell for each series of step times whether the job's warm-up is over.
 
-    MSER is a rule that cuts the warm-up off. Here at least a quarter of the times must remain.
+    The rule MSER decides how many times are cut off as warm-up, so that at least a quarter of the times remain. The
+    warm-up is over if less than half of the times are cut off.
     """
     return less_than_half(times, quarter(times.shape[1]))
 
@@ -216,10 +220,11 @@ def winsorised(times: Times) -> NDArray[np.bool_]:
 
 
 def ranks_alone(times: Times) -> NDArray[np.bool_]:
-    """Tell for each simulated series of step times whether the job has warmed up, by a simplified rule.
+    """Tell for each simulated series of step times whether the job's warm-up is over, by a simplified rule.
 
-    The rule that logparse uses replaces times by their ranks, and then adds up the ranks of several consecutive steps.
-    The simplified rule uses the rank of each step alone.
+    The rule replaces each time by its position in the sorted series (1st, 2nd, …). It then cuts the warm-up off. The
+    warm-up is over if less than half of the series was cut. The rule that logparse uses adds up several consecutive
+    positions first.
     """
     return less_than_half(ranked(times), quarter(times.shape[1]), unbiased=True)
 

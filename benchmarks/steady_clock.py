@@ -69,7 +69,10 @@ class Watched:
 
 
 def main() -> int:
-    """Measure, write the results to a file, and print the numbers. Returns 1 if a requirement is not met."""
+    """Measure how a GPU's clock settles after a rest and under load. Write the results to a file, and print a summary.
+
+    Returns 1 if the results are not good enough, for example if the clock does not settle after a rest.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--rounds", type=int, default=8, help="rests of the parts idle and copies")

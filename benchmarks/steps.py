@@ -120,9 +120,9 @@ def speed(job: tuple[int, int]) -> str:
 
 
 def whole(paths: Sequence[str]) -> tuple[float, str]:
-    """Measure how long it takes to read trace files and to simulate the effect of faster kernels.
+    """Measure how long logparse needs to read trace files and to predict the effect of faster kernels.
 
-    Returns the CPU seconds and the row of the table.
+    Returns the CPU seconds, and a line of text for the table of results.
     """
     before = time.process_time()
     traces = [read_trace(InputFile(path)) for path in paths]
@@ -242,10 +242,13 @@ def today(simulated: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
-    """Compare the step times without and with a change, as the program itself has measured them. None without times.
+    """Compare a job's step times with and without a change. The job measured the times with its own clock.
 
-    The first run without the change is compared with the first run with it, and so on, because these two ran side by
-    side. If the record joins several calls of the benchmark, ``call`` tells in which call a run was made.
+    * Returns None if there are no times.
+    * The job was started several times, each time side by side: once without the change and once with it. Only times
+      from
+      the same start are compared.
+    * The benchmark may have been called several times for one file. ``call`` tells in which call a time was measured.
     """
     before, after = truth.get("before", ()), truth.get(side, ())
     runs: list[tuple[Any, Any]] = []
@@ -257,9 +260,9 @@ def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
 
 
 def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return how long a step of a job takes (µs), from several runs of the same program.
+    """Return how long a step of a job takes (µs), from the times that several starts of the same program have measured.
 
-    The time is computed in the same way as the first program's time in ``compared``. Returns None for an unknown time.
+    Returns None if there are no times.
     """
     found = compared({"before": runs}, "before")
     return found.now_us if found is not None else None
@@ -292,10 +295,10 @@ def own_errors(jobs: Mapping[str, Any]) -> list[float]:
 
 
 def foretold(jobs: Mapping[str, Any]) -> list[str]:
-    """Return two tables to print, with times in ms.
+    """Return the lines of two tables that show how well logparse predicts step times. All times are in ms.
 
-    The first table compares the simulated time of unchanged steps with the measured time. The second one does the same
-    for steps with a change.
+    * The first table has the steps of the unchanged jobs, as simulated and as measured.
+    * The second table has the steps of jobs to which a change was made, such as another precision.
     """
     out = ["| job | untraced | simulated as traced | scaled | limited by |", "|" + "---|" * 5]
     near = []

@@ -85,7 +85,7 @@ def best(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 
 
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Count over all jobs how often ``logparse try`` and the times of the program itself agree.
+    """Count over all jobs how often ``logparse try`` measured the same effect of a change as the job's own clock.
 
     ``best`` counts only the best change of each job, ``all`` counts every change that was timed.
     """

@@ -78,7 +78,10 @@ def main() -> int:
 
 @dataclass
 class Steps:
-    """How long each step of a replay took, without the steps inside it, and how often each step ran."""
+    """Adds up how long each part of a program takes, and counts how often the part runs.
+
+    The parts are named, and may contain each other. The time of an inner part is not counted for the outer part.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -118,9 +121,9 @@ Pair: TypeAlias = tuple[Problem, Solution, Solution]
 
 
 def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], budget_s: float) -> dict[str, Any]:
-    """Time the kernels for each operator, and confirm the fastest ones in a new process.
+    """Time the kernels for each operator, and then time the fastest ones again in a new process.
 
-    Returns how long each step of this work took.
+    Returns how long each part of this work took, such as preparing kernels and timing them.
     """
     steps = Steps()
     context = opened(names, place, steps)

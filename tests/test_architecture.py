@@ -289,12 +289,12 @@ def is_write(call: ast.Call) -> bool:
     return opens or name in WRITES
 
 
-def test_the_roots_hold_only_the_listed_modules() -> None:
-    """``analyzers/findings/`` has one module for each kind of finding, and the module ``finding``.
+def test_folders_contain_only_the_listed_modules() -> None:
+    """Three folders of the project contain only the modules that belong there.
 
-    The modules are named after their analyzers. ``analyzers/`` itself has no other module, and ``logparse/`` has at
-    most
-    16.
+    * ``analyzers/findings/`` has one module for each kind of analysis, named after it, and ``finding.py``.
+    * ``analyzers/`` has only packages.
+    * ``logparse/`` has at most 16 modules.
     """
     from analyzers.findings import ANALYZERS
 

@@ -127,9 +127,9 @@ def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) 
 
 
 def rewritten(format: OverrideFormat) -> Sequence[Emission]:
-    """Read a sample override file (a choice of kernels), and write its lines to a new file of the same format.
+    """Read a sample file in which a user chooses kernels, and write its choices to new files of the same format.
 
-    Raises AssertionError if ``sample_logs`` has no such file without errors.
+    Returns the new files. Raises AssertionError if ``sample_logs`` has no good file of this format.
     """
     assert format.writer is not None
     found = own_samples(format)

@@ -1,4 +1,7 @@
-"""Wait for another process, with a limit that is long enough even on a busy machine."""
+"""Wait in a test until something has happened, for example until another process has written a file.
+
+The wait ends after 300 s, which is enough even on a busy machine.
+"""
 
 from __future__ import annotations
 

@@ -37,9 +37,10 @@ def ddp() -> None:
 
 
 def ddp_one_core() -> None:
-    """Run ``ddp`` with both ranks on the same core, as in a container that has one core of the host.
+    """Train with DistributedDataParallel (see ``ddp``) while both ranks share one CPU core.
 
-    Other runs on the same host use other cores.
+    A job in a small container has only one core of its host, too. If this benchmark starts several such jobs on a host,
+    they use different cores.
     """
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[os.getppid() % len(os.sched_getaffinity(0))]})
     ddp()

@@ -207,7 +207,10 @@ def _turns() -> Iterator[int]:
 
 
 def _agreed(count: int) -> int:
-    """Return ``count`` of rank 0 in all ranks."""
+    """Make all ranks of a distributed job do the same number of steps. Returns the number that rank 0 has computed.
+
+    Each rank gives the number that it has computed itself as ``count``.
+    """
     if not dist.is_initialized():
         return count
     held = torch.tensor([count], device=DEVICE)

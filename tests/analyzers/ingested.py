@@ -70,10 +70,10 @@ def replayed(
     errors: Mapping[str, float] | None = None,
     pick: str = "Default",
 ) -> None:
-    """Store measured times of a matrix product (kernel → µs), as if ``logparse replay`` had measured them.
+    """Store made-up times of an operation (kernel → µs), as if ``logparse replay`` had measured them.
 
-    If ``confirmed`` names the fastest kernel, a second measurement is stored, too. Its twelve pairs of times confirm
-    that the kernel is faster than the default.
+    The operation is a matrix product or a convolution. If ``confirmed`` names a kernel, twelve more times of this
+    kernel and of the default kernel are stored. They confirm that the kernel is faster.
     """
     known = [*(Fact(name, value) for name, value in facts.items()), Fact("pick", pick)]
     rows: list[Record] = [
@@ -108,7 +108,10 @@ def count_units(store: Store, run: str) -> None:
 
 
 def product(m: int, n: int, k: int, **more: object) -> GemmProblem:
-    """Return the matrix product that is logged by the line from the function ``bench``."""
+    """Return a matrix product with m, n and k as given, and with usual values for everything else, such as bfloat16.
+
+    The function ``bench`` makes the log line of the same product.
+    """
     given: dict[str, object] = {
         "trans_a": "T",
         "trans_b": "N",

@@ -48,10 +48,10 @@ def clock(generator: np.random.Generator, time_us: float) -> Callable[[], float]
 def confirmations(
     generator: np.random.Generator, problems: int, floor: float
 ) -> Iterator[tuple[GemmProblem, str, Pairs]]:
-    """Yield the products for which, by chance, another kernel than the library's choice seemed fastest.
+    """Simulate matrix products for which another kernel seems faster than the library's choice, but only by chance.
 
-    Each item is (product, seemingly fastest kernel, pairs of times). The pairs are a second measurement of both
-    kernels, which must show if the kernel is really faster.
+    All kernels are equally fast in truth, with random noise. Yields (product, seemingly fastest kernel, new times of
+    both kernels). The new times must show that the kernel is not faster.
     """
     for index in range(problems):
         sample = clock(generator, float(generator.uniform(20.0, 2000.0)))

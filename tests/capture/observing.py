@@ -108,7 +108,10 @@ def capturing(folder: Path, *options: str) -> list[str]:
 def both(
     command: Sequence[str], folder: Path, stdin: bytes = b"", environ: Mapping[str, str] = ENVIRON
 ) -> tuple[Behaviour, Behaviour]:
-    """Run a command alone, and then under ``capture --trace 2``, in a folder with the same path."""
+    """Run a command alone and then under ``logparse capture --trace 2``. Return how it behaved each time.
+
+    Both runs start in an empty folder with the same path, so that all differences come from ``capture``.
+    """
     plain = behaviour(command, folder / "here", stdin, environ)
     shutil.rmtree(folder / "here")
     return plain, behaviour([*capturing(folder), *command], folder / "here", stdin, environ)

@@ -90,20 +90,23 @@ def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Diff
 def _expected(
     library: Library, reading: Reading[Any], call: Problem, build: Build, *, passed_over: set[Solution]
 ) -> Any:
-    """Return what logparse predicts that the library uses for a call if it reads this file.
+    """Return the kernel that the library should use for a call, as logparse predicts from a file of kernel choices.
 
-    The prediction is the kernel in the first line for the call, even if the kernel cannot compute it. Kernels in
-    ``passed_over`` are skipped. If no line is left, it is the library's own choice.
+    The prediction is the kernel in the first line for the call, even if the kernel cannot compute the call. Lines with
+    a kernel in ``passed_over`` are skipped. If no line is left, the library should use its own choice.
     """
     answer = look_up(library.format, reading, call, has=lambda solution: solution not in passed_over)
     return build.own if answer.solution is None else build.uses[answer.solution]
 
 
 def _probed(library: Library, readings: Iterable[Reading[Any]]) -> list[Build]:
-    """Find out by experiment what the library does with each kernel that occurs in the files.
+    """Ask the real library, for each kernel, what it does if a file tells it to use this kernel for a call.
 
-    For this, files with only this kernel are made. Unless the library is ``lazy``, a second file also has a good kernel
-    after it. If the library then uses the good kernel, it ignores the first one.
+    * The first file has only this kernel.
+    * A second file also has a line with a kernel that surely works. If the library then uses the second kernel, it
+      ignores
+      the first one.
+    * If the library loads kernels only when a call needs them (``lazy``), there is no second file.
     """
     builds = [Build(own) for own in library.ask(library.plain({}))]
     good = library.ask(library.plain({n: [x] for n, x in enumerate(library.good) if x is not None}))

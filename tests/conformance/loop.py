@@ -77,9 +77,9 @@ class Loop:
         )
 
     def replay(self, backend: str, *more: str) -> str:
-        """Measure the real library's kernels with ``logparse replay``.
+        """Run ``logparse replay``, so that it times a library's kernels on the virtual GPU. Returns what it printed.
 
-        If a process hangs, it is killed as early as is safe.
+        If a process that measures reports nothing for 30 s, logparse kills it.
         """
         own = f"tests.conformance.virtual_device:{backend.upper()}"
         options = ["--backend", own, "--device", "cpu", "--silence", "30s", *more]

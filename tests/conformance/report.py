@@ -64,7 +64,10 @@ def compared(about: str, files: int, lookups: int, hits: int, differences: Seque
 
 
 def lines() -> list[str]:
-    """Return the table of comparisons as lines of text."""
+    """Return the lines of a table that shows how often real libraries did what logparse predicted.
+
+    There is one line for each kind of file.
+    """
     rows: list[tuple[str, ...]] = [("file", "files", "look-ups", "answered by a row", "expected", "differences")]
     rows += [(x.about, *(f"{n:,}" for n in (x.files, x.lookups, x.hits, x.expected, x.differences))) for x in TABLE]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

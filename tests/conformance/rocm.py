@@ -64,7 +64,7 @@ class Rocm:
 
 
 class CrashError(Exception):
-    """Raised if the library crashed the child process that should answer a question."""
+    """Raised if a GPU library crashed the child process in which a test had called it."""
 
 
 class Driver:

@@ -229,9 +229,10 @@ The library's bench lines state f32_r instead, but the library looks for a row w
 
 
 def test_rows_from_trace_lines_are_used(rocm: Rocm, tmp_path: Path) -> None:
-    """The library uses a row that was written from a Trace line, because this line states the true compute type.
+    """hipBLASLt finds a line of a tuning file only if the line has the compute type that the library really uses.
 
-    The library does not use a row from a bench line with another compute type.
+    hipBLASLt logs each call in two ways, as a "Trace" line and as a "bench" line. Only the Trace line always states the
+    true compute type, for example ``f32_f16_r`` and not ``f32_r``. So lines made from Trace lines are used.
     """
     some = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20, "scale": F32}
     calls = [some | {"types": types, "compute": compute} for types, compute in ASKED]

@@ -93,10 +93,11 @@ def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
 
 
 def expected(reading: Reading[Any], call: Problem) -> str | None:
-    """Name the known reason why MIOpen may use another solver here than logparse predicts, or return None.
+    """Return a known reason why MIOpen may not use the solver that logparse predicts, or None.
 
-    MIOpen can use a file of measured solvers in two ways: Find, which logparse predicts, and immediate mode, which the
-    test can run. The differences are known, for example a negative time.
+    For example, the reason may be "negative time". logparse predicts what MIOpen's "Find" mode does, which looks for
+    the fastest solver. But the test can only run MIOpen's "immediate" mode, which treats some faulty lines of a file in
+    another way.
     """
     rows = reading.by_key.get(OVERRIDE_FORMAT.key(call, TARGET) or "", ())
     whys = [breach.note.message for row in rows for breach in row.breaches]
@@ -164,9 +165,10 @@ NAMES = {
 
 
 def test_file_names_that_miopen_does_not_open_are_refused(rocm: Rocm, tmp_path: Path) -> None:
-    """logparse refuses a find-db whose name MIOpen would not open.
+    """logparse refuses a file of solver times if MIOpen would not open the file because of its name.
 
-    MIOpen ignores such a file without a message.
+    The name must state the right GPU and MIOpen version, as in ``gfx942130.HIP.3_5_1_.ufdb.txt``. MIOpen ignores other
+    files without a message.
     """
     one = asked()[0]
     data = f"{key_of(call(one))}={item(NAIVE['F'], 'F', 0.5)}\n".encode()

@@ -42,9 +42,9 @@ def call(direction: str, channels: int) -> list[object]:
 
 
 def product(channels: int) -> str:
-    """Return how the name of a kernel begins that MIOpen's GEMM solver runs for the weight gradient of a layer.
+    """Return the beginning of a kernel's name, by which a test recognises the kernel.
 
-    The layer has ``channels`` output channels.
+    MIOpen's GEMM solver runs this kernel for the weight gradient of a convolution with ``channels`` output channels.
     """
     return f"Cijk_Alik_Bljk m=144 n={channels}"
 

@@ -105,9 +105,9 @@ def parameters_of(reading: Reading[Any], pair: Pair) -> str | None:
 
 
 def ends(reading: Reading[Any], pairs: Sequence[Pair]) -> bool:
-    """Tell whether logparse warns that MIOpen may crash because of the parameters in a file.
+    """Return True if logparse warns that MIOpen may crash because of solver parameters in a file.
 
-    Only parameters for the given pairs (convolution, solver) are considered.
+    Other convolutions and solvers than the ones in ``pairs`` (convolution, solver) are ignored.
     """
     for problem, solver in pairs:
         for row in reading.by_key.get(str(perf_key_of(problem)), ()):
@@ -120,9 +120,10 @@ def ends(reading: Reading[Any], pairs: Sequence[Pair]) -> bool:
 def built(
     ask: Callable[[bytes], Sequence[str | None]], pairs: Sequence[Pair], tried: set[Tried]
 ) -> dict[Tried, str | None]:
-    """Ask MIOpen which kernel it compiles for each set of solver parameters in ``tried``.
+    """Ask MIOpen which kernel it compiles if a file tells it to use certain solver parameters.
 
-    Each question uses a correct file that has nothing else than these parameters, so that other lines have no effect.
+    ``tried`` has the texts of parameters to ask about. Each question uses a new file that has only one text for each
+    convolution and solver, so that other lines cannot have an effect.
     """
     found: dict[Tried, str | None] = {}
     queues = [sorted(text for number, text in tried if number == at) for at in range(len(pairs))]

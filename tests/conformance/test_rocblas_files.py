@@ -79,9 +79,10 @@ def asked(call: GemmProblem) -> list[object]:
 
 
 def row(call: GemmProblem, index: int, strides: bool) -> str:
-    """Return a line of an override file in the form in which rocblas-gemm-tune writes it.
+    """Return one line of a file that tells rocBLAS which kernel to use for a matrix product.
 
-    ``index`` is the kernel's number in Tensile.
+    The line looks as if rocblas-gemm-tune had written it. ``index`` is the number of the kernel in Tensile, rocBLAS's
+    library of kernels.
     """
     sizes = [call.trans_a, call.trans_b, call.m, call.n, call.batch_count, call.k, 1, 0, call.lda, call.ldb, call.ldc]
     more = [call.stride_a, call.stride_b, call.stride_c] if strides else []
@@ -105,9 +106,10 @@ def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequenc
 
 
 def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]]) -> bytes:
-    """Return an override file for rocBLAS that names these kernels: {call number: kernels}.
+    """Return the content of a file that tells rocBLAS which kernels to use for some calls.
 
-    The kernels are written in reverse order, because rocBLAS tries the last line first.
+    ``given`` maps the position of a call in ``calls`` to its kernels, with the preferred kernel first. The lines are
+    written in reverse order, because rocBLAS tries the last line first.
     """
     rows = [row(calls[n], -int(x.id) - RESERVED, False) for n, found in given.items() for x in reversed(found)]
     return "\n".join([HEADING, *rows, ""]).encode()

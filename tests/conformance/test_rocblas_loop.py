@@ -42,9 +42,10 @@ def solutions(loop: Loop) -> dict[int, str]:
 
 
 def with_kernels(loop: Loop, run: str, sourced: str = "true") -> None:
-    """Run the job again with Tensile's log switched on, and read this log into the same run.
+    """Find out which kernels a job's calls used, and store this together with the job's other logs.
 
-    Only Tensile's log names the kernels that ran. rocBLAS's own logs do not.
+    For this, the job is started again with the log of Tensile (the library with rocBLAS's kernels). rocBLAS's own logs
+    do not name the kernels. ``run`` is the name under which the job's logs are stored.
     """
     loop.settings["TENSILE_DB"] = "0x40"
     (loop.folder / f"kernels of {run}").write_text(loop.run(*loop.job("rocblas_job", CALL, 2), sourced=sourced))

@@ -126,7 +126,10 @@ class VirtualDevice(TorchDevice):
 
 
 def _over_virtual_gpu(kind: BackendType) -> BackendType:
-    """Make a library measure its kernels on the virtual GPU. The result must be opened in a process of its own."""
+    """Make logparse time a GPU library's kernels on the virtual GPU, which imitates a GPU on the CPU.
+
+    The returned object must be used in a process of its own, because opening it replaces the process's GPU.
+    """
 
     def opened(place: Place) -> Backend:
         device_backend.torch_device = cache(VirtualDevice)

@@ -11,7 +11,7 @@ from logparse.executors.executor import Resources, report
 
 
 def plenty(item: object) -> Resources:
-    """Tell the executor that this task needs so many resources that several processes are started."""
+    """Claim that a task is very large, so that the executor starts several processes even for a few tasks."""
     return Resources(weight=1e9)
 
 

@@ -66,9 +66,11 @@ Taken = tuple[list[object], dict[tuple[bytes, bytes, bytes, bytes], int]]
 
 
 def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
-    """Count the equal lines of a text, in blocks of ``size`` bytes. Returns the result of each block, and all lines.
+    """Count how often each line occurs in a text, as logparse does with large logs: block by block.
 
-    Both results are in a form that does not depend on how the counter numbers its lines.
+    A block has ``size`` bytes. Returns two values: what the counter said about each block, and the lines with their
+    counts. The counts can be compared with the counts of another counter, because the counters' own numbers for lines
+    are left out.
     """
     counter = new_counter(*MARKERS, native=is_native)
     said: list[object] = [counter.count(block, at) for block, at in blocks(io.BytesIO(data), size=size)]

@@ -1,4 +1,4 @@
-"""Tests that log formats and other parts of a library's package are found by themselves, without a list of names."""
+"""Tests that logparse finds a library's modules without a list of names, for example modules that read its logs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def test_a_new_room_is_found_by_a_line_of_its_module(tmp_path: Path) -> None:
 
 
 def test_modules_are_found_by_the_last_word_of_their_name(tmp_path: Path) -> None:
-    """logparse finds the modules with formats of override files by their file names, whose last word is ``rules``.
+    """logparse finds some modules by their file names alone: ``table_rules.py`` is found, ``rules_old.py`` is not.
 
-    So no file has to be opened, which saves time at each start of ``recommend``.
+    So no file has to be opened, which saves time at each start of ``logparse recommend``. A module whose name ends with
+    "rules" describes a format of files in which users choose kernels.
     """
     (tmp_path / "new").mkdir()
     for name in ("rules.py", "table_rules.py", "myrules.py", "rules_old.py", "rules.txt"):

@@ -83,10 +83,11 @@ def test_what_comes_later_is_merged_with_what_is_there(store: Store, tmp_path: P
 
 
 def test_any_program_can_add_up_compacted_rows(store: Store, wanted: dict[str, list[str]]) -> None:
-    """After a compaction, any program may add up the rows of all Parquet files of a table and get the right number.
+    """After logparse has joined small Parquet files into large ones, any program can count the rows of all files.
 
-    No row of a deleted run (``forget``) is left, and no row is there twice. This is only true if the compaction removes
-    the old files at once. Normally it keeps them for an hour, for programs that still read them.
+    * No row occurs twice. Normally the small files stay for an hour, for programs that still read them. Here they are
+      deleted at once.
+    * Rows of logs that the user has deleted with ``logparse forget`` are gone.
     """
     tables = ("calls/*/*", "messages/*/*", "measurements/*", "facts/*", "kernels/*", "rejects/*")
 

@@ -71,9 +71,9 @@ def assert_same(store: Store, wanted: dict[str, list[str]]) -> None:
 
 @pytest.fixture(scope="module")
 def wanted(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Return the right contents of the store, with which the tests compare theirs.
+    """Return the data that reading the test logs must give, to compare with the results of other ways of reading.
 
-    The logs are read one by one, so that no two of them share a Parquet file.
+    Here the logs are read one by one, so that each log has Parquet files of its own.
     """
     single = open_store(tmp_path_factory.mktemp("single") / "store", create=True)
     for log in sorted(logs.iterdir()):

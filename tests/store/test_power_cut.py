@@ -96,9 +96,10 @@ class Disk:
 
 @dataclass
 class Cut:
-    """A power cut in a simulation: decides which data that were not yet flushed to the disk survive.
+    """A simulated power cut. It decides which data survive that were written, but not yet flushed to the disk.
 
-    ``names`` tells whether new file names survive: all, some or none. Contents may survive only with "some".
+    ``names`` says which new file names survive: "all", "some" (chosen at random) or "none". Unflushed contents of files
+    survive only with "some", in part or as a whole, also chosen at random.
     """
 
     names: str
@@ -264,7 +265,10 @@ def test_a_cut_anywhere_leaves_what_was_committed(tmp_path: Path, monkeypatch: p
 
 
 def same_tree(recorder: Recorder, disk: Path, into: Path) -> None:
-    """Check that no change was missed: repeating the recorded changes gives exactly the files on the disk."""
+    """Check that the recorder has seen every change of the files on the disk.
+
+    The changes that it recorded are repeated from the beginning. This must give exactly the files on the disk.
+    """
     replayed = Disk(str(disk))
     for change in recorder.changes:
         replayed.change(*change)

@@ -149,11 +149,11 @@ def test_an_unknown_run_names_those_there_are(filled: Store) -> None:
         query(filled.url, "select 1", run="other")
 
 
-def test_a_run_of_unknown_files_is_not_the_latest(store: Store, tmp_path: Path) -> None:
-    """A run that has only files of unknown formats does not become the latest run, which subcommands use by default.
+def test_files_without_data_do_not_hide_the_last_job(store: Store, tmp_path: Path) -> None:
+    """If logparse reads files that hold no measurements, such as a report, subcommands still use the last job's data.
 
-    ``ingest .`` may find only files that ``recommend`` wrote. In an earlier version, subcommands then used this empty
-    run instead of the real one.
+    Subcommands use the data that were read last. An earlier version then used the report, and found nothing. Such files
+    are easily read by mistake, for example with ``logparse ingest .`` in a folder with files of ``logparse recommend``.
     """
     (tmp_path / "report.md").write_text("# Report\n")
     (tmp_path / "empty.log").touch()

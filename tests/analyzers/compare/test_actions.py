@@ -89,11 +89,11 @@ def job(
     more: Mapping[str, Mapping[str, object]] | None = None,
     ratios: Mapping[str, float] | None = None,
 ) -> Tables:
-    """Return made-up data of a job with the given kinds of steps, and with measured times of its convolutions.
+    """Return made-up measurements of a job: its steps of the given kinds, and the times of its convolutions.
 
-    * ``ratio`` and ``ratios`` ({kernel: ratio}) are the time of a convolution with a change, divided by the time
-      without.
-    * ``more`` adds facts to files: {file: {fact: value}}.
+    * ``ratio`` says how a change alters the time of each convolution: (time with the change) / (time without it).
+    * ``ratios`` says the same separately for each kernel: {kernel: ratio}.
+    * ``more`` adds what is known about the job's files: {file: {name: value}}.
     """
     held = {x.name: json.dumps({"count": x.count, "traced": x.traced, "us": x.wall}) for x in kinds}
     facts: dict[str, dict[str, object]] = {
@@ -728,9 +728,10 @@ def test_a_change_that_no_process_reported_has_no_verdict() -> None:
 
 
 def test_equal_kernels_without_a_report_are_no_gain() -> None:
-    """If the same kernels ran and no process reported the change, a faster step is not credited to the change.
+    """If nothing shows that the program applied a change, a faster step is not attributed to the change.
 
-    Here logparse was not asked to apply the change, because the program was expected to do so itself.
+    No process of the job has reported that it applied the change, and the same kernels ran as before. logparse was not
+    asked to apply the change itself.
     """
     before, after = simple("before", 1000, steady(2500)), marked("after", 985, steady(2300))
     found = judged(before, after, times=([units(before)] * 3, [units(after)] * 3))

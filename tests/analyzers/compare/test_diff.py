@@ -386,13 +386,14 @@ def test_random_runs_are_compared_as_plain_loops_compare_them(
 
 
 def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
-    """Return the times of a matrix product that ``diff`` should use: {kind of measurement: (µs, kernel)}.
+    """Return which measured time of a matrix product ``logparse diff`` should use, for each kind of measurement.
 
-    For each kind of measurement, it is the time of one kernel:
+    The result is {kind of measurement: (µs, kernel)}. A product was measured with several kernels. The time is taken
+    from
 
-    * The kernel that ran in the job, if it was measured.
-    * Otherwise the default kernel, if the measurement is a confirming one (``replay-confirm``).
-    * Otherwise the fastest kernel.
+    * the kernel that ran in the job, if it was measured,
+    * otherwise PyTorch's default kernel, if it was compared with another kernel a second time (``replay-confirm``),
+    * otherwise the fastest kernel.
     """
     out: dict[str | None, tuple[float, str]] = {}
     for origin in {x for _, x, _, _ in rows} - {"replay"}:

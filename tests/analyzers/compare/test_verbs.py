@@ -137,9 +137,10 @@ def test_a_table_of_flydsl_is_not_judged_by_the_rules_of_triton(tmp_path: Path) 
 
 
 def test_lint_lists_files_that_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``logparse lint dir/*`` checks every override file, and lists the files that are no override files.
+    """``logparse lint`` lists the given files that it cannot check, such as ``notes.txt``, and checks the others.
 
-    The exit code shows that there were such files.
+    The command checks override files, in which users tell GPU libraries which kernels to use. Its exit code is not 0 if
+    there were other files.
     """
     (tmp_path / "b").mkdir()
     for name, text in {"a.csv": Path(TUNED).read_text(), "b/a.csv": Path(TUNED).read_text(), "notes.txt": "x"}.items():

@@ -100,9 +100,10 @@ def test_another_solution_ran() -> None:
 
 
 def test_a_kernel_that_ran_without_the_file_proves_nothing() -> None:
-    """If the same kernels ran without the override file, ``verify`` says that nothing proves the file's effect.
+    """``logparse verify`` reports that a file had no provable effect if the same kernels also ran without the file.
 
-    Only a line that changes which kernel runs is a proof.
+    The file is an override file, which tells a GPU library which kernel to use for each operation. If at least one
+    operation got another kernel than before, the effect is proved.
     """
     times = (1000.0, 500.0)
     found = verify(run("a", "7", "7", times), run("b", "7", "7", times), [file()])
@@ -267,10 +268,12 @@ def test_a_kernel_that_ran_had_enough_workspace(given: list[int | None], covered
 
 
 def with_workspace(pick: str, need: int | None, given: list[int | None]) -> Tables:
-    """Return made-up data of a run in which each call of the matrix product ``ONE`` ran the kernel ``pick``.
+    """Return made-up data of a job in which a matrix product ran with the kernel ``pick``.
 
-    * ``given`` has the workspace of each call in bytes.
-    * ``need`` is the workspace in bytes that the kernel in the override file needs, as measured.
+    The user had asked for hipBLASLt's kernel 7.
+
+    * ``given`` has the bytes of workspace (scratch memory) that the job gave to each call.
+    * ``need`` is how many bytes of workspace kernel 7 needs.
     """
     trace = [call(ONE.text, None, 1, run="b", category="trace", workspace_bytes=x) for x in given]
     return tables(
@@ -315,9 +318,10 @@ def test_whole_runs_are_compared_where_their_traces_did_the_same_work() -> None:
 
 
 def test_promised_gains_are_per_call() -> None:
-    """The promised gain of a matrix product is the gain of a single call.
+    """The gain that ``logparse recommend`` predicts for a matrix product is read as the gain of a single call.
 
-    The promise may come from another run with another number of calls, so a gain of all calls would be wrong.
+    The prediction may come from another execution of the job, with another number of calls. So the gain of all calls
+    would not be comparable.
     """
     columns = {"problem": [ONE.text, TWO.text, None, ONE.text], "per_call_us": [25.0, None, 9.0, 20.0], "calls": 77}
     assert promises(pd.DataFrame(columns)) == {ONE.text: 25.0}

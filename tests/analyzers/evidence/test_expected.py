@@ -97,11 +97,11 @@ def test_shuffled_times_say_nothing() -> None:
 
 
 def test_the_bound_holds_for_unmeasured_weight_matrices() -> None:
-    """At most 10 % of products with a new weight matrix take longer than the upper bound of their expected time.
+    """The time of a matrix product is estimated with an upper bound, although its weight matrix was never measured.
 
-    In a tuner's table, a few weight matrices occur with many numbers of tokens each. Times with the same matrix are
-    alike. So the error of an estimate must be judged from times with other matrices. Otherwise the bound would be too
-    low.
+    At most 10 % of such products may take longer than the bound. The measured times belong to a few weight matrices,
+    each with many numbers of tokens. Times with the same weight matrix are alike. A bound that ignored this would be
+    too low.
     """
     random, tokens = np.random.default_rng(8), np.arange(0, 12, 0.25)
     weights = random.uniform(4, 14, (400, 2))
@@ -146,9 +146,10 @@ def test_arrays_of_one_length() -> None:
 
 
 def test_products_with_similar_sizes_are_grouped() -> None:
-    """Matrix products with nearly equal sizes are put into one group, even if each has ten sizes.
+    """Matrix products with nearly equal sizes are put into one group.
 
-    Ten widely differing sizes have more combinations than a 64-bit number can count.
+    Each of the 50 products here is described by ten numbers between -10,000 and 10,000. So there are too many
+    combinations for giving each one a 64-bit number.
     """
     at = np.random.default_rng(1).integers(-(10**4), 10**4, (50, 10)).astype(float)
     both = np.concatenate([at, at + 0.2])

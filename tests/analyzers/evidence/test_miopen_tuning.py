@@ -39,12 +39,12 @@ def tuned(source: str, parameters: str, solver: str = CK) -> dict[str, object]:
 
 
 def run(*perf: Mapping[str, object], **of: Mapping[str, str]) -> Tables:
-    """Return made-up data of a job in which MIOpen chose a slow solver.
+    """Return made-up data of a job in which MIOpen chose a slow solver for a convolution.
 
     The data contain the job's log, and a MIOpen file with the measured times of three solvers.
 
-    * ``perf`` are further measurements.
-    * ``of`` has the facts of further files, by file name.
+    * ``perf`` are more measurements.
+    * ``of`` says which GPU and build further files are for: {file name: {name: value}}.
     """
     chosen = measurement(W.text, f"miopen:{GEMM}", None, origin="miopen-chosen", source_id="log")
     found = [record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)]
@@ -137,10 +137,10 @@ OTHER = "ConvMlirIgemmWrWXdlops"
 
 
 def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
-    """Complete a line for MIOpen's override file (the user's choice of kernels), and return the finding with it.
+    """Return logparse's advice to use a faster MIOpen solver, after it was completed with a second solver.
 
-    The solver's time comes from a database that MIOpen ships, which does not name its MIOpen build. ``users`` are the
-    solver times of a second database, which the user's own build wrote.
+    The faster solver's time comes from a database that MIOpen ships, and which does not name its MIOpen build.
+    ``users`` are the times that the user's own MIOpen build measured. The second solver should come from these times.
     """
     shipped = [record(CK, 200.0, "ImplicitGEMM", 128), record(OTHER, 300.0, "ImplicitGEMM", 0)]
     t = tables(
@@ -163,9 +163,10 @@ def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
 
 
 def test_one_of_two_solvers_exists_in_the_build() -> None:
-    """A line that logparse writes for MIOpen names two solvers. The user's MIOpen build is known to have one of them.
+    """If MIOpen's database names only solvers that the installed MIOpen does not have, MIOpen overwrites the entry.
 
-    If MIOpen has neither solver, it overwrites the line. The faster solver may be known only from another build.
+    So logparse writes two solvers: the fastest one, which may be known only from another build, and a second one. The
+    second one is known to exist, if the user's own build has measured such a solver.
     """
     slow, naive = record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)
     for users, second in (

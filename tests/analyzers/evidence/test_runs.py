@@ -30,10 +30,10 @@ OVERRIDES = [str(next(SAMPLES.rglob(name))) for name in ("*.ufdb.txt", "tunableo
 
 
 def test_every_subcommand_reports_a_confirmed_padding(store: Store, tmp_path: Path) -> None:
-    """If a measurement confirmed that a product gets faster with padded sizes, all subcommands and the web page say so.
+    """If a matrix product gets faster with padded sizes, all subcommands and the web page report this.
 
-    Here the size 1023 is padded to a multiple of 8. The gain is computed from the single measured times. An earlier
-    version of the web page did not read them.
+    Here 1023 rows are padded to a multiple of 8, and a measurement confirmed the gain. An earlier version of the web
+    page did not report it, because the page did not read all measured times.
     """
     read(store, tmp_path, {"bench.log": bench(1023, 512, 512, count=40)})
     replayed(store, product(1023, 512, 512), {"Default": 90.0, "torch:pad=8": 60.0}, "torch:pad=8")

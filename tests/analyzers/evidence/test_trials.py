@@ -1,4 +1,4 @@
-"""Tests of how a change that several processes tried in a running job gets one result from all of them."""
+"""Tests of combining measurements: several processes of a job try the same change, and logparse states one result."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Tests of finding faster solvers for a weight gradient that is slow in the database that MIOpen ships.
+"""Tests of finding a faster MIOpen solver for the weight gradient of a convolution.
 
-The faster solvers come from another memory layout, or from the database in which MIOpen keeps a user's measurements.
+In the database that MIOpen ships, all solvers for it are slow. Faster ones come from another memory layout, or from the
+database in which MIOpen keeps the measurements of the user's own machine.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def told(example_points: pd.DataFrame) -> pd.Series:
 
 
 def proposed(problem: Problem, solution: Solution, target: dict[str, str]) -> str:
-    """Return what the column ``proposed`` of the web page's table contains if logparse proposes this kernel."""
+    """Return the text that the web page shows in the column ``proposed`` if logparse advises to use this kernel."""
     override = Override(problem=problem, solution=solution, target=target, time_us=10.0, workspace_bytes=0)
     finding = Finding(analyzer="a", message="", problem=problem, remedy=UseRows(override))
     return str(found([finding])["proposed"].item())

@@ -40,9 +40,9 @@ FRAMES = [field.name for field in fields(Tables) if field.name != "run" and fiel
 
 @cache
 def planted(analyzer: Analyzer) -> Tables:
-    """Return test data in which this analyzer finds something.
+    """Return made-up data in which the given analysis of logparse finds something to improve.
 
-    The function ``planted`` of the analyzer's own test module makes the data.
+    The function ``planted`` in the test module of this analysis makes the data.
     """
     case: Tables = import_module(f"{__package__}.test_{analyzer.name.replace('-', '_')}").planted()
     return case
@@ -54,9 +54,10 @@ for _analyzer in ANALYZERS:  # now, since a module with properties cannot be imp
 
 @cache
 def together() -> Tables:
-    """Return the test data of all analyzers as one run.
+    """Return made-up data in which every kind of analysis finds something, as if all the data came from one job.
 
-    If the data of two analyzers have a file of the same name, they remain two files.
+    Each analysis has test data of its own, which are joined here. If two of them have a file of the same name, they
+    remain two files.
     """
     cases = {"everything": everything()} | {analyzer.name: planted(analyzer) for analyzer in ANALYZERS}
     return tables(
@@ -162,9 +163,9 @@ def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
 
 
 def test_any_two_samples_can_be_analysed(samples: Store) -> None:
-    """No analyzer fails on any two of the sample files.
+    """``logparse recommend`` analyses any two of the sample files together without an error.
 
-    The measured savings never add up to more than the largest possible saving that ``recommend`` states.
+    It states the largest possible saving. The savings that it lists as measured never add up to more.
     """
     given = tables_of(samples)
     names = sorted(given.sources["source_id"])
@@ -209,9 +210,10 @@ def test_measurements_of_other_products_propose_nothing() -> None:
 
 @cache
 def of_known_devices() -> Tables:
-    """Return the test data of all analyzers as one run, in which every file states its GPU.
+    """Return test data in which every file states its GPU.
 
-    A file that stated no GPU now states an MI300X (gfx942, 304 compute units).
+    The data are made-up files in which each kind of analysis finds something. A file that stated no GPU now states an
+    MI300X (gfx942, 304 compute units).
     """
     given = together()
     stated = set(given.facts.loc[given.facts["name"] == "arch", "source_id"])
@@ -238,7 +240,10 @@ def beside_another_device(arch: str, run: str, seed: int) -> Tables:
 
 
 def without_other_devices(findings: Iterable[Finding]) -> list[Finding]:
-    """Cut one remark out of the findings' texts: that a solver is faster on another GPU (analyzer ``slow-wrw``)."""
+    """Remove remarks about other GPUs from a list of advice, so that two lists can be compared.
+
+    Such a remark says that a solver for a convolution is faster on another GPU.
+    """
     return [
         replace(
             x, message=x.message.partition("; on gfx")[0], advice=x.advice and x.advice.replace(TUNE_ELSEWHERE, TUNE)

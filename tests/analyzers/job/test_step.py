@@ -610,8 +610,9 @@ def test_waits_for_data_are_shortened_alone() -> None:
 def test_no_predicted_limit_is_longer_than_the_step() -> None:
     """The predicted time of a step with an infinitely fast host is never longer than its present time.
 
-    In this trace the simulated mean of two steps would become longer: the first step ends 890 µs earlier, but the data
-    for the second step still come at the same time. The present time is stated instead.
+    In this trace the simulation gives a longer time, so the present time is stated instead. With a fast host, the first
+    of two steps ends 890 µs earlier. But the data for the second step arrive as late as before, so the second step gets
+    longer.
     """
     name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
     waits = [op(name, start, end) | {"cat": "user_annotation"} for start, end in ((5, 10), (910, 1500))]

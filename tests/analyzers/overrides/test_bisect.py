@@ -42,18 +42,20 @@ Sets = Sequence[frozenset[int]]
 
 
 def failing(guilty: Sets) -> Callable[[Sequence[int]], bool]:
-    """Return a function that stands for the user's test of some lines of an override file.
+    """Return a function that imitates a user's test: it gets line numbers and returns True if the test fails.
 
-    The test fails if the lines include all lines of one of the sets in ``guilty``.
+    ``guilty`` has sets of line numbers. The test fails if the given lines include all lines of at least one set.
     """
     return lambda rows: any(x <= frozenset(rows) for x in guilty)
 
 
 def arbitrary(seed: int, every: int) -> Callable[[Sequence[int]], bool]:
-    """Return a function that stands for the user's test of some lines, and passes or fails at random.
+    """Return a function that imitates a user's test: it gets line numbers and returns True if the test fails.
 
-    The result is always the same for the same lines. Without any line the test passes, and with all ``every`` lines it
-    fails.
+    The result for each set of lines is chosen at random, and stays the same if the function is called again.
+
+    * Without any line, the test passes.
+    * With all lines, it fails. ``every`` is the number of all lines.
     """
     return lambda rows: len(rows) == every or (bool(rows) and random.Random(f"{seed} {sorted(rows)}").random() < 0.3)
 

@@ -51,9 +51,9 @@ def written(overrides: list[Override], target: dict[str, str]) -> OverrideFile:
 
 
 def called(store: Store, tmp_path: Path) -> tuple[GemmProblem, Tables]:
-    """Read the log of a job that called a bf16 product twice through hipBLASLt's C++ class.
+    """Make logparse read the log of a job that called a bfloat16 matrix product twice through hipBLASLt's C++ class.
 
-    Returns the matrix product and the tables of the run.
+    Returns the matrix product, and everything that logparse has stored about the job.
     """
     (line,) = lines(1)
     path = tmp_path / "hipblaslt_1.log"

@@ -246,14 +246,16 @@ def test_rows_copied_to_other_sizes_are_no_measurements() -> None:
 
 @needs_corpus
 def test_mlperfs_file() -> None:
-    """In a real hipBLASLt tuning file from MLPerf, logparse finds 521 measurements that were copied to 8,336 lines.
+    """logparse reads a real hipBLASLt tuning file from MLPerf, and knows which hipBLASLt builds can use the file.
 
-    The library build that the file is for identifies columns by position and has FNUZ types. Its version is not known:
-    it may be 0.13 or 0.15. logparse expects that both versions use all lines.
+    * The file has 8,336 lines, made from only 521 measurements.
+    * Versions 0.13 and 0.15 of the build aa0bda7b use all lines. It is not known for which of them the file was made.
+    * The other versions and builds that are tried here use no line.
     """
     data = gzip.decompress((CORPUS / "serving/mlperf_tuning_aa0bda7b.txt.gz").read_bytes())
     outcomes = list(tuning_file.read(Memory(data, "t.txt")))
     assert (len(outcomes), sum(x.unit == "measurement" for x in outcomes)) == (8337, 521)
+    # The build aa0bda7b identifies columns by position and has FNUZ types.
     builds = {"1300": "aa0bda7b", "1500": "aa0bda7b", "1201": "aa0bda7b", "100200": "aa0bda7b", "1400": "d5f81531"}
     own = {"arch": "gfx942", "cu_count": "304"}
     used = []

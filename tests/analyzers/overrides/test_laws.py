@@ -99,9 +99,9 @@ def test_nothing_raises_and_an_empty_file_has_no_row(format: OverrideFormat, dat
 
 @given(st.data())
 def test_no_damage_raises(data: st.DataObject) -> None:
-    """A damaged override file never raises an error, and each row that is dropped has a reason.
+    """Reading a damaged file of kernel choices never raises an error, and each line that is ignored has a reason.
 
-    Parts of the samples are cut out, repeated or replaced by other bytes.
+    Parts of sample files are cut out, repeated or replaced by other bytes.
     """
     format = data.draw(st.sampled_from(OVERRIDE_FORMATS))
     file, target = data.draw(st.sampled_from(samples()[format.name]))
@@ -160,7 +160,10 @@ def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> 
 
 
 def overrides(format: OverrideFormat) -> list[tuple[list[Override], Facts]]:
-    """Return the lines of all sample files of a format, with the GPU and software that each file is for."""
+    """Return all choices of kernels in the sample files of one format. There is one pair for each file.
+
+    A pair has the file's choices, and the GPU and software that the file is for.
+    """
     return [(overrides_of(format, x.name, x.data, target), target) for x, target in samples()[format.name]]
 
 
@@ -237,10 +240,9 @@ def test_a_writer_leads_to_its_format() -> None:
 
 
 def test_overrides_of_the_samples_are_written(format: OverrideFormat) -> None:
-    """Most lines of the sample override files (choices of kernels) can be written to a file again.
+    """logparse can write most of the kernel choices in the sample files to a new file.
 
-    Another test allows that logparse refuses to write a line. Even if no line were ever written, the other test would
-    pass.
+    It may refuse to write single choices. This test makes sure that it does not refuse nearly all of them.
     """
     if format.writer is not None:
         for given, target in overrides(format):
@@ -426,9 +428,10 @@ def test_what_order_means_is_stated_for_every_format(format: OverrideFormat) -> 
 
 
 def in_order(format: OverrideFormat, file: Emission, target: Facts, draw: st.DataObject) -> bytes:
-    """Return an override file with its lines in another order and some lines twice.
+    """Shuffle the lines of a user's file of kernel choices, and repeat some lines. Returns the new file's content.
 
-    Lines for the same key keep their order, because it decides which one is used.
+    The meaning must stay the same. So lines about the same operation keep their order, because it decides which one is
+    used.
     """
     if file.data.lstrip().startswith(b"{"):  # its rows are members of an object
         members = draw.draw(st.permutations(list(json.loads(file.data).items())))
@@ -443,7 +446,10 @@ def in_order(format: OverrideFormat, file: Emission, target: Facts, draw: st.Dat
 
 
 def answers(format: OverrideFormat, reading: Reading[Any]) -> tuple[object, ...]:
-    """Return everything that logparse reads from an override file: facts, lines, and the kernel for each call."""
+    """Return everything that logparse reads from a user's file of kernel choices, so that two files can be compared.
+
+    The result has what the file states about its GPU and software, its lines, and the kernel that it gives each call.
+    """
     served = {}
     # A table of tiles serves calls by the number of tokens, not by problem.
     for row in reading.rows if format.kinds else ():

@@ -1,6 +1,7 @@
-"""Tests of ``logparse merge``, which merges override files: its output, refusals and conflicts.
+"""Tests of ``logparse merge``, which joins several files of kernel choices into one.
 
-Merging a merged file again must change nothing.
+They check the joined file, what is refused, and what is reported if two files choose different kernels. Merging a
+merged file again must change nothing.
 """
 
 from __future__ import annotations
@@ -251,11 +252,10 @@ def test_find_dbs(tmp_path: Path) -> None:
 
 
 def test_a_conflict_names_the_first_of_several_files() -> None:
-    """If override files choose different kernels for one call, the message names the first file with the chosen kernel.
+    """If files choose different kernels for one operation, the message names the first file that has the chosen kernel.
 
-    An override file is the user's choice of kernels. The user names the files ``a``, ``b``, ``c`` and ``b`` again. The
-    kernel of ``c`` is chosen, which ``b`` also has when it is read for the second time. The message names ``b`` and not
-    ``c``, because the user named ``b`` first.
+    The user gives four files: ``a``, ``b``, ``c``, and ``b`` again with another content. The kernel in ``c`` and in the
+    second ``b`` is chosen. The message names ``b``, because the user named it before ``c``.
     """
     one, other = (f"{KEY}={x}:1.5,0,miopenConvolutionBwdWeightsAlgoGEMM\n" for x in ("GemmWrwUniversal", "GemmWrw"))
     texts = [("a", one), ("b", ""), ("c", other), ("b", other)]

@@ -227,9 +227,10 @@ def test_two_words_that_state_one_count_of_cus_agree() -> None:
 
 
 def test_an_empty_tweak_is_not_unknown() -> None:
-    """If the last part of MIOpen's version (the "tweak") is empty, a file of another build is refused.
+    """If MIOpen's version is known to end with an empty "tweak", a database file with another tweak is refused.
 
-    Debian's builds of MIOpen have an empty tweak, which is not the same as an unknown one.
+    The tweak is the last part of the version, which is empty in Debian's builds. If it were unknown, logparse could not
+    refuse the file.
     """
     target = TARGET | {"miopen_tweak": ""}
     assert inspect("gfx942130.HIP.3_4_0_.ufdb.txt", ROW.encode(), target).accepted is True

@@ -34,9 +34,10 @@ def judged(members: object, name: str = NAME, target: dict[str, str] | None = No
 
 
 def rules(file: OverrideFile) -> list[tuple[int | None, str, str]]:
-    """Return what ``lint`` says about a table, as tuples (line, severity, name of the broken rule).
+    """Return the remarks of ``logparse lint`` about a file, as tuples (line, severity, name of the broken rule).
 
-    The examples are short, so the remark about too few sizes is left out.
+    The files in these tests are so short that ``lint`` would always say that sizes are missing. This remark is left
+    out.
     """
     return [(note.line, note.severity, note.rule) for note in file.notes if note.rule != "ladder"]
 

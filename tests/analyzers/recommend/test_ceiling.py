@@ -97,9 +97,10 @@ def test_products_with_their_fastest_kernel_are_part_of_the_total() -> None:
 
 
 def test_the_possible_saving_includes_measured_savings() -> None:
-    """The largest possible saving also includes calls for which no log names the kernel that ran.
+    """The largest possible saving of a job also counts calls without a known kernel, if their saving was measured.
 
-    Their saving must have been measured, not estimated. A matrix product or convolution is included only once.
+    Here no log names the kernel of a convolution, but a measurement shows how much time another kernel saves. Estimated
+    savings do not count. A matrix product or convolution counts only once.
     """
     t = tables(
         workload=[work(ONE, 10), work(W.text, 5)],

@@ -38,7 +38,7 @@ HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt
 
 @pytest.fixture(scope="module")
 def found() -> Recommendation:
-    """Return the recommendation for a run in which every analyzer finds something to improve."""
+    """The result of ``logparse recommend`` for made-up data in which all kinds of analyses find something."""
     return recommend(everything(), Settings())
 
 
@@ -208,9 +208,10 @@ def writer(fails: bool = False) -> Writer:
 
 
 def searching(command: Command) -> list[SearchScript]:
-    """Return the scripts with which a user searches for faster kernels.
+    """Return the shell scripts with which users can search for faster kernels, with another command in them.
 
-    In each script, the command for a matrix product is replaced by ``command``.
+    Each script runs a command for each matrix product or convolution. Here ``command`` replaces it, so that the test
+    knows the script's text.
     """
     return [replace(script, command=command) for script in SEARCH_SCRIPTS]
 

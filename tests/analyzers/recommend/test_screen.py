@@ -159,17 +159,17 @@ def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.M
         assert f"--run {label} -- JOB && logparse verify before {label} " in lines
 
 
-def test_files_of_all_targets_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If override files are written for two different targets, the printed commands use and check both.
+def test_files_in_all_folders_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If logparse writes files for two libraries into two folders, the printed commands use the files of both folders.
 
-    A target is a GPU with its software. A log of hipBLASLt and a find-db of MIOpen state different facts about one
-    machine, so each has a folder. An earlier version printed the commands for the first folder alone, which saved
-    nothing.
+    Here one folder is for hipBLASLt and one for MIOpen. An earlier version printed the commands for the first folder
+    alone, which saved nothing.
     """
     monkeypatch.chdir(tmp_path)
     files = [x for y in ("hipblaslt", "miopen") for end in ("log", "txt") for x in (SAMPLES / y).glob(f"*.{end}")]
     found = recommend(samples(*(str(x.relative_to(SAMPLES)) for x in sorted(files)))(tmp_path), Settings())
     lines = "\n".join(printed(found, tmp_path)).replace("\\\n         ", "")
+    # A log of hipBLASLt and a find-db of MIOpen state different facts about one machine, so there are two folders.
     folders = [x for x in (tmp_path / "overrides").iterdir() if x.is_dir()]
     assert len(folders) == 2
     assert "apply    logparse run --with $D -- JOB" in lines

@@ -78,10 +78,10 @@ def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
     ids=["RELU_AUX_BIAS", "BGRADA", "scaled"],
 )
 def test_second_outputs_are_checked(backend: Backend, problem: GemmProblem, fault: str) -> None:
-    """A kernel that writes a wrong second output is refused, even if its main result is right.
+    """A kernel that computes a wrong result is refused, also if only its second output is wrong.
 
-    A second output is an auxiliary matrix or a bias gradient. The third case has no second output: the kernel for a
-    product with scales writes a wrong main result.
+    There are three cases: a wrong auxiliary matrix, a wrong bias gradient, and a wrong main result of a product with
+    scales.
     """
     right, wrong = (backend.prepare(problem, x, Conditions()) for x in (FAST, WRONG))
     assert (right.fault(), acceptable(right.error(), error_bound(problem))) == ("", True)

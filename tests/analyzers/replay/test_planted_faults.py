@@ -64,9 +64,10 @@ def runnable(kind: str, k: int, kernel: Kernel, m: int = M, n: int = N) -> Torch
 
 
 def refused(made: TorchRunnable, bound: float) -> bool:
-    """Tell whether logparse refuses the kernel because its result is wrong.
+    """Tell whether logparse refuses a kernel because its result is wrong.
 
-    logparse checks the norm of the error, then the error of each element, then a product of integers.
+    First the error of the whole result is compared with ``bound``. Then logparse checks each element, and a product of
+    matrices of integers, whose result must be exact.
     """
     return not acceptable(made.error(), bound) or bool(made.fault())
 

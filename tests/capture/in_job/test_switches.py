@@ -389,7 +389,7 @@ def test_a_graph_of_the_present_size_hinders_the_way_back() -> None:
 
 
 def several(switch: Any) -> Several:
-    """Return a combination of changes that has only this change, which is switched on."""
+    """Put one change, such as TF32, into the class for combinations of changes, and mark the change as switched on."""
     found = Several([switch])
     found._on.append(switch)
     return found

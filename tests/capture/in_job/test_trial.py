@@ -445,9 +445,10 @@ def test_a_state_read_in_another_thread(run: Any) -> None:
 
 
 def test_no_switch_during_a_call_while_another_thread_saves(run: Any) -> None:
-    """If another thread saves the model with ``torch.save``, a change is not switched off within a module's call.
+    """While a module computes, a change such as ``channels_last`` is never switched off, even if another thread saves.
 
-    If the main thread saves something, the change is switched off first.
+    logparse switches the change on and off to measure its effect. If the main thread saves the model, the change is
+    switched off first, so that the saved model does not contain it.
     """
     ran = run(
         "import io\ndef in_forward():\n    before = is_on()\n"

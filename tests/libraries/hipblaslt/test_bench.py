@@ -329,10 +329,10 @@ def test_missing_scales_of_block_types_are_unknown(kind: str) -> None:
 
 
 def test_8_bit_products_logged_without_scale_have_unknown_scales() -> None:
-    """If the log line of an 8-bit matrix product states no scale, the scales are stored as unknown, not as absent.
+    """If hipBLASLt logs an 8-bit matrix product without scales, the product may still have had scales.
 
-    hipBLASLt builds of 2026 do not log scales per block (MX), see rocm-libraries 12024. So the product may have them.
-    On gfx942 such scales do not exist for its 8-bit types, so there the scales are stored as absent.
+    hipBLASLt builds of 2026 do not log scales per block (MX), see rocm-libraries 12024. So logparse stores "unknown"
+    and not "none". FNUZ types, the 8-bit types of gfx942, cannot have such scales. So for them "none" is stored.
     """
 
     def of(kind: str, scales: str = "--scaleA 0 --scaleB 0") -> str:

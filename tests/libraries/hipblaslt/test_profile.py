@@ -1,6 +1,7 @@
-"""Tests of reading the profile lines of hipBLASLt's log: real lines, grouped products, more details, damaged lines.
+"""Tests of reading the lines that hipBLASLt writes to its log as a profile of its calls.
 
-Each real line must give the same call as a ``hipblaslt-bench`` line, which the tests make without code of logparse.
+The same calls are also known as ``hipblaslt-bench`` commands, which the tests make without code of logparse. Both must
+give the same matrix products. Grouped products, lines with more details and damaged lines are tested, too.
 """
 
 from __future__ import annotations
@@ -76,7 +77,11 @@ def test_pytorch_signatures_are_not_ours() -> None:
 
 
 def stated(text: str) -> str:
-    """Replace "unknown" (``?``) by "none" (``-``) for the scales and swizzles in the text of a matrix product."""
+    """Make two descriptions of the same matrix product comparable, if one log did not state everything.
+
+    If a log line does not state scales and swizzles, the description has ``?`` (unknown). If a line states that the
+    product has no scales, it has ``-``. Here ``?`` is replaced by ``-``.
+    """
     return text.replace("scale=-,-,-,?", "scale=-,-,-,-").replace("swizzle=?,?", "swizzle=-,-")
 
 

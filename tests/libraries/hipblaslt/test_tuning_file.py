@@ -137,10 +137,9 @@ def test_what_6_4_would_drop() -> None:
 
 
 def test_calls_in_16_bit_need_rows_in_32_bit() -> None:
-    """A call that asks for a 16-bit compute type finds the tuning file's line for f32_r.
+    """If a program asks for 16-bit computation, new hipBLASLt builds use a tuning file's line for 32 bits (f32_r).
 
-    hipBLASLt computes such a call in f32_r. A Trace line states the type that the program asked for. A bench line of
-    the same call states f32_r.
+    The reason is that hipBLASLt computes such a matrix product with 32 bits. Old builds use a line for 16 bits (f16_r).
     """
     asked = replace(gemm(), compute_type="f16_r")
     assert tuning_file.key(asked, NEW) == tuning_file.key(gemm(), NEW) == tuning_file.key(asked, {})

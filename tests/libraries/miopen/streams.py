@@ -1,4 +1,4 @@
-"""Read a log with all formats for MIOpen's log lines, for tests."""
+"""A helper for tests that reads a log with MIOpen's lines. It returns the data in the log."""
 
 from __future__ import annotations
 

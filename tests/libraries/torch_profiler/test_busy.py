@@ -14,10 +14,13 @@ NAMES = ["gemm", "ncclDevKernel_Generic"]
 
 
 def timeline(*rows: tuple[float, float], names: str = "", launched: str = "", devices: str = "") -> Timeline:
-    """Make a timeline of kernels. Each row has the start and the end of a kernel.
+    """Make a timeline of GPU kernels from the start and end times in ``rows``.
 
-    ``names`` and ``launched`` have a character for each kernel. In ``names`` a c marks a collective operation. In
-    ``launched`` a dot marks a kernel that was launched before the trace.
+    The texts ``names``, ``launched`` and ``devices`` have one character for each kernel:
+
+    * In ``names``, a c marks a collective operation.
+    * In ``launched``, a dot marks a kernel that was launched before the trace began.
+    * In ``devices``, the digit is the number of the GPU.
     """
     start, end = (np.array(x, dtype=np.float64) for x in zip(*rows, strict=True))
     return Timeline(

@@ -142,10 +142,12 @@ def test_the_gradient_of_a_gelu_that_is_written_out_is_a_run_of_its_steps() -> N
     ]
 
     def gradients(kinds: str, devices: str = "") -> list[tuple[int, int, list[str], float]]:
-        """Return the backward passes of a GELU that logparse finds in a series of kernels of 1 µs each.
+        """Make logparse look for the backward passes of a GELU in a series of kernels, and return what it finds.
 
-        Each letter of ``kinds`` is a kernel with an operator of its own. ``+`` is one more kernel of the operator
-        before.
+        * ``kinds`` has one character for each kernel. A letter starts a new operator and tells its kind: m is a
+          multiplication.
+          ``+`` is another kernel of the same operator.
+        * Each kernel takes 1 µs.
         """
         count = len(kinds)
         operators = np.cumsum([x != "+" for x in kinds])

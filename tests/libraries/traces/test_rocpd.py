@@ -42,9 +42,10 @@ def rows(path: Path) -> int:
 
 
 def change(path: Path, tmp_path: Path, *statements: str) -> Path:
-    """Return a copy of the database in which these SQL statements were run.
+    """Copy a rocprofiler database (SQLite), and change the copy with SQL statements. Returns the path of the copy.
 
-    In the statements, ``{u}`` stands for the suffix of the table names.
+    The names of all tables in the database end with the same random text. In the statements, ``{u}`` stands for this
+    text.
     """
     copy = tmp_path / path.name
     shutil.copy(path, copy)

@@ -16,9 +16,9 @@ FOLDER = SAMPLES / "tunableop"
 
 
 def read(data: bytes) -> tuple[list[Outcome], list[Record]]:
-    """Read TunableOp's lines in a log. Returns the result of each line, and everything that was read from the log.
+    """Read TunableOp's messages in a log. Returns the result of each message, and all data from the log.
 
-    The second value includes facts that are only known after the last line.
+    Some data are known only after the last message. They are in the second value alone.
     """
     taken, rest = stream(FORMAT, data)
     ours = [outcome for outcome in taken if outcome is not None]
