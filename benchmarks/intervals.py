@@ -65,10 +65,10 @@ It has three parts: ``copy`` or ``planted``, the text of the GEMM, and the pair'
 
 
 class Known(Torch):
-    """Gives ``logparse replay``, which compares the times of kernels, kernels whose true time ratios are known.
+    """Kernels whose true time ratios are known, to test whether ``logparse replay`` measures these ratios correctly.
 
     * ``copy:N`` is PyTorch's default kernel under another name, so the true ratio of two copies is 1.
-    * ``part:SHARE`` copies only the fraction SHARE of a matrix's rows. So ``part:0.95`` takes 95 % of the time of
+    * ``part:SHARE`` copies only the fraction SHARE of a matrix. So ``part:0.95`` takes 95 % of the time of
       ``part:1.0``.
     """
 

@@ -263,9 +263,8 @@ class Bench:
     def exhaustive(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
         """Time every kernel for an operator equally often, and return the fastest one.
 
-        * ``logparse replay`` times slow kernels less often. Here every kernel is timed as often as its most promising
-          ones.
-        * The GPU time that was spent on kernels nearly as fast as the best one is stored in ``near_gpu_s`` (in s).
+        ``logparse replay`` times only the most promising kernels so often. The GPU time that was spent on kernels
+        nearly as fast as the best one is stored in ``near_gpu_s`` (in s).
         """
         times, spent_us = {}, {}
         for solution, runnable in ready.items():

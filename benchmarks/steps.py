@@ -245,9 +245,8 @@ def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
     """Compare a job's step times with and without a change. The job measured the times with its own clock.
 
     * Returns None if there are no times.
-    * The job was started several times, each time side by side: once without the change and once with it. Only times
-      from
-      the same start are compared.
+    * The job was started in pairs: once without the change, and beside it once with the change. The times in each pair
+      are compared.
     * The benchmark may have been called several times for one file. ``call`` tells in which call a time was measured.
     """
     before, after = truth.get("before", ()), truth.get(side, ())

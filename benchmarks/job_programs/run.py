@@ -209,7 +209,7 @@ def _turns() -> Iterator[int]:
 def _agreed(count: int) -> int:
     """Make all ranks of a distributed job do the same number of steps. Returns the number that rank 0 has computed.
 
-    Each rank gives the number that it has computed itself as ``count``.
+    ``count`` is the number that this rank has computed.
     """
     if not dist.is_initialized():
         return count

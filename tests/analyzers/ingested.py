@@ -72,8 +72,9 @@ def replayed(
 ) -> None:
     """Store made-up times of an operation (kernel → µs), as if ``logparse replay`` had measured them.
 
-    The operation is a matrix product or a convolution. If ``confirmed`` names a kernel, twelve more times of this
-    kernel and of the default kernel are stored. They confirm that the kernel is faster.
+    * The operation is a matrix product or a convolution.
+    * ``pick`` is the kernel that the library chooses by itself.
+    * ``confirmed`` is a faster kernel, or None. Its gain is confirmed by twelve more times of both kernels.
     """
     known = [*(Fact(name, value) for name, value in facts.items()), Fact("pick", pick)]
     rows: list[Record] = [

@@ -102,11 +102,9 @@ def _expected(
 def _probed(library: Library, readings: Iterable[Reading[Any]]) -> list[Build]:
     """Ask the real library, for each kernel, what it does if a file tells it to use this kernel for a call.
 
-    * The first file has only this kernel.
-    * A second file also has a line with a kernel that surely works. If the library then uses the second kernel, it
-      ignores
-      the first one.
-    * If the library loads kernels only when a call needs them (``lazy``), there is no second file.
+    The first file has only this kernel. A second file also has a line with a kernel that surely works. If the library
+    then uses the second kernel, it ignores the first one. If the library loads kernels only when a call needs them
+    (``lazy``), there is no second file.
     """
     builds = [Build(own) for own in library.ask(library.plain({}))]
     good = library.ask(library.plain({n: [x] for n, x in enumerate(library.good) if x is not None}))

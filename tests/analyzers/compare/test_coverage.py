@@ -134,7 +134,7 @@ def test_calls_that_share_an_entry() -> None:
 
 
 def test_a_row_is_compared_with_the_librarys_own_choice() -> None:
-    """An override file is reported if it names a slower kernel than the library would choose by itself.
+    """logparse warns if an override file names a slower kernel than the library would choose by itself.
 
     An override file tells a GPU library which kernel to use for an operation. Here the file names hipBLASLt's kernel 7
     (50 µs), and the library would choose its kernel 5 (40 µs). PyTorch's default kernel (60 µs) does not matter.

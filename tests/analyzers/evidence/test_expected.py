@@ -97,9 +97,9 @@ def test_shuffled_times_say_nothing() -> None:
 
 
 def test_the_bound_holds_for_unmeasured_weight_matrices() -> None:
-    """The time of a matrix product is estimated with an upper bound, although its weight matrix was never measured.
+    """If a weight matrix was never measured, the estimated times of its matrix products still have a valid upper bound.
 
-    At most 10 % of such products may take longer than the bound. The measured times belong to a few weight matrices,
+    At most 10 % of the products take longer than their bound. The measured times belong to a few other weight matrices,
     each with many numbers of tokens. Times with the same weight matrix are alike. A bound that ignored this would be
     too low.
     """
@@ -148,8 +148,8 @@ def test_arrays_of_one_length() -> None:
 def test_products_with_similar_sizes_are_grouped() -> None:
     """Matrix products with nearly equal sizes are put into one group.
 
-    Each of the 50 products here is described by ten numbers between -10,000 and 10,000. So there are too many
-    combinations for giving each one a 64-bit number.
+    Here each product is described by ten numbers. The numbers have so many combinations that 64 bits cannot count them,
+    and the groups are right nevertheless.
     """
     at = np.random.default_rng(1).integers(-(10**4), 10**4, (50, 10)).astype(float)
     both = np.concatenate([at, at + 0.2])

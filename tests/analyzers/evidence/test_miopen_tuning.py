@@ -163,10 +163,10 @@ def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
 
 
 def test_one_of_two_solvers_exists_in_the_build() -> None:
-    """If MIOpen's database names only solvers that the installed MIOpen does not have, MIOpen overwrites the entry.
+    """In an entry for MIOpen's database, logparse names a second solver, if possible one that the user's MIOpen has.
 
-    So logparse writes two solvers: the fastest one, which may be known only from another build, and a second one. The
-    second one is known to exist, if the user's own build has measured such a solver.
+    The first solver is the fastest one, which may be known only from another MIOpen build. If the user's MIOpen had
+    neither solver, it would overwrite the entry.
     """
     slow, naive = record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)
     for users, second in (

@@ -125,8 +125,8 @@ class _Here:
 def reading_here() -> Iterator[None]:
     """Make web pages read their data in the test's own process, which saves seconds per test.
 
-    A page normally starts two processes for this. They call ``os.nice`` to get a lower priority. Here ``os.nice`` is
-    replaced by a function that does nothing, because it would slow down the test itself.
+    A page normally starts two processes for this, which import many modules. They lower their priority with
+    ``os.nice``. Here ``os.nice`` does nothing, because a lower priority would slow down the test itself.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "_started", _Here)

@@ -78,7 +78,7 @@ def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
     ids=["RELU_AUX_BIAS", "BGRADA", "scaled"],
 )
 def test_second_outputs_are_checked(backend: Backend, problem: GemmProblem, fault: str) -> None:
-    """A kernel that computes a wrong result is refused, also if only its second output is wrong.
+    """A kernel that computes a wrong result is refused, even if only its second output is wrong.
 
     There are three cases: a wrong auxiliary matrix, a wrong bias gradient, and a wrong main result of a product with
     scales.
