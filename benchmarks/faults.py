@@ -89,7 +89,7 @@ def found(url: str) -> bool:
 
 
 def without(data: bytes, rng: random.Random) -> None:
-    """Damage a file by deleting it. Returns no new content, which tells the caller to delete the file."""
+    """One of several ways to damage a file: delete it. Returns None, which tells the caller to do so."""
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:

@@ -229,10 +229,10 @@ The library's bench lines state f32_r instead, but the library looks for a row w
 
 
 def test_rows_from_trace_lines_are_used(rocm: Rocm, tmp_path: Path) -> None:
-    """hipBLASLt finds a line of a tuning file only if the line has the compute type that the library really uses.
+    """A kernel choice in hipBLASLt's tuning file has an effect only if its compute type is the one that is really used.
 
     hipBLASLt logs each call in two ways, as a "Trace" line and as a "bench" line. Only the Trace line always states the
-    true compute type, for example ``f32_f16_r`` and not ``f32_r``. So lines made from Trace lines are used.
+    true compute type, for example ``f32_f16_r`` and not ``f32_r``. So choices made from Trace lines have an effect.
     """
     some = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20, "scale": F32}
     calls = [some | {"types": types, "compute": compute} for types, compute in ASKED]

@@ -69,8 +69,8 @@ def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], T
     """Count how often each line occurs in a text, as logparse does with large logs: block by block.
 
     A block has ``size`` bytes. Returns two values: what the counter said about each block, and the lines with their
-    counts. The counts can be compared with the counts of another counter, because the counters' own numbers for lines
-    are left out.
+    counts. Different counters may number the lines differently. The numbers are left out, so that results can be
+    compared.
     """
     counter = new_counter(*MARKERS, native=is_native)
     said: list[object] = [counter.count(block, at) for block, at in blocks(io.BytesIO(data), size=size)]

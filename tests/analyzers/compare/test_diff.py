@@ -388,8 +388,7 @@ def test_random_runs_are_compared_as_plain_loops_compare_them(
 def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
     """Return which measured time of a matrix product ``logparse diff`` should use, for each kind of measurement.
 
-    The result is {kind of measurement: (µs, kernel)}. A product was measured with several kernels. The time is the one
-    of
+    The result is {kind of measurement: (µs, kernel)}. Of the kernels that were measured, it names
 
     * the kernel that ran in the job, if it was measured,
     * otherwise PyTorch's default kernel, if the measurement compared only two kernels (``replay-confirm``),

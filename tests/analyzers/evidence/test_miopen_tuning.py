@@ -137,10 +137,10 @@ OTHER = "ConvMlirIgemmWrWXdlops"
 
 
 def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
-    """Return logparse's advice to use a faster MIOpen solver, after it was completed with a second solver.
+    """Make logparse add a second solver to its advice to use a faster MIOpen solver. Returns the complete advice.
 
-    The faster solver's time comes from a database that MIOpen ships, and which does not name its MIOpen build.
-    ``users`` are the times that the user's own MIOpen build measured. The second solver should come from these times.
+    The second solver is for the case that the user's MIOpen build does not have the faster one. The faster solver was
+    found in a database that does not name its build. ``users`` are times that the user's own build measured.
     """
     shipped = [record(CK, 200.0, "ImplicitGEMM", 128), record(OTHER, 300.0, "ImplicitGEMM", 0)]
     t = tables(

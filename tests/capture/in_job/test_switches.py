@@ -389,7 +389,10 @@ def test_a_graph_of_the_present_size_hinders_the_way_back() -> None:
 
 
 def several(switch: Any) -> Several:
-    """Put one change, such as TF32, into the class for combinations of changes, and mark the change as switched on."""
+    """Return a combination of changes that has only one member, the given change. The change is switched on.
+
+    A change is a setting such as TF32. logparse can switch several of them on and off together.
+    """
     found = Several([switch])
     found._on.append(switch)
     return found
