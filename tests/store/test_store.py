@@ -149,11 +149,12 @@ def test_an_unknown_run_names_those_there_are(filled: Store) -> None:
         query(filled.url, "select 1", run="other")
 
 
-def test_files_without_data_do_not_hide_the_last_job(store: Store, tmp_path: Path) -> None:
-    """If logparse reads files that hold no measurements, such as a report, subcommands still use the last job's data.
+def test_files_of_unknown_formats_do_not_hide_the_last_job(store: Store, tmp_path: Path) -> None:
+    """After logparse has read files of formats that it does not know, subcommands still use the data of the last job.
 
-    Subcommands use the data that were read last. An earlier version then used the report, and found nothing. Such files
-    are easily read by mistake, for example with ``logparse ingest .`` in a folder with files of ``logparse recommend``.
+    Subcommands use the data that were read last. In an earlier version, these were then the unknown files, and nothing
+    was found. Such files are easily read by mistake, for example with ``logparse ingest .`` in a folder with files of
+    ``logparse recommend``. But an empty log is used, because it is from a job that wrote nothing.
     """
     (tmp_path / "report.md").write_text("# Report\n")
     (tmp_path / "empty.log").touch()

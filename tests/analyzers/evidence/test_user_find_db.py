@@ -1,6 +1,6 @@
 """Tests of finding a faster MIOpen solver for the weight gradient of a convolution.
 
-In the database that MIOpen ships, all solvers for this gradient are slow. Faster ones come from another memory layout,
+In the database that MIOpen ships, the solver for this gradient is slow. Faster ones come from another memory layout,
 or from the database in which MIOpen keeps the measurements of the user's own machine.
 """
 
