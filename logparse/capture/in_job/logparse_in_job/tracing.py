@@ -142,7 +142,7 @@ class Tracing:
 
     @property
     def state(self) -> str:
-        """Tell whether the job's steps took equal times when it was traced: ``settled``, or a reason why not.
+        """Tell whether the times of the job's steps were steady when it was traced: ``settled``, or a reason why not.
 
         Returns an empty text if no trace was written.
         """
