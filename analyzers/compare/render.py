@@ -111,7 +111,7 @@ def _calls(found: Diff) -> list[str]:
 def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
     """Return a line about operators that occur in only one run, like ``only in B: 3 problems, 1.2 ms per run``.
 
-    The line says so if times or numbers of calls are unknown.
+    If times or numbers of calls are unknown, the line mentions this.
     """
     count, (known, us) = found.count(state), found.alone(state)
     out = f"only in {found.b if state == 'new' else found.a}: {counted(count, 'problem')}"

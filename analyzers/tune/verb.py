@@ -425,7 +425,7 @@ def promising(found: Recommendation, names: Sequence[str]) -> list[str]:
 
 
 def in_job_lines(found: Recommendation) -> list[str]:
-    """Return two lines for the user: which change is best in the running job, and which are not faster.
+    """Return lines for the user about the changes that were tried in the running job.
 
     One line names the best change, the next the changes that are not faster. If none was faster, there are no lines.
     """
