@@ -354,7 +354,7 @@ def simulated(
 
 
 def test_the_gain_is_compared_with_the_simulated_gain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``verify`` compares how much faster a step became with the gain that a simulation of the step predicts.
+    """``verify`` compares the measured gain of a step with the gain that a simulation of the step predicts.
 
     Kernels and step get 200 µs faster. But the kernels run during communication, so the simulation predicts only 20 µs.
     The kernels do not explain the other 180 µs, so the verdict is "time unknown". If the simulation predicts 180 µs,
