@@ -31,7 +31,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/c
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
          "--no-first-run", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
          "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")  # fmt: skip
-SECONDS = 12_000  # upper limit of a wait, in ms: a machine with other work is slow
+SECONDS = 120_000  # upper limit of a wait, in ms: a machine with other work is slow
 ASKING = """!!document.querySelector('#content[aria-busy=true]')"""
 """JavaScript that is true while the HTML page waits for an answer."""
 
