@@ -404,7 +404,7 @@ def top(
     rows = ranking.rows
     if not rows.num_rows:
         return Answer([lookup.no_problem(held, of, kind)], rows, "top")
-    text = [rows.drop_columns("text"), ranking.total]
+    text = [ranking.table, ranking.total]
     left_out = [f"left out: {ranking.left_out.text}"] if ranking.left_out.text else []
     return Answer(text, rows, "top", notes=lambda: (*left_out, *(f"note: {x}" for x in remarks_of(held, of))))
 

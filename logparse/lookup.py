@@ -171,6 +171,14 @@ _COUNTED = tuple(name for name in _STAGES if name != "traced")
 LEFT_OUT = " ".join([*(_STAGES[name] for name in _COUNTED), _LEFT_OUT])
 """The SQL of ``left_out``. A connection for it has the views that this SQL names."""
 _SUMS = "select count(*), sum(calls), count(total_us), sum(total_us), sum(saves_us) from ranked"
+_UNTOLD = "select count(*) from ranked where pick is null and traced_us is null and pick_us is null and best_us > 0"
+_STEPS = """
+    select coalesce(bool_and(calls_from = 'profiler'), false),
+           (select sum(try_cast(value as double)) from facts
+            where run = $run and name = 'profiler_steps'),
+           (select count(distinct pid) from calls where run = $run and by_tool is distinct from true)
+    from w"""
+"""SQL for three values: whether only traces count the calls, the number of traced steps, the number of processes."""
 """SQL for the sums over all ranked matrix products and convolutions.
 
 The ranking (``_RANKED``) first reduces millions of times to one row per problem, GPU, run and origin.  Then it chooses
@@ -212,7 +220,7 @@ def top(
     return frame
 
 
-_REJECTS = " (view rejects)"
+_REJECTS = " (`sql 'from rejects'` lists them)"
 
 
 def damaged(store: Store, run: str | None = None) -> str:
@@ -254,7 +262,7 @@ class LeftOut:
             (self.rejects, "damaged line", _REJECTS),
             (self.by_tool, "call", " of benchmark commands"),
             (self.uncalled, "measured problem", " that no log of the run calls"),
-            (self.elsewhere, "time", " of another device"),
+            (self.elsewhere, "measured time", " of another device"),
             (self.untimed, "result", " without a time"),
         ]
         return ", ".join(f"{counted(n, noun)}{more}" for n, noun, more in parts if n)
@@ -279,13 +287,44 @@ class Ranking:
     total_us: float | None
     saves_us: float | None
     left_out: LeftOut = LeftOut()
+    steps: float | None = None
+    """The number of traced steps to which the calls belong. None if logs count calls, or if no steps are marked."""
+    traced: bool = False
+    """True if the calls are counted in traces only."""
+    processes: int = 0
+    """The number of processes whose calls are added up. 0 if no log names its process."""
+    untold: int = 0
+    """The number of products and convolutions that are counted with the best known time, because no log names the pick.
+    """
+
+    @property
+    def table(self) -> Rows:
+        """The rows for the terminal, with the time of a call (µs). A pick that no log names is ``not logged``."""
+        out = []
+        for row in self.rows.to_pylist():
+            calls, total_us = row["calls"], row["total_us"]
+            call_us = total_us / calls if calls and total_us is not None else None
+            picked = row | ({"pick": "not logged"} if row["best"] and not row["pick"] else {})
+            names = [name for name in picked if name not in ("text", "total_us", "kind", "calls_from")]
+            last = {"call_us": call_us, "total_us": total_us, "kind": row["kind"], "calls_from": row["calls_from"]}
+            out.append({name: picked[name] for name in names} | last)
+        return out
 
     @property
     def total(self) -> str:
         """The last line that ``logparse top`` prints: the sums over all matrix products and convolutions."""
         out = f"total: {counted(self.problems, 'problem')}"
         out += f", {counted(self.calls, 'call')}" if self.calls is not None else ""
-        out += f"; {duration(self.total_us)} by the times of {self.timed:,} of them" if self.timed else ""
+        if self.traced:
+            out += f" in {self.steps:,g} traced steps" if self.steps else " in the whole trace (no steps are marked)"
+        elif self.processes > 1 and self.calls is not None:
+            out += f" of {self.processes:,} processes together"
+        if self.timed and self.total_us is not None:
+            of = "" if self.timed == self.problems else f" by the times of {self.timed:,} of them"
+            each = f" ({duration(self.total_us / self.steps)} a step)" if self.steps else ""
+            out += f"; {duration(self.total_us)}{of}{each}"
+        if self.untold:
+            out += f", {self.untold:,} of them by the best known time, because no log names their pick"
         return out + (f"; the best known solutions save {duration(self.saves_us)}" if self.saves_us else "")
 
 
@@ -309,8 +348,8 @@ def ranked(
     The table is an Arrow table, because to import pandas takes longer than most answers.
     """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
-    run = store.latest_run(run)
-    with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED, LEFT_OUT * count_left_out])) as con:
+    of = {"run": store.latest_run(run)}
+    with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED, _STEPS, _LEFT_OUT * count_left_out])) as con:
         ((may_be,),) = con.execute(_OPEN).fetchall()  # this takes a third of the time that it takes to read the links
         con.execute(f"create temp table linked as {_LINKED if may_be else _NO_LINKS}")
         _make(con, run, _STAGES)
@@ -319,32 +358,26 @@ def ranked(
         con.execute(_RANKED.format(timed=timed), {"kind": kind, "texts": None if texts is None else list(texts)})
         (sums,) = con.execute(_SUMS).fetchall()
         rows: pa.Table = con.sql(_SHOWN.format(key=key, other=other, timed=timed), params={"n": n}).to_arrow_table()
-        not_used = _count(con, run, kind) if count_left_out else LeftOut()
+        traced, steps, processes = con.execute(_STEPS, of).fetchall()[0]
+        ((untold,),) = con.execute(_UNTOLD).fetchall()
+        counts = con.execute(_LEFT_OUT, {**of, "kind": kind}).fetchall()[0] if count_left_out else ()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
     named = rows.set_column(rows.column_names.index("problem"), "problem", labels)
-    return Ranking(*(named, *sums, not_used))
-
-
-def left_out(con: duckdb.DuckDBPyConnection, run: str) -> LeftOut:
-    """Count what ``top`` and ``recommend`` do not use of a run (execution of a job).
-
-    ``con`` is a connection to the store with the views that ``LEFT_OUT`` names, and with a table ``linked`` that holds
-    the rows of the view ``open_links``. ``linked`` and temporary tables with the names of ``_STAGES`` are replaced.
-    """
-    con.execute(f"create or replace temp table linked as {_OF_LINKS.format('linked')}")
-    _make(con, run, _COUNTED)
-    return _count(con, run, None)
-
-
-def _make(con: duckdb.DuckDBPyConnection, run: str, names: Iterable[str]) -> None:
-    for name in names:
-        made = _STAGES[name]
-        con.execute(f"create or replace temp table {name} as {made}", {"run": run} if "$run" in made else None)
-
-
-def _count(con: duckdb.DuckDBPyConnection, run: str, kind: str | None) -> LeftOut:
-    (counts,) = con.execute(_LEFT_OUT, {"run": run, "kind": kind}).fetchall()
-    return LeftOut(*map(int, counts))
+    left_out = LeftOut(*map(int, counts)) if counts else LeftOut()
+    problems, calls, with_time, total_us, saves_us = sums
+    return Ranking(
+        named,
+        problems,
+        calls,
+        with_time,
+        total_us,
+        saves_us,
+        left_out=left_out,
+        steps=steps if traced else None,
+        traced=bool(traced),
+        processes=int(processes),
+        untold=int(untold),
+    )
 
 
 def _rows(store: Store, sql: str) -> pa.Table:
@@ -589,7 +622,7 @@ def show(store: Store, text: str) -> list[Known]:
 
 
 def _labelled(store: Store, text: str) -> list[Problem]:
-    """Return the matrix products and convolutions whose short name in logparse's tables is this text.
+    """Return the matrix products and convolutions that tables show under this name, or under a name that begins so.
 
     The sizes in the text may be joined by × or x.
     """
@@ -602,7 +635,9 @@ def _labelled(store: Store, text: str) -> list[Problem]:
              where contains(problem, ?) order by problem"""
     with store.reading(sql) as con:
         texts = [row[0] for row in con.execute(sql, [written]).fetchall()]
-    return [problem for problem in map(problem_from_text, texts) if problem.label == text]
+    problems = list(map(problem_from_text, texts))
+    exact = [problem for problem in problems if problem.label == text]
+    return exact or [problem for problem in problems if problem.label.startswith(f"{text} ")]
 
 
 _LABELLED_SIZES = regex(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)×")

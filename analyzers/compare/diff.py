@@ -84,6 +84,8 @@ class Diff:
     """The file formats of run A and of run B, each with how many lines are calls and how many are measurements."""
     processes: tuple[int, int] = (0, 0)
     """The number of processes in run A and in run B. 0 means that no log names its process."""
+    processes_of: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
+    """The number of processes in run A and in run B whose logs have calls of a kind, such as ``gemm``."""
     damaged: tuple[str, str] = ("", "")
     """The number of damaged lines of each run, as text. Empty for a run without damaged lines."""
 
@@ -97,6 +99,14 @@ class Diff:
     def calls(self) -> list[tuple[str, int | None, int | None]]:
         """For each kind of operator, how often each of the two runs calls it. None if no log counts the calls."""
         return self.con.execute(_CALLS).fetchall()
+
+    def is_equal_per_process(self, kind: str, a: int, b: int) -> bool:
+        """Tell whether a process of B makes the same calls as a process of A.
+
+        ``kind`` is a kind of operator, such as ``gemm``. ``a`` and ``b`` are the numbers of processes in A and in B.
+        """
+        ((same,),) = self.con.execute(_PER_PROCESS, {"kind": kind, "a": a, "b": b}).fetchall()
+        return bool(same)
 
     def alone(self, state: Literal["new", "vanished"]) -> tuple[int, float]:
         """Return how many operators occur in only one of the two runs, and their total time per run, µs.
@@ -225,6 +235,9 @@ _ALONE = "select count(alone_us), ifnull(fsum(alone_us), 0) from compared where 
 _CALLS = """
     select split_part(problem, ' ', 1) as kind, cast(sum(calls_a) as bigint), cast(sum(calls_b) as bigint)
     from compared group by kind order by kind"""
+_PER_PROCESS = """
+    select bool_and(coalesce(calls_a, 0) * $b = coalesce(calls_b, 0) * $a)
+    from compared where split_part(problem, ' ', 1) = $kind and (calls_a > 0 or calls_b > 0)"""
 _FLIPS = """
     select count(*) filter (pick_a <> pick_b), count(*), median(abs(ratio - 1)) filter (pick_a <> pick_b)
     from compared where pick_a is not null and pick_b is not null"""
@@ -269,6 +282,7 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
         *(one.run, two.run, fail_on, con, _devices(one.machine, two.machine), floor_us, builds),
         formats=(one.formats, two.formats),
         processes=(one.processes, two.processes),
+        processes_of=(one.processes_of, two.processes_of),
     )
 
 

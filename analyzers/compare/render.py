@@ -29,22 +29,62 @@ _KINDS = {"gemm": "GEMM", "conv": "convolution"}
 
 
 def diff_lines(found: Diff, worth: Worth | None = None) -> list[str]:
-    """Return the lines of text that the user sees when two runs are compared.
+    """Return the lines of text that the user sees when two runs are compared: the answer, then what it rests on."""
+    return [*answer_lines(found, worth), *caveat_lines(found)]
 
-    The first lines state which kinds of files one run lacks, and how the numbers of calls differ.
-    """
-    counts = ", ".join(f"{found.count(state):,} {_WORDS.get(state, state)}" for state in _TOLD if found.count(state))
+
+def answer_lines(found: Diff, worth: Worth | None = None) -> list[str]:
+    """Return the lines that say what changed between two runs, the change of kernels or of times first."""
+    told = [x for x in _TOLD if found.count(x) and (found.compared or x != "unknown")]
+    counts = ", ".join(f"{found.count(state):,} {_WORDS.get(state, state)}" for state in told)
     floor = f", {found.floor_us:g} µs" if found.floor_us else ""
     none = (
         "no matrix product or convolution is in both runs"
         if found.count("new", "vanished")
         else "neither run has a matrix product or a convolution"
     )
-    beyond = f"{counts} (changes beyond {found.fail_on:.1%}{floor} and noise)" if counts else none
-    out = [*_sources(found), *_calls(found), f"{found.a} → {found.b}: {beyond}"]
+    known = found.count(*_TOLD)
+    beyond = f"{counts} (changes beyond {found.fail_on:.1%}{floor} and noise)" if found.compared else none
+    flipped, picked, apart = found.flips
+    choice = ""
+    if flipped:
+        cost = (
+            "the cost of this change is unknown"
+            if apart is None
+            else f"the times of the two kernels differ by {apart:.1%} (median)"
+        )
+        cost = worth.text(_run(found)) if apart is None and worth is not None and worth.saves_us else cost
+        choice = (
+            f"the library chose another kernel for {flipped:,} of {picked:,} problems ({flipped / picked:.0%}); {cost}"
+        )
+    elif picked > found.several:
+        same = counted(picked - found.several, "other problem" if found.several else "problem")
+        choice = f"the library chose the same kernels for all {same} whose choice both runs name"
+    said = [beyond] if found.compared or not known else []
+    said += [choice] if choice else []
+    said = said or [f"{counted(known, 'problem')} in both runs, and no time was compared"]
+    out = [f"{found.a} → {found.b}: {said[0]}", *said[1:]]
+    costed, delta_us = found.cost("slower", "faster")
+    if costed:
+        word = "more" if delta_us > 0 else "less"
+        out.append(
+            f"the slower and the faster problems together take {duration(abs(delta_us))} {word} per run, as far "
+            "as their calls are known"
+        )
+    return [*out, *_calls(found)]
+
+
+def _run(found: Diff) -> str:
+    many = found.processes[0]
+    return f"a run of {found.a}" + (f" with its {many:,} processes together" if many > 1 else "")
+
+
+def caveat_lines(found: Diff) -> list[str]:
+    """Return the lines that say what the comparison of two runs lacks, and what only one of them has."""
+    out = []
     if not found.compared:
         nothing = "no time was compared: no matrix product or convolution has times of the same kind in both runs"
-        out.append(f"{nothing}; the check of --fail-on therefore fails")
+        out.append(f"{nothing}. So --fail-on has nothing to check, and the exit code 3 does not mean slower")
     if found.devices:
         out.append(f"the runs are from two devices ({' and '.join(found.devices)}), which may cause the changes")
     if found.builds:
@@ -53,45 +93,32 @@ def diff_lines(found: Diff, worth: Worth | None = None) -> list[str]:
             "lists these rows)"
         )
         out.append(f"the runs are from two builds of {' and '.join(found.builds)}; {what}")
-    flipped, picked, apart = found.flips
-    if flipped:
-        cost = (
-            "the cost of this change is unknown"
-            if apart is None
-            else f"the times of the two kernels differ by {apart:.1%} (median)"
-        )
-        cost = worth.text if apart is None and worth is not None and worth.saves_us else cost
-        rate = f"winner-flip rate {flipped / picked:.0%}"
-        out.append(f"the library chose another kernel for {flipped:,} of {picked:,} problems ({rate}); {cost}")
-    elif picked > found.several:
-        same = counted(picked - found.several, "other problem" if found.several else "problem")
-        out.append(f"the library chose the same kernels for all {same} whose choice both runs name")
     if found.several:
         which = "only the kernel that ran most often is compared, or the fastest one"
         out.append(f"several kernels ran for {counted(found.several, 'problem')}; {which}")
-    known, delta_us = found.cost("slower", "faster")
-    if known:
-        word = "more" if delta_us > 0 else "less"
-        out.append(
-            f"the slower and the faster problems together take {duration(abs(delta_us))} {word} per run, as far "
-            "as their calls are known"
-        )
-    return [*out, *(_one_sided(found, state) for state in ("new", "vanished") if found.count(state))]
+    out += [_one_sided(found, state) for state in ("new", "vanished") if found.count(state)]
+    return [*out, *_sources(found)]
 
 
 _TOLD: Sequence[State] = ("slower", "faster", "changed", "same", "unknown")
-_WORDS: Mapping[State, str] = {"changed": "with another pick", "unknown": "not comparable"}
+_WORDS: Mapping[State, str] = {"changed": "with another pick", "unknown": "without times of the same kind in both runs"}
 
 
 def _sources(found: Diff) -> list[str]:
-    """Return a line for each run that lacks a kind of file that the other run has."""
+    """Return a line for each run that lacks a kind of file that the other run has. Files with calls come first."""
     out = []
     of_both = zip((found.a, found.b), (found.b, found.a), found.lacks, found.formats[::-1], strict=True)
     for run, other, lacking, held in of_both:
         if lacking and all(found.formats):
-            named = (f"{name}{_held(*held[name])}" for name in lacking)
-            out.append(f"{run} lacks what {other} has: {', '.join(named)}")
+            named = [f"{name}{_held(*held[name])}" for name in sorted(lacking, key=lambda x: (-held[x][0], x))]
+            more = [f"{len(named) - _NAMED:,} more kinds"] if len(named) > _NAMED + 1 else []
+            shown = named[:_NAMED] if more else named
+            out.append(f"{run} lacks files that {other} has: {', '.join([*shown, *more])}")
     return out
+
+
+_NAMED = 2
+"""How many kinds of files that a run lacks are named."""
 
 
 def _held(calls: int, times: int) -> str:
@@ -100,12 +127,20 @@ def _held(calls: int, times: int) -> str:
 
 
 def _calls(found: Diff) -> list[str]:
-    """Return a line about the numbers of calls and processes in the two runs, if they differ."""
-    unlike = [(_KINDS.get(kind, kind), a or 0, b or 0) for kind, a, b in found.calls if a != b]
-    said = ", ".join(f"{kind}s {a:,} → {b:,}" for kind, a, b in unlike)
-    one, two = found.processes
-    processes = f", in logs of {one:,} → {two:,} processes" if one != two and one and two else ""
-    return [f"calls: {said}{processes}"] if said else []
+    """Return a line for each kind of operator whose numbers of calls differ between the runs."""
+    out = []
+    for kind, a, b in found.calls:
+        if a != b:
+            one, two = (x.get(kind, 0) for x in found.processes_of)
+            sides = [
+                f"{n or 0:,} calls{f' in {counted(many, plural)}' if many else ''}".replace("processs", "processes")
+                for n, many, plural in ((a, one, "process"), (b, two, "process"))
+            ]
+            equal = bool(a and b) and found.is_equal_per_process(kind, max(one, 1), max(two, 1))
+            sure = "" if one and two else ", if the run whose logs name no process is one process"
+            same = f": per process the work is the same{sure}" if equal else ""
+            out.append(f"{_KINDS.get(kind, kind)}s: {found.a} {sides[0]}, {found.b} {sides[1]}{same}")
+    return out
 
 
 def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
@@ -141,11 +176,11 @@ class Worth:
     def saves_us(self) -> float:
         return math.fsum(self.saves.values())
 
-    @property
-    def text(self) -> str:
+    def text(self, run: str) -> str:
+        """Return the saving as text. ``run`` names the run whose calls are added up."""
         word = "saves" if self.saves_us > 0 else "costs"
         known = f"{len(self.saves):,} of {self.changed:,} known"
-        return f"by times measured alone that {word} {duration(abs(self.saves_us))} a run ({known}), not confirmed"
+        return f"by times measured alone that {word} {duration(abs(self.saves_us))} {run} ({known}), not confirmed"
 
 
 def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
@@ -190,7 +225,6 @@ def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: W
       measure or drop each.
     * ``n``: how many changes to show. Without it, a terminal shows a few, and other outputs show all.
     """
-    lines = diff_lines(found, worth)
     of_both = _brief(diff_table(found, n or ROWS, _BOTH), worth)
     plans = [[{name: value for name, value in asdict(x).items() if name != "key"} for x in plan]] if plan else []
     alone = [] if any(found.lacks) else [x for state in ("new", "vanished") for x in _alone_rows(found, state, n)]
@@ -198,25 +232,26 @@ def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: W
     left_out = [f"{counted(more, 'more change')} (-n)"] if more > 0 else []
     left_out += [f"{lost} of {run}" for lost, run in zip(found.damaged, (found.a, found.b), strict=True) if lost]
     alone += [f"left out: {', '.join(left_out)}"] if left_out else []
-    text = [*lines, *([of_both] if of_both else []), *alone, *plans]
+    answers, caveats = answer_lines(found, worth), caveat_lines(found)
+    text = [*answers, *([of_both] if of_both else []), *caveats, *alone, *plans]
     return Answer(text, lambda: diff_table(found, n), "diff", code=0 if found.ok else CHECK_FAILED)
 
 
 def _brief(rows: pa.Table, worth: Worth | None) -> Rows:
     """Shorten the rows of a comparison of two runs, so that they fit a terminal.
 
-    The change is shown in percent. If the new kernel is from the same library as the old one, the library's name is
-    left out.
+    The change is shown in percent. The names of columns state whether a number is of a call or of the whole run.
     """
     out = []
     for row in rows.to_pylist():
-        change = row["change"]
-        library, _, number = (row["pick_b"] or "").partition(":")
-        pick_b = number if library and (row["pick_a"] or "").startswith(f"{library}:") else row["pick_b"]
-        saves = {} if worth is None else {"saves_us": worth.saves.get(row["text"])}
-        shown = row | {"change": "" if change is None else f"{change:+.1%}", "pick_b": pick_b}
-        out.append({name: value for name, value in shown.items() if name != "text"} | saves)
+        change, saves = row["change"], None if worth is None else worth.saves.get(row["text"])
+        shown = row | {"change": "" if change is None else f"{change:+.1%}"}
+        named = {_UNITS.get(name, name): value for name, value in shown.items() if name != "text"}
+        out.append(named | {"saves_ms/run": None if saves is None else saves / 1e3})
     return [{name: row[name] for name in row if any(x[name] not in (None, "") for x in out)} for row in out]
+
+
+_UNITS: Mapping[str, str] = {"a_us": "a_us/call", "b_us": "b_us/call", "delta_us": "delta_us/run"}
 
 
 def _alone_rows(found: Diff, state: Literal["new", "vanished"], n: int | None) -> list[str | Rows]:

@@ -64,6 +64,8 @@ class RunTimes:
     """The formats of the run's files, each with its number of lines with calls and of lines with measurements."""
     processes: int = 0
     """The number of processes whose calls are logged. 0 means that no log names its process."""
+    processes_of: Mapping[str, int] = field(default_factory=dict)
+    """The number of processes by kind of their calls, such as ``gemm``. A kind whose logs name none is left out."""
 
 
 _RAN = "driver"
@@ -132,6 +134,9 @@ _FORMATS = """
            cast(sum(measurement_lines) as bigint)
     from sources where format <> 'foreign' group by name order by name"""
 _PROCESSES = "select count(distinct pid) from calls where by_tool is distinct from true"
+_PROCESSES_OF = """
+    select split_part(problem, ' ', 1), count(distinct pid) as n from calls
+    where by_tool is distinct from true group by 1 having n > 0 order by 1"""
 _BATCH = 1 << 16
 """The number of rows in a batch of data for DuckDB, which reads each batch in one thread. Its default is a million."""
 
@@ -177,7 +182,8 @@ def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
     machine = machine_of_files(con.execute("select source_id, name, value from facts").fetchall())
     formats = {name: (calls or 0, times or 0) for name, calls, times in con.execute(_FORMATS).fetchall()}
     ((processes,),) = con.execute(_PROCESSES).fetchall()
-    return RunTimes(run, rows, machine, formats, processes)
+    processes_of = dict(con.execute(_PROCESSES_OF).fetchall())
+    return RunTimes(run, rows, machine, formats, processes, processes_of)
 
 
 def timings(tables: Tables) -> pd.DataFrame:

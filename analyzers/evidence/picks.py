@@ -315,17 +315,35 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(basis=basis, pick_us=pick_us, noise_us=np.where(default, rows["noise_us"], np.nan))
 
 
+def _of_processes(tables: Tables, own: pd.Series, device: Mapping[str, str]) -> dict[str, str]:
+    """Return the device of logs that name none, if all logs of the same process that name one name the same.
+
+    ``own`` are the ids of the run's files, and ``device`` maps an id to the device that the file names.
+    """
+    calls = tables.calls[tables.calls["source_id"].isin(own) & tables.calls["pid"].notna()]
+    logs = calls[["pid", "source_id"]].drop_duplicates().astype({"source_id": str})
+    named = logs["source_id"].map(lambda x: device.get(x, ""))
+    out: dict[str, str] = {}
+    for _, one in logs.assign(device=named).groupby("pid"):
+        known = {x for x in one["device"] if x}
+        if len(known) == 1:
+            out |= dict.fromkeys(one.loc[one["device"] == "", "source_id"], *known)
+    return out
+
+
 class UnknownDevice:
     """Tells whether a measured time may come from another GPU than the job's calls.
 
-    This matters because a log that does not name its GPU may be from any GPU. A saving of its calls must not be
-    computed from the times of one certain GPU. If all files are from one kind of GPU, the answer is always False.
+    A log that does not name its GPU may be from any GPU. If its calls were multiplied by the times of one GPU, the
+    result would be a saving that nothing measured. If all files are from one kind of GPU, the answer is always False.
+    If another log of the same process names its GPU, the log is from that GPU.
     """
 
     def __init__(self, tables: Tables) -> None:
         facts = joins.facts_by_source(tables.facts)
         own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"].astype(str)
         self._device = {source: device_of_file(x) for source, x in facts.items()}
+        self._device |= _of_processes(tables, own, self._device)
         self._apart = different_devices(facts, own)
         rows = tables.calls[["problem", "source_id"]].drop_duplicates() if self._apart else tables.calls[:0]
         self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}

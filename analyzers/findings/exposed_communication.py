@@ -30,8 +30,9 @@ from logparse.text import counted, duration
 
 NAME = "exposed-communication"
 _FIRST = (
-    "First compare the traces of several ranks. If the same collective is short on one rank, the other ranks wait "
-    "for that rank (because of its data, its host or its share of the work). Otherwise "
+    "First compare the traces of several ranks (`logparse capture --trace 2 -- JOB` traces all ranks of a job, and "
+    "`recommend` then names the rank for which the others wait). If the same collective is short on one rank, the "
+    "other ranks wait for that rank (because of its data, its host or its share of the work). Otherwise "
 )
 GATHERED = _FIRST + (
     "overlap transfers with the computation (FSDP: backward_prefetch, forward_prefetch; fully_shard: "
@@ -48,9 +49,9 @@ ADVICE = _FIRST + (
     "parallelism) or less data (reduce in bf16)."
 )
 CHANGES: Mapping[str, str] = {
-    GATHERED: "check whether one rank is slow; with FSDP, prefetch parameters",
-    REDUCED: "check whether one rank is slow; with DDP, try another bucket_cap_mb",
-    ADVICE: "check whether one rank is slow; otherwise use fewer ranks",
+    GATHERED: "trace all ranks; with FSDP, prefetch parameters",
+    REDUCED: "trace all ranks; with DDP, try another bucket_cap_mb",
+    ADVICE: "trace all ranks, or use fewer ranks",
 }
 """Maps each advice text to a short form: a few words about what to change."""
 _GATHERS, _REDUCES = (re.compile(x, re.IGNORECASE) for x in ("all_?gather|reduce_?scatter", "all_?reduce"))
@@ -85,7 +86,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
     This time must be at least the fraction ``min_gain`` of the traces' time.
     """
-    time = gpu_time(tables)
+    time = gpu_time(tables, settings.steps)
     if time is None or not time.alone_us or not time.window_us or time.exposed_us is None:
         return []
     found = sorted(_collectives(tables), key=lambda x: (-x.us, x.name, x.message_bytes or 0.0))

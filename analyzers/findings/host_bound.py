@@ -55,18 +55,23 @@ QUEUED = (
     "The GPU did not begin work that was already launched. Look at what its stream waits for (another stream, a "
     "collective, another process on the GPU)."
 )
+_LOADS = "change the data loader: more workers, less work per sample"
 WORDS: Mapping[str, tuple[str, str, str]] = {
     "launching": (
         "while the host launched kernels",
-        "the program: CUDA graphs, batch, loader",
+        "change the program: CUDA graphs, larger batch, loader",
         GRAPHS,
     ),
-    "synchronisation": ("while the host waited or copied data", "the program: the code that waits or copies", WAIT),
-    "data loading": ("while a batch was loaded", "the data loader: more workers, less work per sample", LOADER),
-    "loading code": ("while code of kernels was loaded or compiled", "a warm-up, and caches of compiled kernels", CODE),
-    "nothing": ("with no operator on the host", "the program: Python code between operators", PYTHON),
-    "first": ("before the first kernel", "the program: code that runs before the first kernel", FIRST),
-    "queued": ("with launched work waiting", "what the GPU's streams wait for", QUEUED),
+    "synchronisation": ("while the host waited or copied data", "change the code that waits or copies", WAIT),
+    "data loading": ("while a batch was loaded", _LOADS, LOADER),
+    "loading code": (
+        "while code of kernels was loaded or compiled",
+        "warm up, and keep caches of compiled kernels",
+        CODE,
+    ),
+    "nothing": ("with no operator on the host", "change the Python code between operators", PYTHON),
+    "first": ("before the first kernel", "change the code that runs before the first kernel", FIRST),
+    "queued": ("with launched work waiting", "look at what the GPU's streams wait for", QUEUED),
 }
 """Maps each cause of idle time to three texts: when the GPU was idle, what to change, and the advice.
 
@@ -86,7 +91,7 @@ def of_data(remark: Finding) -> Finding:
     sooner, for example with more workers.
     """
     message = remark.message.replace(_WAITS, "waits for data")
-    remedy = Advise("feed the GPU with data sooner", "the data loader: more workers, less work per sample")
+    remedy = Advise("feed the GPU with data sooner", _LOADS)
     return replace(remark, message=message, remedy=remedy, advice=LOADER)
 
 
@@ -98,7 +103,7 @@ def changes(time: GpuTime) -> str:
     """
     single = time.gaps.single if time.gaps else None
     if single is not None and _at_most_us(time) is None:
-        return f"one gap of {duration(single.us)}{single.place}"
+        return f"look at the gap of {duration(single.us)}{single.place}"
     return WORDS[_main(time)][1]
 
 
@@ -128,7 +133,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
     Nothing is reported without a trace that shows how long the steps take.
     """
-    time = gpu_time(tables)
+    time = gpu_time(tables, settings.steps)
     share = time.busy_share if time else None
     launches = sum(x.kernels for x in time.parts) if time else 0  # 0 for a trace whose kernels no row counts.
     if time is None or share is None or not time.waits or not launches:

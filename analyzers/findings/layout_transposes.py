@@ -21,6 +21,7 @@ from logparse.text import duration
 
 NAME = "layout-transposes"
 MEASURE = " `logparse replay` measures the convolutions in both layouts (torch:layout=NHWC)."
+_CHANGES = "change the program: model.to(memory_format=torch.channels_last)"
 _LEAST_SHARE = 0.01
 
 
@@ -37,7 +38,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     if not lost or lost < max(settings.min_gain * everything, _LEAST_SHARE * (traced_us(tables) or 0.0)):
         return []
     whole, part = (x.groupby("direction")["total_us"].sum() for x in (rows, turned))
-    time = gpu_time(tables)
+    time = gpu_time(tables, settings.steps)
     steps, step = (time.steps, f" per {time.word}") if time and time.steps else (1.0, "")
     each = ", ".join(f"{_of(part[d] / steps, whole[d] / steps)} in {d}" for d in sorted(part.index))
     problems = int(turned["problem"].nunique())
@@ -51,7 +52,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
             ),
             in_run=Gain(everything, everything - lost),
             evidence=Evidence(details={"transposes_us": lost, "convolutions_us": everything}),
-            remedy=ChangeProgram("channels_last", "use channels_last"),
+            remedy=ChangeProgram("channels_last", "use channels_last", _CHANGES),
             advice=LAYOUT + MEASURE,
         )
     ]

@@ -126,11 +126,13 @@ def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, weight: flo
         calls=calls,
         # The finding states no best time, so it only warns and nothing is searched.
         evidence=Evidence(best="torch:fused", at_most_us=at_most, details={"steps": one.steps}),
-        remedy=Advise("fuse the epilogue"),
+        remedy=_GELU if advice == _WRITTEN else _FUSE,
         advice=advice,
     )
 
 
+_FUSE = Advise("fuse the epilogue", "change the program: fuse these kernels")
+_GELU = Advise("compute the GELU in one kernel", "change the program: gelu(x, approximate='tanh')")
 _GRADIENT = (
     "Fuse the epilogue with apply.linear of the generated apply.py, which computes the gradient of ReLU; "
     "torch._addmm_activation has no gradient."

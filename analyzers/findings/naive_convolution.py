@@ -334,9 +334,9 @@ def _remedy(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Remedy:
     is too little memory for a workspace.
     """
     if (problem.largest_tensor or 0) > MOST_ELEMENTS and (problem.n or 0) > 1:
-        return Advise("split the batch", "the program")
+        return Advise("split the batch", "change the program")
     if refused or (gemm_workspace(problem) or 0) >= _LARGE:
-        return Advise("make room for the workspace", "the program: free memory, or split the convolution")
+        return Advise("make room for the workspace", "change the program: free memory, or split the convolution")
     return Search()
 
 

@@ -385,6 +385,9 @@ def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[
     return {(str(row["source_id"]), str(row["problem"])): {x: row[x] for x in names} for row in rows.to_dict("records")}
 
 
+_ASSUMES = "the job does not read its user find-db yet"
+
+
 def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls: int | None, logged: bool) -> Finding:
     problem, text = problem_from_text(str(row["problem"])), str(row["solution_user"])
     best_us, system_us = float(str(row["best_us_user"])), float(str(row["best_us_system"]))
@@ -414,7 +417,7 @@ def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls
             measured=str(row["problem"]),
             arch=facts.get("arch"),
             cu_count=facts.get("cu_count"),
-            details={"system": row["source_id_system"]},
+            details={"system": row["source_id_system"]} | ({} if logged else {"assumes": _ASSUMES}),
         ),
         remedy=Advise("copy these rows into the job's user find-db")
         if serves(facts, target, "miopen") is not True

@@ -27,11 +27,8 @@ _LEAST = 0.05
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Report that softmax kernels which are not part of a fused attention take much time, if that is the case.
-
-    The limit is the fraction ``_LEAST`` of the time of all kernels.
-    """
-    time = gpu_time(tables)
+    """Return one finding if softmax kernels outside attention take at least the fraction ``_LEAST`` of kernel time."""
+    time = gpu_time(tables, settings.steps)
     part = next((x for x in time.parts if x.name == SOFTMAX), None) if time else None
     if time is None or part is None or part.us < _LEAST * time.kernels_us:
         return []
@@ -45,7 +42,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
                 "attention is not fused and its scores go through memory"
             ),
             evidence=Evidence(at_most_us=part.us, details={"softmax_us": part.us, "kernels_us": time.kernels_us}),
-            remedy=Advise("use scaled_dot_product_attention", "the program"),
+            remedy=Advise("use scaled_dot_product_attention", "change the program"),
             advice=ADVICE,
         )
     ]

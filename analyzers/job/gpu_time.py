@@ -222,12 +222,20 @@ class GpuTime:
         )
 
 
-@cached_per_run
-def gpu_time(tables: Tables) -> GpuTime | None:
+def gpu_time(tables: Tables, stated: float | None = None) -> GpuTime | None:
     """Return how the GPU spent its time in the job's traces: the time of each kind of work, and the idle time.
 
-    Returns None if there are no kernels, or if the kernels take no time.
+    ``stated`` is the number of steps that the user states (``trace_steps``). Returns None if there are no kernels, or
+    if the kernels take no time.
     """
+    found, steps = _gpu_time(tables), trace_steps(tables, stated)
+    if found is None or not stated or found.steps == steps:
+        return found
+    return replace(found, steps=steps, word="step" if found.word == "rank" else found.word)
+
+
+@cached_per_run
+def _gpu_time(tables: Tables) -> GpuTime | None:
     rows = _in_order(tables.kernels[tables.kernels["run"] == tables.run])
     before = float(rows.loc[rows["op"].eq(BEFORE), "total_us"].sum())
     rows = rows[~rows["op"].isin([BEFORE, SEARCH])]
@@ -332,7 +340,19 @@ def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | Non
     without the profiler if that is known.
     """
     rows = tables.facts[tables.facts["run"] == tables.run]
-    return settings.steps or _steps(rows), _untraced_us(tables, rows) or _sum(rows, STEPS_US) or None
+    return trace_steps(tables, settings.steps), _untraced_us(tables, rows) or _sum(rows, STEPS_US) or None
+
+
+def trace_steps(tables: Tables, stated: float | None = None) -> float | None:
+    """Return the number of steps in the job's traces, over all traces. None if it is unknown.
+
+    ``stated`` is the number of steps that the user states. It replaces the number that the traces mark. If a log counts
+    the calls, it is the number of steps in the log, so it says nothing about the traces.
+    """
+    facts = tables.facts[tables.facts["run"] == tables.run]
+    if not stated or gpu_us(tables) is None:
+        return _steps(facts)
+    return float(stated * (unmarked_ranks(facts) or 1))
 
 
 def _steps(facts: pd.DataFrame) -> float | None:

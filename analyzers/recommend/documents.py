@@ -21,7 +21,7 @@ from analyzers.evidence.tables import Settings
 from analyzers.recommend import apply_module, render
 from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import Todo, Verdict, change_text, gain, gain_text, verdict
+from analyzers.recommend.verdict import Todo, Verdict, change_text, gain, gains_text, interval_text, verdict
 from logparse.libraries.kinds.format import Emission
 from logparse.model import Finding
 from logparse.output.files import is_within
@@ -160,10 +160,7 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: 
         "",
     ]
     out += _todo(seen)
-    parts = " · ".join(gain_text(*part) for part in seen.gains)
-    unit = seen.word if seen.unit == "step" else seen.unit
-    out += [f"* {markdown_text(f'Things to do that do not overlap can save {parts} a {unit}.')}"] if parts else []
-    out += [f"* {markdown_text(f'the {seen.word} is {seen.limit}')}"] if seen.limit else []
+    out += [f"* {markdown_text(line)}" for line in (gains_text(seen), seen.limit, seen.hint) if line]
     known = [*render.gpu_time_lines(recommendation.gpu_time), *render.ceiling_lines(recommendation.ceiling)]
     known += [*render.confidence_lines(recommendation.judgement), render.counts(recommendation)]
     out += [f"* {markdown_text(line.strip())}" for line in known]
@@ -185,14 +182,14 @@ def _todo(seen: Verdict) -> list[str]:
         return []
     out = ["| | to do | now → then | certainty | changes | what |", "|---|---|---|---|---|---|"]
     for number, x in enumerate(seen.todo, 1):
-        times = f"{gain(x)} a {seen.word if x.unit == 'step' else x.unit}"
+        times = ", ".join(filter(None, [f"{gain(x)} {seen.per(x)}", "" if x.at_most else interval_text(x)]))
         cells = (x.title, times, x.certainty, change_text(x), x.what)
         out.append(f"| {number} | {' | '.join(map(markdown_text, cells))} |")
     return [*out, ""]
 
 
 def _table(recommendation: Recommendation) -> list[str]:
-    frame = render.brief(render.rows(recommendation), recommendation.steps, recommendation.word)
+    frame = render.brief(render.rows(recommendation), recommendation.steps, render.unit_of(recommendation))
     if not len(frame):
         return []
     out = [

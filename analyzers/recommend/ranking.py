@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from analyzers.actions import ActionResult
 from analyzers.actions.action import rank as rank_of_actions
 from analyzers.evidence import ladders
+from analyzers.evidence.cells import is_true
 from analyzers.evidence.joins import called_problems, calls_by_problem
 from analyzers.evidence.origins import ACTION
 from analyzers.evidence.picks import picks_vs_best, unknown_device
@@ -30,7 +31,7 @@ from analyzers.evidence.units import units, word_of
 from analyzers.findings import ANALYZERS
 from analyzers.findings.finding import Analyzer
 from analyzers.job.expectations import as_expected
-from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us, steps
+from analyzers.job.gpu_time import GpuTime, gpu_time, gpu_us, trace_steps
 from analyzers.recommend.ceiling import Ceiling, ceiling, in_the_job
 from analyzers.recommend.confidence import Judgement, completed, judgement
 from analyzers.recommend.duplicates import deduplicated, one_claim_each, one_row_each, rank, reachable, without_saving
@@ -72,6 +73,7 @@ class Recommendation:
     * ``unlike``: a sentence that explains why the times of the job's traces cannot be added. Empty if they can.
     * ``tried``: results of trying changes in the running job.
     * ``not_used``: counts of what the run has and no finding uses, such as damaged lines. Empty if there is nothing.
+    * ``processes``: the number of processes whose calls the logs count together. 0 if no log names its process.
     """
 
     run: str
@@ -95,6 +97,7 @@ class Recommendation:
     tried: tuple[Tried, ...] = ()
     as_expected: tuple[int, int] = (0, 0)
     not_used: str = ""
+    processes: int = 0
 
     @property
     def now(self) -> StepAnswer | None:
@@ -183,7 +186,7 @@ def recommend(
         findings=tuple(findings),
         left_out=dict(sorted(Counter(filter(None, left_out)).items())),
         calls=calls,
-        gpu_time=gpu_time(tables),
+        gpu_time=gpu_time(tables, settings.steps),
         actions=tuple(actions),
         cuda=_of_cuda(tables),
         aiter_misses=_aiter_misses(tables),
@@ -191,11 +194,18 @@ def recommend(
         counted=int(tables.sources.loc[own, ["call_lines", "measurement_lines"]].sum().sum()),
         ladder=tuple(ladders.judged(tables, settings, settings.ladder, proposed)) if settings.ladder else (),
         steps=_steps(tables, settings),
-        word=word_of(tables),
+        word="step" if settings.steps and word_of(tables) == "rank" else word_of(tables),
         unlike=tables.unlike,
         tried=_tried(tables),
         as_expected=as_expected(tables, usual),
+        processes=_processes(tables),
     )
+
+
+def _processes(tables: Tables) -> int:
+    """Return the number of processes of the job that the logs name. Commands of benchmark tools are left out."""
+    of_job = ~is_true(tables.calls["by_tool"]) & (tables.calls["run"] == tables.run)
+    return int(tables.calls.loc[of_job, "pid"].dropna().nunique())
 
 
 def _tried(tables: Tables) -> tuple[Tried, ...]:
@@ -216,8 +226,10 @@ def _steps(tables: Tables, settings: Settings) -> float | None:
     The user states the number, or the traces mark the steps. Without traces, it is the number of steps or requests that
     the job itself counted.
     """
-    if settings.steps or gpu_us(tables) is not None:
-        return steps(tables, settings)[0]
+    if gpu_us(tables) is not None:
+        return trace_steps(tables, settings.steps)
+    if settings.steps:
+        return float(settings.steps)
     found = units(tables)
     return float(found.count) if found is not None and found.count else None
 

@@ -41,16 +41,16 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
     traces = counted(time.traces, "trace")
     count = f"{steps:,.0f}" if steps >= 10 else f"{steps:.2g}"
     of = f"per {time.word} ({count} in {traces})" if time.steps else f"in {traces} without marked steps"
-    out = [f"GPU time: {duration(time.kernels_us / steps)} of kernels {of}"]
+    whole = time.window_us or time.kernels_us
+    share = f", with shares of {duration(whole / steps)}" if time.window_us else ""
+    out = [f"GPU time: {duration(time.kernels_us / steps)} of kernels {of}{share}"]
     shown = [x for x in time.parts if x.us >= _LEAST_PART * time.kernels_us]
     few = [x for x in time.parts if x not in shown]
     rows = [(kind_name(x, time), x.us) for x in shown]
     rows += [(counted(len(few), "more kind"), sum(x.us for x in few))] if few else []
-    out += [f"  {name:<26} {duration(us / steps):>10} {us / time.kernels_us:>7.1%}" for name, us in rows]
+    out += [f"  {name:<26} {duration(us / steps):>10} {us / whole:>7.1%}" for name, us in rows]
     if time.idle_us is not None and time.window_us:
-        idle, window = duration(time.idle_us / steps), duration(time.window_us / steps)
-        each = f" per {time.word}" if time.steps else ""
-        out.append(f"  {'idle':<26} {idle:>10} {time.idle_us / time.window_us:>7.1%} of {window}{each}")
+        out.append(f"  {'idle':<26} {duration(time.idle_us / steps):>10} {time.idle_us / time.window_us:>7.1%}")
         if time.waiting_us:
             out.append(
                 f"  of the idle time, {duration(time.waiting_us / steps)} are collectives that wait for another rank"
@@ -121,7 +121,9 @@ def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
     findings = [recommendation.findings[n - 1] for n in todo.findings]
     untimed = [x for x in findings if x.per_call_us is None]
     about = rows(replace(recommendation, findings=tuple(x for x in findings if x.per_call_us is not None)))
-    table = [brief(about, recommendation.steps, recommendation.word)] if len(about) else []
+    table: list[str | Block] = [brief(about, recommendation.steps, unit_of(recommendation))] if len(about) else []
+    reasons = [f"{x.problem.label}: {x.message}" for x in findings if x.problem is not None and x not in untimed]
+    table += [*reasons[:_SOME], *([f"and {len(reasons) - _SOME:,} more: see the report"] * (len(reasons) > _SOME))]
     said = [f"{x.analyzer}: {x.message}" for x in remarks]
     said += [f"{x.problem.label if x.problem else x.analyzer}: {x.message}" for x in untimed[:_SOME]]
     said += [f"and {counted(len(untimed) - _SOME, 'more problem')}: see the report"] * (len(untimed) > _SOME)
@@ -185,16 +187,21 @@ def proposed(finding: Finding) -> str | None:
     return finding.override.solution.text if finding.override else finding.evidence.best
 
 
-def brief(frame: pd.DataFrame, steps: float | None = None, word: str = "step") -> pd.DataFrame:
-    """Reduce the table of findings (possible savings) to the columns that fit into a terminal.
+def unit_of(recommendation: Recommendation) -> str:
+    """Return the word for what a saving in a table is a part of: the user's word for a step, ``trace`` or ``run``."""
+    if recommendation.steps:
+        return recommendation.word
+    return "run" if recommendation.gpu_time is None else "trace"
 
-    * Times of one call are in µs.
-    * The saving is in ms per step. ``word`` is the user's word for a step, for example ``request``. If the number of
-      ``steps`` is unknown, the saving is in ms per run.
+
+def brief(frame: pd.DataFrame, steps: float | None = None, word: str = "run") -> pd.DataFrame:
+    """Return the columns of ``rows`` that fit into a terminal.
+
+    Times of one call are in µs. The saving is in ms per ``word``, which is one of ``steps`` equal parts of the run.
     """
     return pd.DataFrame(
         {
-            f"saving_ms/{word if steps else 'run'}": frame["saving_us"] / (1e3 * (steps or 1.0)),
+            f"saving_ms/{word}": frame["saving_us"] / (1e3 * (steps or 1.0)),
             "pre_us": frame["pre_us"],
             "post_us": frame["post_us"],
             "gain": (frame["per_call_us"] / frame["pre_us"]).map(_percent),

@@ -15,16 +15,25 @@ from pathlib import Path
 from analyzers.evidence import ladders
 from analyzers.recommend import apply_module, apply_script, documents, render
 from analyzers.recommend.ranking import Recommendation
-from analyzers.recommend.verdict import Share, Todo, Verdict, change_text, hidden, kernels_text, of_calls, verdict
+from analyzers.recommend.verdict import (
+    Share,
+    Todo,
+    Verdict,
+    change_text,
+    hidden,
+    interval_text,
+    kernels_text,
+    verdict,
+)
 from logparse.errors import UsageError
 from logparse.libraries.kinds.format import Emission
-from logparse.model import Search, UseRows
+from logparse.model import Advise, ChangeProgram, Search, UseRows
 from logparse.output.terminal import Block
 from logparse.quoting import shell_word
 from logparse.store import command_line
 from logparse.text import COLUMNS, LINES, counted, duration, fitted, in_one_unit, printable, short_path, shortened
 
-_TITLE, _LABEL, _LEFT_OUT, _LEAST_HOW, _KINDS, _LITTLE = 44, 9, 2, 12, 3, 0.05
+_TITLE, _LABEL, _LEFT_OUT, _HOW, _KINDS, _LITTLE = 44, 9, 2, 5, 3, 0.05
 
 
 @dataclass(frozen=True)
@@ -64,10 +73,11 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
         return [*head, *_folded(f"measure  {command_line(written.store, 'replay', '--run', found.run)}")]
     if not seen.todo:
         return head
-    head += _wrapped(f"  the {seen.word} is {seen.limit}", 4) if seen.limit else []
+    head += _wrapped(f"  {seen.hint}", 4) if seen.hint else []
+    head += _wrapped(f"  {seen.limit}", 4) if seen.limit else []
     typed = list(_typed(found, seen, written))
     for room in range(n or LINES, 0, -1):
-        listed = todo_blocks(seen.todo[:room])
+        listed = todo_blocks(seen.todo[:room], seen)
         spare = LINES - 2 - len(head) - len(typed) - sum(map(len, listed))
         if n or spare >= 0:
             break
@@ -76,7 +86,7 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
             block.extend(_row_lines(found, todo, spare))
     return [
         *head,
-        heading(seen.todo[:room], seen.word),
+        heading(seen.todo[:room], seen),
         *chain.from_iterable(listed),
         *typed,
         _rest(seen, written, room),
@@ -106,7 +116,9 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
     words = ["recommend", "--run", found.run, "--explain", *(x.name for x in seen.todo[:1])]
     why = list(_folded(f"why      {command_line(written.store, *words)}"))
     counts = range(len(seen.todo), 0, -1)
-    listed = [todo_lines(seen.todo[:n], seen.word) for n in counts]  # The heading is left out before a thing to do.
+    listed = [
+        [heading(seen.todo[:n], seen), *(x[0] for x in todo_blocks(seen.todo[:n], seen))] for n in counts
+    ]  # The heading is left out before a thing to do.
     ways = ([*x[skipped:], *typed, *y] for y in (why, []) for x in listed for skipped in (0, 1))
     typed = next((x for x in ways if len(lines) + len(x) < LINES), typed)
     rest = fitted(f"rest     {short_path(str(written.out / documents.REPORT_NAME))}")
@@ -119,7 +131,7 @@ def split_lines(seen: Verdict) -> list[str]:
     One line names the largest kinds of work, and ends with the sum of the rest. If this sum is larger than the smallest
     named kind, further lines name more kinds.
     """
-    whole = f"a {seen.word}" if seen.unit == "step" else "all traces"
+    whole = f"a {seen.word}" if seen.unit == "step" else seen.whole
     out = f"  {whole}, {duration(seen.whole_us)}: "
     kinds, idle = [x for x in seen.split if x.name != "idle"], [x for x in seen.split if x.name == "idle"]
 
@@ -138,9 +150,9 @@ def split_lines(seen: Verdict) -> list[str]:
     return _wrapped(line(next(smaller, len(kinds))), 4)
 
 
-def todo_lines(todo: Sequence[Todo], word: str, first: int = 1, whole: bool = False) -> list[str]:
+def todo_lines(todo: Sequence[Todo], seen: Verdict, first: int = 1, whole: bool = False) -> list[str]:
     """Return the list of things to do as lines, with a heading."""
-    return [heading(todo, word), *chain.from_iterable(todo_blocks(todo, first, whole))]
+    return [heading(todo, seen, first, whole), *chain.from_iterable(todo_blocks(todo, seen, first, whole))]
 
 
 @dataclass(frozen=True)
@@ -156,25 +168,28 @@ class _Widths:
         return f"{number:>2} {columns}  "
 
 
-def _widths(todo: Sequence[Todo]) -> _Widths:
-    saves, certainty = max(map(len, [*savings(todo), _SAVES])), max(len(x.certainty) for x in todo)
+def _widths(todo: Sequence[Todo], name: str) -> _Widths:
+    """Choose the widths of the columns. ``name`` is the name of the column of savings, if it fits the screen."""
+    certainty = max([len("certainty"), *(len(x.certainty) for x in todo)])
     title = min(_TITLE, max(len(printable(x.title)) for x in todo))
-    return _Widths(title, saves, max(certainty, len("certainty")))
+    saves = max(map(len, [*savings(todo), "saves"]))
+    widths = _Widths(title, max(saves, len(name)), certainty)
+    return widths if len(widths.line("", "", "", "")) <= COLUMNS else _Widths(title, saves, certainty)
 
 
-_SAVES = "saves"
+def heading(todo: Sequence[Todo], seen: Verdict, first: int = 1, whole: bool = False) -> str:
+    """Return the heading above the list of things to do: the names of the columns."""
+    name = _saves(todo, seen)
+    width = _widths(todo, name)
+    line = width.line("", "to do", name if len(name) <= width.saves else "saves", "certainty")
+    return f"{line}how" if whole or _beside(todo, name, first) else line.rstrip()
 
 
-def heading(todo: Sequence[Todo], word: str) -> str:
-    """Return the line above the list of recommended changes, with the names of the columns.
-
-    ``word`` is the user's word for a step, for example ``request``.
-    """
+def _saves(todo: Sequence[Todo], seen: Verdict) -> str:
+    """Return the name of the column of savings, such as ``saves a step``."""
     unit = _unit(todo)
-    saves = f"saves a {word if unit == 'step' else unit}"
-    width = _widths(todo)
-    line = width.line("", "to do", saves if len(saves) <= width.saves else "saves", "certainty")
-    return line + "how" if len(line) + len("how") <= COLUMNS else line.rstrip()
+    of = f"a {seen.word}" if unit == "step" else "a call" if unit == "call" else seen.whole
+    return f"saves {'of ' * (unit == 'run' and not of.startswith('a '))}{of.removesuffix(' together')}"
 
 
 def _unit(todo: Sequence[Todo]) -> str:
@@ -199,40 +214,51 @@ def savings(todo: Sequence[Todo]) -> list[str]:
         if gain is None:
             out.append("unknown")
             continue
-        mark = "up to " if x.at_most else "≈ " if x.step is None and x.sureness == "estimated" else ""
+        mark = "up to " if x.at_most else "≈ " if x.sureness == "estimated" else ""
         call = " a call" if x.unit == "call" and _unit(todo) != "call" else ""
         out.append(f"{mark}{next(left)} of {next(left)} {unit}{call}")
     return out
 
 
-def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> list[list[str]]:
-    """Return numbered lines about each recommended change: title, saving, certainty, and what changes.
+def todo_blocks(todo: Sequence[Todo], seen: Verdict, first: int = 1, whole: bool = False) -> list[list[str]]:
+    """Return the lines of each thing to do, numbered: title, saving, certainty, and what to change.
 
-    Each change has one line, in which the text may be cut. Two cases get as many lines as they need: a change that
-    alters results by more than rounding, and all changes if ``whole`` is True.
+    If what to change fits beside the other columns for all things, it stands there. Else it stands below them, so that
+    it is never cut. A title is cut unless ``whole`` is True.
     """
-    width = _widths(todo)
+    name = _saves(todo, seen)
+    width = _widths(todo, name)
     titles = [printable(x.title) for x in todo]
     titles = titles if whole else shortened(titles, width.title)
+    beside = _beside(todo, name, first)
     out: list[list[str]] = []
     for n, (x, title, saves) in enumerate(zip(todo, titles, savings(todo), strict=True), first):
-        start, change = width.line(str(n), title, saves, x.certainty), f"{_target(x)}{_change(x)}"
-        if not whole and len(start) + len(change) > COLUMNS:
-            change = change.removeprefix(_target(x)).removeprefix(kernels_text(x))
-        if not whole and x.exact and COLUMNS - len(start) < min(_LEAST_HOW, len(change)):
-            change = ""  # The title says the most of it, and --explain all.
-        line = (start + printable(change)).rstrip()
-        out.append(_wrapped(line, _LABEL if whole else len(start)) if whole or not x.exact else [fitted(line)])
+        start = width.line(str(n), title, saves, x.certainty)
+        change = printable(_change(x, None if whole else n))
+        if whole:
+            out.append(_wrapped(f"{start}{change}", _LABEL))
+        elif beside:
+            out.append([f"{start}{change}".rstrip()])
+        else:
+            out.append([start.rstrip(), *_wrapped(f"{' ' * _HOW}{change}", _HOW + 2)])
     return out
 
 
-def _target(todo: Todo) -> str:
-    """Return how long the job is estimated to take after a change, as a text like ``to 24.9 ms: ``.
+def _beside(todo: Sequence[Todo], name: str, first: int) -> bool:
+    """Tell whether what to change fits beside the other columns for all things to do."""
+    start = len(_widths(todo, name).line("", "", "", ""))
+    return all(start + len(printable(_change(x, n))) <= COLUMNS for n, x in enumerate(todo, first))
 
-    Only an estimate is shown in this way. If the time was measured or simulated, the text is empty.
+
+def _target(todo: Todo) -> str:
+    """Return the time that a thing to do is estimated to reach, like ``to 24.9 ms: ``. Empty if it is no estimate.
+
+    In a step, it is the time of some kernels, and the text says so.
     """
     if todo.sureness != "estimated" or todo.gain is None or todo.step is not None:
         return ""
+    if todo.unit == "step":
+        return f"kernels {duration(todo.gain.now_us)} → {duration(todo.gain.then_us)}: "
     return f"to {duration(todo.gain.then_us)}: "
 
 
@@ -249,10 +275,16 @@ def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
     return [fitted(f"     {label:<{room}}  saves {duration(us)}") for label, us in shown]
 
 
-def _change(todo: Todo) -> str:
-    per = f" a {of_calls(todo)}" if todo.unit == "call" and todo.gain is not None else ""
-    about = f": {todo.what}" if len(todo.findings) == 1 and not isinstance(todo.remedy, UseRows) else ""
-    return f"{kernels_text(todo)}{change_text(todo)}{about}{f',{per}' if per else ''}"
+def _change(todo: Todo, number: int | None) -> str:
+    """Say what to change to do a thing: where the saving is, a phrase with a verb, and the option that explains it.
+
+    Without a ``number`` of the thing, the option is left out.
+    """
+    per = "; one call of each problem" if todo.unit == "call" and len(todo.findings) > 1 else ""
+    interval = f"{x}: " if (x := interval_text(todo)) and not todo.at_most else ""
+    about = f" ({todo.what})" if len(todo.findings) == 1 and not isinstance(todo.remedy, UseRows) else ""
+    more = f"; see --explain {number}" if number and isinstance(todo.remedy, Advise | ChangeProgram) else ""
+    return f"{interval}{kernels_text(todo) or _target(todo)}{change_text(todo)}{about}{per}{more}"
 
 
 def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
@@ -271,8 +303,10 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         named = shell_word(short_path(str(base)))
         here = '"$D"' if "'" in named else here
         yield from _folded(f"D={named}")
-    if any(not x.confirmed for x in seen.todo if x.findings):
-        yield from _folded(f"confirm  {command_line(written.store, 'replay', '--run', found.run)}")
+    replayed = [x for x in seen.todo if x.findings and not x.confirmed]
+    if replayed:
+        label = "confirm" if any(isinstance(x.remedy, UseRows) for x in replayed) else "measure"
+        yield from _folded(f"{label}  {command_line(written.store, 'replay', '--run', found.run)}")
     if found.ladder:
         written_rungs = [x for x in found.ladder if not x.why]
         rows = counted(sum(len(x.sizes) for x in written_rungs), "row")
@@ -291,6 +325,10 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
     actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found), found.in_job)]
     if actions and apply_module.NAME in names:
         yield from (line for use in names[apply_module.NAME].lines for line in _folded(f"apply    {use}"))
+    timed = {x.action.name for x in found.actions}
+    changes = [x.remedy.solution for x in seen.todo if isinstance(x.remedy, ChangeProgram)]
+    if untimed := [x for x in changes if x not in timed and x in _names_of_actions()]:
+        yield from _folded(f"try      {command_line(None, 'try', *untimed)} -- JOB")
     scripts: dict[str, str] = {}
     for place, _, name in (x.rpartition("/") for x in names):
         if name.startswith("tune_"):
@@ -312,6 +350,13 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
         yield from _folded(f"check    {after} -- JOB && {' '.join([check, *changed])}")
 
 
+def _names_of_actions() -> frozenset[str]:
+    """Return the names of the actions that ``logparse try`` can try in a job."""
+    from analyzers.actions import ACTIONS  # Most runs need no list of actions.
+
+    return frozenset(x.name for x in ACTIONS)
+
+
 def _below(place: Path, base: Path, name: str) -> str:
     """Return the path of a file relative to ``base``, or its name if its folder lies elsewhere."""
     return (place / name).relative_to(base).as_posix() if place.is_relative_to(base) else name
@@ -324,8 +369,8 @@ def _program(script: str) -> str:
 def _rest(seen: Verdict, written: Written, room: int) -> str:
     left = [f"{counted(len(seen.todo) - room, 'more thing')} to do"] if len(seen.todo) > room else []
     left += [f"{len(seen.unseen):,} with too small an effect on the {seen.word}"] if seen.unseen else []
-    report = [short_path(str(written.out / documents.REPORT_NAME))] if written.files else []
-    return fitted(f"rest     {' · '.join([*report, *left, 'the same with --explain 1, or with -v'])}")
+    report = [f"all: -v, or {short_path(str(written.out / documents.REPORT_NAME))}"] if written.files else ["all: -v"]
+    return fitted(f"rest     {' · '.join([*left, 'about the first: --explain 1', *report])}")
 
 
 def _folded(line: str) -> Iterator[str]:
@@ -352,13 +397,18 @@ def explained(found: Recommendation, which: str) -> list[str | Block]:
     seen = verdict(found)
     todo = (*seen.todo, *seen.unseen)
     one = todo[int(which) - 1] if which.isdecimal() and 0 < int(which) <= len(todo) else None
-    one = one or next((x for x in todo if x.name == which), None)
+    one = one or next((x for x in todo if which in (x.name, x.title, x.remedy.name)), None)
     if one is None:
-        known = ", ".join(f"{n} {x.name}" for n, x in enumerate(todo, 1)) or "nothing to do"
+        known = ", ".join(f"{n} {_names(x)}" for n, x in enumerate(todo, 1)) or "nothing to do"
         raise UsageError(f"--explain {which}: no such thing to do; the list has {known}")
     small = (
         [f"      the effect of this change on the {seen.word} is too small to show, so the change is not in the list"]
         if one in seen.unseen
         else []
     )
-    return [*todo_lines([one], seen.word, todo.index(one) + 1, whole=True), *small, *render.about(found, one)]
+    return [*todo_lines([one], seen, todo.index(one) + 1, whole=True), *small, *render.about(found, one)]
+
+
+def _names(todo: Todo) -> str:
+    """Return the names of a thing to do that ``--explain`` accepts, such as ``layout-transposes or channels_last``."""
+    return " or ".join(dict.fromkeys(filter(None, (todo.name, todo.remedy.name))))

@@ -10,6 +10,7 @@ from pathlib import Path
 from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import ANALYZERS, host_bound
+from analyzers.job.gpu_time import gpu_time
 from analyzers.overrides.write import placed, write_placed
 from analyzers.recommend import apply_module, apply_script, documents, screen
 from analyzers.recommend.override_files import TargetFiles, emissions, targets
@@ -21,6 +22,7 @@ from logparse.libraries.override_formats import writers_for
 from logparse.model import Finding
 from logparse.output import Answer
 from logparse.store import Store
+from logparse.text import counted, short_path
 
 STAGES = len(ANALYZERS) + 3
 """The number of stages of ``advise``: load the data, run each analyzer, rank the findings, simulate the step."""
@@ -67,9 +69,14 @@ def _comparable(finding: Finding) -> str | None:
 
 def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
     """Add to a recommendation the time of a step with each change, simulated from the job's traces."""
-    from analyzers.recommend.step_times import StepTimes, step_times  # Only runs with traces need this.
+    from analyzers.recommend.step_times import StepTimes, expected_steps, step_times  # Only runs with traces need this.
 
     step = step_times(tables, recommendation.actions)
+    if isinstance(step, StepTimes):
+        step = replace(step, expected=expected_steps(recommendation, tables))
+        marked, time = gpu_time(tables), recommendation.gpu_time
+        if marked is not None and time is not None and time.steps != marked.steps:  # The user states the steps.
+            step = step.of_part((time.steps or 1.0) / (marked.steps or 1.0))
     found = replace(recommendation, step=step if isinstance(step, StepTimes) else step.reason)
     if not waits_for_data(found):
         return found
@@ -149,13 +156,20 @@ def answer(
         return Answer(screen.explained(found, explain), table, "recommend")
     errors: list[str] = []
     made: list[Emission] = []
+    renamed: list[str] = []
     try:
-        made, _ = write(found, settings, out, gpus, own)
+        made, told = write(found, settings, out, gpus, own)
+        renamed = [x for x in told if x.endswith(".old")]
     except OSError as error:
         errors = [f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"]
     report = next((x.data.decode() for x in made if x.name == documents.REPORT_NAME), documents.report(found, []))
     brief = screen.screen(found, screen.Written(out, made, store.url, store.runs()), n)
     notes = [f"not used: {found.not_used}"] if found.not_used and not verbose else []
+    if renamed:
+        notes.append(
+            f"{counted(len(renamed), 'file')} of an earlier recommend in {short_path(str(out))} got the ending .old, "
+            "so that they are not applied by mistake; to keep the files of several runs, use --out"
+        )
     text = report.splitlines() if verbose else brief
     return Answer(text, table, "recommend", errors=errors, code=int(bool(errors)), notes=lambda: notes)
 

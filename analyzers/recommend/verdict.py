@@ -26,6 +26,8 @@ from logparse.model.gains import total
 from logparse.text import counted, duration
 
 Unit: TypeAlias = Literal["step", "run", "call"]
+UPPER_BOUND = "upper bound only"
+"""The certainty of a saving of which only the largest possible value is known."""
 DATA = "data loading"
 _LEAST = 0.01
 """A limit of the step, for example its host, is mentioned only if it matters.
@@ -34,11 +36,8 @@ It matters if the step would be shorter by at least this fraction (0 to 1) witho
 """
 _NOTHING = 1e-3
 """A thing to do is not listed if its gain is below this fraction of the step (0 to 1)."""
-_MEETS = 0.9
-"""If removing a wait saves less than this fraction (0 to 1) of the wait, the text for the user states the reason.
-
-The reason is that the step would then wait for something else.
-"""
+_SMALL = 0.02
+"""A saving below this fraction of the traced time (0 to 1) is not listed before a larger upper bound."""
 _SHOWS = 0.05
 """If the GPU waits for the host, smaller savings of GPU time than this fraction of the step (0 to 1) are not listed.
 
@@ -73,6 +72,8 @@ class Todo:
     * ``confirmed``: True if a test confirmed every saving.
     * ``doubt``: ``not confirmed`` if a test could confirm the saving and none did, ``may gain nothing`` if the interval
       of the saving contains no gain, else empty.
+    * ``slowed_by``: what the step waits for, if the step gains less than half of what its kernels save, such as ``the
+      host``. Else empty.
     """
 
     name: str
@@ -90,15 +91,18 @@ class Todo:
     waits: bool = False
     confirmed: bool = False
     doubt: str = ""
+    slowed_by: str = ""
 
     @property
     def certainty(self) -> str:
         """How certain the saving is: how it was found (``sureness``), and whether a test confirmed it.
 
-        For example: ``measured alone, confirmed``.
+        For example: ``measured alone, confirmed``. If only the largest possible saving is known, it is ``upper bound
+        only``.
         """
+        known = UPPER_BOUND if self.sureness == "unknown" and self.gain is not None else self.sureness
         more = "confirmed" if self.confirmed else self.doubt
-        return f"{self.sureness}, {more}" if more else self.sureness
+        return f"{known}, {more}" if more else known
 
     @property
     def shown(self) -> Gain | None:
@@ -132,6 +136,9 @@ class Verdict:
     * ``limit``: what limits the step, and how short it could be without each limit, or the reason why that is unknown.
       Empty without a trace.
     * ``word``: the user's word for a step.
+    * ``whole``: what a saving per run is a part of: ``a run``, ``a run of 2 processes together``, or ``the whole
+      trace`` if the times are of traces without marked steps.
+    * ``hint``: how the user gets times of a step if no steps are marked. Else empty.
     """
 
     headline: str
@@ -144,25 +151,63 @@ class Verdict:
     limit: str = ""
     word: str = "step"
     left_out: tuple[str, ...] = ()
+    whole: str = "a run"
+    hint: str = ""
+
+    def per(self, todo: Todo) -> str:
+        """Return the unit of a saving as words that follow the saving, such as ``a step`` or ``a run``."""
+        return _per(todo, self.word, self.whole)
+
+
+def _per(todo: Todo, word: str, whole: str) -> str:
+    return (
+        f"a {word}"
+        if todo.unit == "step"
+        else f"a {of_calls(todo)}"
+        if todo.unit == "call"
+        else f"{'of ' * whole.startswith(('the', 'all'))}{whole}"
+    )
+
+
+def whole_of(found: Recommendation) -> str:
+    """Return what a saving per run is a part of, such as ``a run of 2 processes together`` (``Verdict.whole``)."""
+    if found.gpu_time is not None:
+        return "all traces" if found.gpu_time.traces > 1 else "the whole trace"
+    return f"a run of {found.processes} processes together" if found.processes > 1 else "a run"
 
 
 def verdict(found: Recommendation) -> Verdict:
     """Make the list of things to do from a recommendation, with a headline.
 
-    The change that shortens a step most comes first.
+    The surest saving comes first: measured savings, then estimates, then savings of which only an upper bound is known.
+    Among savings that are equally sure, the largest comes first.
     """
     time = found.gpu_time
     steps = time.steps if time is not None else found.steps
     unit: Unit = "step" if steps else "run"
     listed = [*_with_combination(_actions(found), found), *_of_findings(found), *_of_the_job(found)]
-    unseen = sorted((x for x in listed if _is_hidden(x, time)), key=_rank)
-    todo = sorted((x for x in listed if x not in unseen), key=_rank)
+    unseen = sorted((x for x in listed if _is_hidden(x, time)), key=lambda x: _rank(x, time))
+    todo = sorted((x for x in listed if x not in unseen), key=lambda x: _rank(x, time))
     gains = _gains(found, todo)
     headline = _headline(found, todo, len(unseen))
     limit, word, left_out = _limit(found), found.word, _left_out(time)
     return Verdict(
-        headline, _split(time), _whole_us(time), unit, tuple(todo), gains, tuple(unseen), limit, word, left_out
+        headline,
+        _split(time),
+        _whole_us(time),
+        unit,
+        tuple(todo),
+        gains,
+        tuple(unseen),
+        limit,
+        word,
+        left_out,
+        whole_of(found),
+        _UNMARKED.format(whole_of(found)) if time is not None and not time.steps else "",
     )
+
+
+_UNMARKED = "no steps are marked: times are of {}; give its number of steps (`--steps N`) for times of a step"
 
 
 def _left_out(time: GpuTime | None) -> tuple[str, ...]:
@@ -173,14 +218,18 @@ def _left_out(time: GpuTime | None) -> tuple[str, ...]:
     return () if time is None else (*time.left_out, *filter(None, [time.unknown_idle]))
 
 
-def _rank(todo: Todo) -> tuple[bool, bool, float, float, str]:
-    """Return a sort key that puts the best recommended change first.
+def _rank(todo: Todo, time: GpuTime | None) -> tuple[bool, int, float, float, str]:
+    """Return a sort key for things to do, the best first.
 
-    * Gains that were measured in the job come first, the largest gain of the step before others.
-    * Savings per call come last, because the number of calls is unknown.
+    The surest gains come first, because an upper bound is often far above the real gain. But a gain below ``_SMALL`` of
+    the traced time comes after larger upper bounds. Equally sure gains are sorted by the time that a step gains, then
+    by GPU time. Savings per call come last, because the number of calls is unknown.
     """
+    whole = _whole_us(time)
+    small = todo.unit != "call" and whole is not None and todo.gained_us < _SMALL * whole
     in_job = todo.sureness == "measured in the job"
-    return todo.unit == "call", not in_job, -todo.gained_us, -todo.saving_us, todo.name
+    sure = SURENESS.index("unknown") if small and not in_job else SURENESS.index(todo.sureness)
+    return todo.unit == "call", sure, -todo.gained_us, -todo.saving_us, todo.name
 
 
 _LIMITS = {"host": "the host", "kernels": "its kernels"}
@@ -189,38 +238,51 @@ _LIMITS = {"host": "the host", "kernels": "its kernels"}
 def _limit(found: Recommendation) -> str:
     """Write the sentence about the limit of the step, which is for example its kernels, the host, or communication.
 
-    The sentence also tells how long the step would take with the best known kernels, with a host that takes no time,
-    and with communication that takes no time.
+    It also tells how much a step would save with the best known kernels, with a faster host, and with communication
+    that takes no time.
     """
-    now = found.now
+    now, time = found.now, found.gpu_time
+    one = f"a {found.word}" if time is None or time.steps else whole_of(found)
     if now is None:
-        return f"not simulated: {found.step}" if found.step else ""
-    at_most = (
-        ("the best known kernels", now.ceilings.best_us),
-        ("a host that takes no time", now.ceilings.fast_host_us),
-        ("communication that takes no time", now.ceilings.free_communication_us),
+        return f"{one} is not simulated: {found.step}" if found.step else ""
+    ceilings, of_host = now.ceilings, now.limit == "host"
+    traced = _whole_us(time) or now.now_us
+    differs = abs(now.now_us - traced) > _LEAST * traced  # Without the profiler it takes another time than traced.
+    as_traced = not differs and round(now.host_factor, 2) == 1
+    profiled = time is not None and time.profiled and as_traced
+    said = [f"{_LIMITS.get(now.limit, now.limit)} {'limit' if now.limit == 'kernels' else 'limits'} {one}"]
+    if now.limit == COMMUNICATION and time is not None and time.exposed_us and time.window_us:
+        share = f"{_pair(time.exposed_us / (time.steps or 1.0), 'of', time.window_us / (time.steps or 1.0))}"
+        said[0] += f" ({share}, {time.exposed_us / time.window_us:.0%}, in which nothing else runs)"
+    ends = (
+        ("running the best known kernels", ceilings.best_us),
+        ("a host twice as fast", ceilings.half_host_us if of_host else None),
+        ("a host that takes no time", ceilings.fast_host_us),
     )
-    parts = "; ".join(
-        f"{name} would save {_pair(now.now_us - us, 'of', now.now_us)}"
-        for name, us in at_most
-        if us < now.now_us * (1 - _LEAST)
-    )
-    rough = ", roughly" if now.rough else ""
-    rough += (
-        ", from traces taken while the libraries wrote logs, which slows the host"
-        if now.beside_logs and now.limit == "host"
-        else ""
-    )
-    scaled = "as traced" if round(now.host_factor, 2) == 1 else f"× {now.host_factor:.2f}"
-    host = f" (host time {scaled})" if now.limit == "host" else ""
+    for words, us in ends:
+        if us is not None and us < now.now_us * (1 - _LEAST):
+            saved_us = now.now_us - us
+            most = "at most " if of_host and profiled else ""
+            said.append(f"{words} saves {most}{_pair(saved_us, 'of', now.now_us)} ({saved_us / now.now_us:.0%})")
+    free_us = ceilings.free_communication_us
+    if free_us < now.now_us * (1 - _LEAST):
+        then = f", because {_LIMITS.get(ceilings.next_limit, ceilings.next_limit)} would then limit it"
+        waits = now.limit == COMMUNICATION and ceilings.next_limit not in ("", COMMUNICATION)
+        still = f"would still take {_pair(free_us, 'of', now.now_us)}{then * waits}"
+        said.append(f"with communication that takes no time it {still}")
+    how = "simulated"
+    if differs:
+        how += f" as {duration(now.now_us)}"
+    if of_host and now.beside_logs:
+        how += ", from traces taken while the libraries wrote logs, which slows the host"
+    elif profiled:
+        how += " as under the profiler, which slows the host"
+    elif now.rough:
+        how += ", roughly"
+    if of_host and round(now.host_factor, 2) != 1:
+        how += f", host time × {now.host_factor:.2f}"
     again = f"; {now.read_again}" if now.read_again else ""
-    traced = _whole_us(found.gpu_time) or now.now_us
-    if abs(now.now_us - traced) > _LEAST * traced:  # without the profiler it takes another time than traced
-        rough = f" as {duration(now.now_us)}{rough}"
-    return (
-        f"limited by {_LIMITS.get(now.limit, now.limit)} ({now.shares[now.limit]:.0%} of its time), simulated{rough}"
-        + (f": {parts}{host}{again}" if parts else f"{host}{again}")
-    )
+    return f"{'; '.join(said)} ({how}){again}"
 
 
 def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
@@ -234,7 +296,8 @@ def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
     if todo.gained_us < _NOTHING * whole:
         return True
     if todo.step is not None:
-        return todo.gained_us < min(todo.saving_us / 2, _LEAST * whole)
+        profiled = time is not None and time.profiled  # The host is slower than without the profiler.
+        return not profiled and todo.gained_us < min(todo.saving_us / 2, _LEAST * whole)
     waits = time is not None and time.waits and time.steps and not time.profiled
     return bool(waits) and todo.saving_us < _SHOWS * whole
 
@@ -328,7 +391,7 @@ def _with_combination(listed: Sequence[Todo], found: Recommendation) -> list[Tod
         unit="step",
         sureness="measured in the job",
         remedy=ChangeProgram(name, title),
-        changes=f"{counted(lines, 'line')} of the program" if lines else "the program",
+        changes=f"add {counted(lines, 'line')} to the program" if lines else "change the program",
         step=found.step_gain(name),
         exact=all(x.action.exact for x in results),
     )
@@ -347,11 +410,12 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
     sure = files and all(found.findings[n - 1].confirmed for n in rows)
     lines = len(result.application.settings) + len(result.application.model)
     changes = {
-        "files": f"{counted(len(rows), 'row')} of override files",
-        "setting": f"a setting: {result.application.line}",
-        "program": f"{counted(lines, 'line')} of the program" if lines else "the program",
+        "files": f"apply {counted(len(rows), 'row')} of override files",
+        "setting": f"change a setting: {result.application.line}",
+        "program": f"add {counted(lines, 'line')} to the program" if lines else "change the program",
     }[result.action.kind]
     exact, name = result.action.exact, result.action.name
+    changes += _assumed(found, rows, result.steps or 1.0) if files else ""
     remedy: Remedy = UseRows() if files else ChangeProgram(name, f"use {name}")
     title = remedy.title([found.findings[n - 1].problem for n in rows])
     unit: Unit = "step" if result.steps else "run"
@@ -360,38 +424,67 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         doubt = _doubt([found.findings[n - 1] for n in rows])
     else:
         doubt = NOTHING if (result.job_gain.saving_low_us or 0.0) <= 0 else ""
+    step, gain = found.step_gain(name), result.job_gain.per(result.steps or 1.0)
     return Todo(
         name=name,
         title=title,
         what=result.action.about,
-        gain=result.per(result.steps or 1.0),
+        gain=gain,
         unit=unit,
         sureness="measured in the job" if in_job else "measured alone",
         remedy=remedy,
         changes=changes if exact else calls(result) or changes,
         findings=rows if files else (),
-        step=found.step_gain(name),
+        step=step,
         exact=exact,
         confirmed=sure,
         doubt="" if in_job else doubt,
+        slowed_by="" if in_job else _slowed_by(step, gain, found),
     )
 
 
-def _of_findings(found: Recommendation) -> list[Todo]:
-    """Turn findings (possible savings) into entries for the list of things to do.
+def _assumed(found: Recommendation, rows: Sequence[int], per: float) -> str:
+    """Return which part of a saving by override files rests on an assumption that no log confirms. Else an empty text.
 
-    Findings that the user handles in the same way (for example by one search) become one entry. Savings that a listed
-    change already includes are left out.
+    ``rows`` are the numbers of the findings, and ``per`` is the number of steps in the run.
+    """
+    of = [(found.findings[n - 1], found.findings[n - 1].evidence.details.get("assumes")) for n in rows]
+    why = next((str(x) for _, x in of if x), "")
+    saved_us = math.fsum(x.saving_us or 0.0 for x, assumes in of if assumes)
+    return f" ({duration(saved_us / per)} of it only if {why})" if why and saved_us else ""
+
+
+def _slowed_by(step: Gain | None, gain: Gain | None, found: Recommendation) -> str:
+    """Return what the step waits for, if it gains less than half of what its kernels save. Else return an empty text.
+
+    ``gain`` is the time of the kernels now and then.
+    """
+    if step is None or gain is None or found.now is None or found.now.limit == "kernels":
+        return ""
+    less = step.saving_us < gain.saving_us / 2 and gain.saving_us >= _NOTHING * step.now_us
+    return _LIMITS.get(found.now.limit, found.now.limit) if less else ""
+
+
+def _of_findings(found: Recommendation) -> list[Todo]:
+    """Turn findings (possible savings) into entries for the list of things to do (``groups``)."""
+    return [_group(key.partition("\n")[0], key, numbers, found) for key, numbers in groups(found).items()]
+
+
+def groups(found: Recommendation) -> dict[str, list[int]]:
+    """Group the findings that the user handles in the same way (for example by one search), by a key of the group.
+
+    The members of a group are numbers, from 1, of findings in the ranking. Savings that a listed change already
+    includes are left out. The first line of a key is the name of the thing to do.
     """
     covered = {x.of for y in found.actions if y.pays or y.action is OVERRIDES for x in y.parts}
     files = any(x.action is OVERRIDES for x in found.actions)
-    groups: dict[tuple[str, str], list[int]] = {}
+    out: dict[str, list[int]] = {}
     for number, finding in enumerate(found.findings, 1):
         text = finding.problem.text if finding.problem else ""
         if text not in covered and not (files and finding.override is not None):
             remedy = finding.remedy
-            groups.setdefault((remedy.name or finding.analyzer, remedy.changes), []).append(number)
-    return [_group(name, numbers, found) for (name, _), numbers in groups.items()]
+            out.setdefault(f"{remedy.name or finding.analyzer}\n{remedy.changes}", []).append(number)
+    return out
 
 
 def _sureness(findings: Sequence[Finding]) -> Sureness:
@@ -419,7 +512,7 @@ def _doubt(findings: Sequence[Finding]) -> str:
     return NOTHING if len(lows) == len(known) and math.fsum(lows) <= 0 else UNCONFIRMED
 
 
-def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
+def _group(name: str, key: str, numbers: Sequence[int], found: Recommendation) -> Todo:
     """Combine several findings (possible savings) into one thing to do, and add up their savings.
 
     If several are about the same call, only the largest saving is added.
@@ -430,14 +523,16 @@ def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
     gain = gain and gain.per(found.steps or 1.0)
     time, most = found.gpu_time, math.fsum(x.evidence.at_most_us or 0.0 for x in findings)
     whole = _whole_us(time)
-    if gain is None and time is not None and whole is not None and most:
+    bounds = gain is None and bool(most)
+    if bounds and time is not None and whole is not None:
         unit = "step" if time.steps else "run"
         gain = Gain(whole, whole - min(most / (time.steps or 1.0), whole))
     elif gain is None:
         unit, gain = "call", _largest((x, x.per_call) for x in findings)
     problems = len({x.problem for x in findings})
     label = findings[0].problem.label if problems == 1 and findings[0].problem else counted(problems, "problem")
-    step = _at_most(found, gain.saving_us) if unit == "step" and gain is not None else None
+    bound = _at_most(found, gain.saving_us) if unit == "step" and gain is not None else None
+    step = bound if unit == "call" or bounds else _expected(found, key) or bound
     remedy = findings[0].remedy
     return Todo(
         name=name,
@@ -450,10 +545,33 @@ def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
         changes=remedy.changes,
         findings=tuple(numbers),
         step=step,
-        bounded=step is not None,
+        bounded=step is not None and step is bound,
+        slowed_by=_slowed_by(step, gain, found),
         doubt=_doubt(findings),
         confirmed=any(x.confirmed for x in findings) and all(x.confirmed or x.per_call_us is None for x in findings),
     )
+
+
+def _expected(found: Recommendation, key: str) -> Gain | None:
+    """Return the simulated time of a step now, and with the kernel times that some findings expect. None if unknown.
+
+    ``key`` is the key of their group, or the name of a finding about the whole job.
+    """
+    if found.step is None or isinstance(found.step, str) or not _is_of_the_trace(found):
+        return None
+    step = found.step.expected.get(key)
+    return step and Gain(step.now_us, min(step.then_us, step.now_us))
+
+
+def _is_of_the_trace(found: Recommendation) -> bool:
+    """Tell whether the simulated time is the time of which savings are a part.
+
+    If no steps are marked, savings are parts of all traces. But the simulation is of one window, which may be shorter.
+    """
+    if found.now is None or found.gpu_time is None:
+        return False
+    traced = _whole_us(found.gpu_time) or 0.0
+    return bool(found.gpu_time.steps) or abs(found.now.now_us - traced) <= _LEAST * traced
 
 
 def _at_most(found: Recommendation, saving_us: float) -> Gain | None:
@@ -507,24 +625,26 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
         if lost is None or remark.remedy.name in named:
             continue
         each, most = lost / (time.steps or 1.0), _gain_without(waits, found)
-        saved, changes = min(each, most), remark.remedy.changes
-        if most < _MEETS * each:  # The step would wait for something else.
-            changes += (
-                f"; {duration(each)} are lost this way, but without this loss the step would still take "
-                f"{duration(whole - saved)}"
-            )
+        saved = min(each, most)
+        known = remark.saving_us is not None and remark.in_run is not None
+        step = _expected(found, remark.analyzer) if known else None
+        gain = Gain(whole, whole - saved)
+        if step is not None and remark.in_run is not None:
+            gain = remark.in_run.per(time.steps or 1.0)
         if saved >= _LEAST * whole:
             out.append(
                 Todo(
                     name=remark.analyzer,
                     title=remark.remedy.title([]) or f"follow the advice of {remark.analyzer}",
                     what="",
-                    gain=Gain(whole, whole - saved),
+                    gain=gain,
                     unit="step" if time.steps else "run",
                     sureness="unknown" if remark.saving_us is None else remark.sureness,
                     remedy=remark.remedy,
-                    changes=changes,
+                    changes=remark.remedy.changes,
+                    step=step,
                     waits=waits == "host",
+                    slowed_by=_slowed_by(step, gain, found),
                 )
             )
     return out
@@ -551,10 +671,7 @@ def _gain_without(waits: str | None, found: Recommendation) -> float:
     for other waits, or if the step is not simulated.
     """
     now = found.now
-    if now is None or found.gpu_time is None:
-        return math.inf
-    traced = _whole_us(found.gpu_time) or 0.0
-    if not found.gpu_time.steps and abs(now.now_us - traced) > _LEAST * traced:  # another time than that of all traces
+    if now is None or not _is_of_the_trace(found):
         return math.inf
     if waits == "communication":
         return now.now_us - now.ceilings.free_communication_us
@@ -587,7 +704,19 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness,
 def gain_text(sureness: Sureness, us: float) -> str:
     """Return a possible saving as a text, such as ``≈ 3 ms (estimated)``."""
     about = {"estimated": "≈ ", "unknown": "up to "}.get(sureness, "")
-    return f"{about}{duration(us)} ({sureness})"
+    return f"{about}{duration(us)} ({UPPER_BOUND if sureness == 'unknown' else sureness})"
+
+
+def gains_text(seen: Verdict) -> str:
+    """Return a sentence about how much time all things to do save together. Empty if there is only one thing."""
+    if len(seen.todo) < 2 or not seen.gains:
+        return ""
+    per = f"a {seen.word}" if seen.unit == "step" else seen.whole
+    known = [gain_text(*x) for x in seen.gains if x[0] != "unknown"]
+    bounds = [gain_text(*x) for x in seen.gains if x[0] == "unknown"]
+    more = f"{' more' * bool(known)}, of which only an upper bound is known"
+    parts = [*known, *(f"{x.rpartition(' (')[0]}{more}" for x in bounds)]
+    return f"Add up what can be done together: {' and '.join(parts)} ({per})"
 
 
 def change_text(todo: Todo) -> str:
@@ -610,18 +739,28 @@ def gain(todo: Todo) -> str:
         return "unknown"
     if todo.at_most:
         return f"up to {_pair(todo.gained_us, 'of', shown.now_us)}"
-    estimated = todo.step is None and todo.sureness == "estimated"
-    return ("≈ " if estimated else "") + _pair(shown.now_us, "→", shown.then_us)
+    return ("≈ " if todo.sureness == "estimated" else "") + _pair(shown.now_us, "→", shown.then_us)
+
+
+def interval_text(todo: Todo) -> str:
+    """Return the interval of the saving as a text like ``saves 0 to 91.3 ms``. Empty if an end is unknown."""
+    shown = todo.shown
+    least, most = (None, None) if shown is None else (shown.saving_low_us, shown.saving_high_us)
+    if shown is None or least is None or most is None or most - least < _LEAST * shown.now_us:
+        return ""
+    return f"saves {_pair(least, 'to', most) if least > 0 else f'0 to {duration(most)}'}"
 
 
 def kernels_text(todo: Todo) -> str:
     """Write the time of the kernels before and after a change as text, like ``kernels 54.9 → 51.2 ms: ``.
 
-    It is shown together with the step's time. The text is empty if the step's time or the kernels' saving is unknown.
+    It is shown together with the step's time. It is empty if the step's time or the kernels' saving is unknown. If the
+    step gains much less than its kernels, the text says what the step waits for.
     """
     if todo.step is None or todo.gain is None or todo.sureness == "unknown":
         return ""
-    return f"kernels {_pair(todo.gain.now_us, '→', todo.gain.then_us)}: "
+    but = f", but {todo.slowed_by} is the limit" if todo.slowed_by else ""
+    return f"kernels {_pair(todo.gain.now_us, '→', todo.gain.then_us)}{but}: "
 
 
 def _pair(first: float, word: str, second: float) -> str:
@@ -637,15 +776,23 @@ def _headline(found: Recommendation, todo: Sequence[Todo], unseen: int) -> str:
     if not todo:
         return nothing(found)
     first = next((x for x in todo if x.gain is not None), todo[0])
-    more = f"; {counted(len(todo) - 1, 'more thing')} to do" if todo[1:] else ""
     shown = first.shown
+    left = [x for x in todo if x is not first]
     if shown is None:
+        more = f"; {counted(len(left), 'more thing')} to do" if left else ""
         return f"{_limited(found)}{first.title}: worth unknown, {_why_unknown(first)}{more}"
-    each = found.word if first.unit == "step" else of_calls(first) if first.unit == "call" else first.unit
+    less_sure = (x for x in left if x.unit == first.unit and x.gained_us > first.gained_us)
+    larger = max(less_sure, key=lambda x: x.gained_us, default=None)
+    may = ""
+    if larger is not None:
+        most = "up to" if larger.at_most else "≈"
+        may = f"; perhaps more: {larger.title}, {most} {duration(larger.gained_us)} ({larger.certainty})"
+    more = may or (f"; {counted(len(left), 'more thing')} to do" if left else "")
+    each = _per(first, found.word, whole_of(found))
     share = f" (−{1 - shown.ratio:.0%})" if _is_whole(shown.now_us, first, found) and shown.saving_us > 0 else ""
-    sure = "the saved share is unknown" if first.sureness == "unknown" else first.certainty
+    sure = "how much of it can really be saved is not known" if first.sureness == "unknown" else first.certainty
     uncounted = "; no log counts the calls" if first.unit == "call" else ""
-    return f"{_limited(found)}{first.title}: {gain(first)} a {each}{share}, {sure}{uncounted}{more}"
+    return f"{_limited(found)}{first.title}: {gain(first)} {each}{share}, {sure}{uncounted}{more}"
 
 
 def of_calls(todo: Todo) -> str:
@@ -666,11 +813,13 @@ def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
     Without a trace, ``now_us`` is only the sum of the calls for which two kernels were timed. The time of the rest is
     then unknown.
     """
+    if todo.step is not None:
+        return not todo.at_most
     if todo.sureness not in SURENESS[:2]:
         return False
     time = found.gpu_time
     kernels_us = time.kernels_us / (time.steps or 1.0) if time is not None else math.inf
-    return todo.step is not None or now_us >= (1 - _LEAST) * kernels_us
+    return now_us >= (1 - _LEAST) * kernels_us
 
 
 def _limited(found: Recommendation) -> str:

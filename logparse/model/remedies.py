@@ -45,7 +45,7 @@ class UseRows:
 
     override: Override | None = None
     name: ClassVar[str] = "overrides"
-    changes: ClassVar[str] = "rows of override files"
+    changes: ClassVar[str] = "apply rows of override files"
 
     @property
     def action(self) -> str:
@@ -60,7 +60,7 @@ class Search:
     """A proposal to let the library's own tool search for faster kernels."""
 
     name: ClassVar[str] = "search"
-    changes: ClassVar[str] = "a search, then a file"
+    changes: ClassVar[str] = "run the search, then use the file that it writes"
     action: ClassVar[str] = "tune"
 
     def title(self, problems: Sequence[Problem | None]) -> str:
@@ -79,14 +79,14 @@ class Replay:
 
     on_target: bool = False
     name: ClassVar[None] = None
-    changes: ClassVar[str] = "logparse replay"
+    changes: ClassVar[str] = "run logparse replay"
 
     @property
     def action(self) -> str:
         return "measure on the target" if self.on_target else "replay"
 
     def title(self, problems: Sequence[Problem | None]) -> str:
-        return f"time {_counted(len(set(problems)), 'problem')} on the GPU"
+        return f"time {_counted(len(set(problems)), 'problem')}, then use faster solutions"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Setting:
 
     solution: str
     name: ClassVar[str] = "a setting or layout"
-    changes: ClassVar[str] = "logparse replay --only actions"
+    changes: ClassVar[str] = "run logparse replay --only actions"
 
     @property
     def action(self) -> str:
@@ -118,7 +118,7 @@ class ChangeProgram:
 
     solution: str
     change: str
-    changes: ClassVar[str] = "the program"
+    changes: str = "change the program"
 
     @property
     def name(self) -> str:
@@ -140,7 +140,7 @@ class Advise:
     """
 
     change: str = ""
-    changes: str = "its advice"
+    changes: str = "follow its advice"
     name: ClassVar[None] = None
     action: ClassVar[str] = "see its advice"
 

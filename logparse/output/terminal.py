@@ -45,8 +45,8 @@ _LEASTS = {"problem": 44}
 A row would be useless without the name of its matrix product or convolution.
 """
 _ANSWERS = (
-    *("effect", "saves_us", "saving_us", "pick_b", "pick_a", "best", "action", "state", "total_us", "rejects"),
-    *("solution", "time_us", "slower", "calls", "pick", "pick_us", "best_us", "change"),
+    *("effect", "saves_us", "saves_ms/run", "saving_us", "pick_b", "pick_a", "best", "action", "state", "total_us"),
+    *("rejects", "solution", "time_us", "slower", "calls", "call_us", "pick", "pick_us", "best_us", "change"),
 )
 """The most important columns, in order.
 
@@ -104,7 +104,7 @@ def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = Fa
     """Format a table as text, with numbers aligned to the right.
 
     * To fit ``width``, texts are shortened and columns are left out.
-    * Empty columns are left out first, then unimportant columns from the right, then columns in ``_ANSWERS``.  The
+    * Empty columns are left out, then unimportant columns from the right, then columns in ``_ANSWERS``.  The
       column ``problem`` is never left out.
     * ``remedy`` tells the user how to see the columns that were left out.
     * If ``coloured`` is True, the column names are bold.
@@ -133,7 +133,7 @@ def has_passes(block: Block) -> bool:
     return any(_PASS.match(cell) for column in _columns(block) if column.name == "problem" for cell in column.cells)
 
 
-PASSES = "F, B, W: forward, dgrad, wgrad"
+PASSES = "F, B, W: forward, backward data (dgrad), backward weights (wgrad)"
 _PASS = re.compile(r"[FBW+]+ \d+×")
 
 
@@ -208,7 +208,7 @@ def _is_number(value: object) -> bool:
 
 def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[_Column]]:
     """Choose the columns of a table that fit the terminal, and set their widths. Return them and the other columns."""
-    shown = list(columns)
+    shown = [c for c in columns if any(c.cells)] or list(columns)
     if width is None:
         for column in shown:
             usual = [x for x in map(len, column.cells) if x <= _USUAL]
@@ -216,7 +216,6 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
         return shown, []
     if sum(c.natural + _GAP for c in shown) - _GAP <= width:
         return shown, []
-    shown = [c for c in shown if any(c.cells)] or shown
     while len(shown) > 1 and sum(c.least + _GAP for c in shown) - _GAP > width:
         shown.remove(min(reversed(shown), key=_Column.weight))
     room = width - sum(c.least + _GAP for c in shown) + _GAP

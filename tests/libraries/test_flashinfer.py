@@ -82,11 +82,10 @@ def test_two_tuning_runs_are_compared(store: Store, tmp_path: Path) -> None:
         ingest([str(path)], store, run=run)
     one, two = times_of_run(store, "a"), times_of_run(store, "b")
     assert diff(one, two).flips == (1, 2, None)
-    assert diff_lines(diff(one, two))[-1] == (
-        "the library chose another kernel for 1 of 2 problems (winner-flip rate 50%); the cost of this change is "
-        "unknown"
+    assert diff_lines(diff(one, two))[0] == (
+        "a → b: the library chose another kernel for 1 of 2 problems (50%); the cost of this change is unknown"
     )
     assert (
-        diff_lines(diff(one, one))[-1]
-        == "the library chose the same kernels for all 2 problems whose choice both runs name"
+        diff_lines(diff(one, one))[0]
+        == "a → a: the library chose the same kernels for all 2 problems whose choice both runs name"
     )

@@ -78,7 +78,7 @@ def analyse(
     result = recommend(tables, settings, begins=begins)
     result = result if result.gpu_time is None else with_step(result, tables)
     of = verdict(result)
-    limit = [f"the {of.word} is {of.limit}"] if isinstance(result.step, StepTimes) else []
+    limit = [of.limit] if isinstance(result.step, StepTimes) else []
     compared = picks_vs_best(tables, settings)
     slow = Selection(view="weights", between={"sibling_ratio": (settings.slow_factor, MOST_TIMES)}).url()
     nothing = not len(tables.workload) and not tables.sources["measurement_lines"].sum()

@@ -112,15 +112,30 @@ class Ceilings:
     * ``fast_host_us``: the host is infinitely fast.
     * ``free_communication_us``: communication takes no time.
     * ``free_kernels_us``: kernels take no time. It bounds the gain from other kernel times.
+    * ``half_host_us``: the host is twice as fast. None if it was not simulated.
+    * ``next_limit``: what limits the step if communication takes no time, one of ``graph.KINDS``. Empty if unknown.
 
-    On real traces these limits are exact to 0.5 % only, because both ends of a step may move. So the last three are
-    never longer than the step's time now.
+    On real traces these limits are exact to 0.5 % only, because both ends of a step may move. So all except ``best_us``
+    are never longer than the step's time now.
     """
 
     best_us: float
     fast_host_us: float
     free_communication_us: float
     free_kernels_us: float
+    half_host_us: float | None = None
+    next_limit: str = ""
+
+    def per(self, count: float) -> Ceilings:
+        """Return the times of one of ``count`` equal parts of the simulated step."""
+        return Ceilings(
+            self.best_us / count,
+            self.fast_host_us / count,
+            self.free_communication_us / count,
+            self.free_kernels_us / count,
+            None if self.half_host_us is None else self.half_host_us / count,
+            self.next_limit,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +164,18 @@ class StepAnswer(Gain):
     @property
     def beside_logs(self) -> bool:
         return BESIDE_LOGS in self.notes
+
+    def of_part(self, count: float) -> StepAnswer:
+        """Return the answer for one of ``count`` equal steps, if the simulated step consists of so many."""
+        one, ceilings = self.per(count), self.ceilings.per(count)
+        return replace(
+            self,
+            now_us=one.now_us,
+            then_us=one.then_us,
+            low_us=one.low_us,
+            high_us=one.high_us,
+            ceilings=ceilings,
+        )
 
     @property
     def read_again(self) -> str:
@@ -460,6 +487,8 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
             fast_host_us=min(scale * _traced(step, 0.0).us, now),
             free_communication_us=min(scale * _traced(step, host, without=COMMUNICATION).us, now),
             free_kernels_us=min(scale * _traced(step, host, without=KERNELS).us, now),
+            half_host_us=min(scale * _traced(step, host / 2).us, now),
+            next_limit=_limit_without_communication(step, host),
         ),
         notes=tuple(notes),
     )
@@ -473,6 +502,14 @@ def error_of(parts: Mapping[str, float], starts: float = STARTS) -> float:
     each kind of work. The formula is √(``ERROR``² + (1.96 · √2 · ``starts`` · (host + data loading))²).
     """
     return math.hypot(ERROR, 1.96 * math.sqrt(2) * starts * (parts["host"] + parts["data loading"]))
+
+
+def _limit_without_communication(step: Step, host: float) -> str:
+    """Return what the step waits for most if communication takes no time, one of ``graph.KINDS``."""
+    free = [graph.without(COMMUNICATION) for graph in step.graphs]
+    at = [times(graph, us, host) for graph, us in zip(step.graphs, free, strict=True)]
+    parts = _shares(step, free, at, host)
+    return max(KINDS, key=lambda x: parts[x])
 
 
 def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
@@ -556,6 +593,26 @@ def step_of(
             f"{duration(now)}"
         )
     return answer(step, factors, best)
+
+
+def gain_of(tables: Tables, factors: Mapping[str, Factor]) -> Gain | None:
+    """Simulate a step of the job with changed kernel times, and return its time now and then (µs), without an interval.
+
+    ``factors`` has the change of each kernel's time, as for ``step_of``. Returns None if the step cannot be simulated,
+    or if the traces lack one of the operators or kernels.
+    """
+    step = traced_step(tables)
+    if isinstance(step, StepUnknown):
+        return None
+    step = fit_waits(step)
+    known = {name for graph in step.graphs for x in graph.identities for name in (x.problem, x.op, x.kernel)}
+    host = host_factor_of(step)
+    simulated = _traced(step, host).us
+    if not simulated or not factors or not known.issuperset(factors):
+        return None
+    then = step.us(lambda x: x.scaled(factors_of(x, factors)[0]), host * _left(step, factors, host))
+    now = step.untraced_us or simulated
+    return Gain(now, now * then / simulated)
 
 
 def beside_logs(tables: Tables) -> bool:

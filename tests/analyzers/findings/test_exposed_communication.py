@@ -62,8 +62,9 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
     assert report(recommendation, []).count("exposed-communication: only collectives run in 150 µs") == 1
     assert not recommendation.findings
     seen = verdict(recommendation)
-    assert (
-        seen.headline == "hide communication behind computation: up to 150 of 500 µs a step, the saved share is unknown"
+    assert seen.headline == (
+        "hide communication behind computation: up to 150 of 500 µs a step, how much of it can really be saved is not "
+        "known"
     )
     assert [(x.name, x.gain, x.sureness) for x in seen.todo] == [
         ("exposed-communication", Gain(500.0, 350.0), "unknown")
@@ -73,11 +74,11 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
 @pytest.mark.parametrize(
     ("name", "trains", "change"),
     [
-        ("allreduce", True, "check whether one rank is slow; with DDP, try another bucket_cap_mb"),
-        ("_reduce_scatter_base", True, "check whether one rank is slow; with FSDP, prefetch parameters"),
-        ("_allgather_base", True, "check whether one rank is slow; with FSDP, prefetch parameters"),
-        ("all_to_all", True, "check whether one rank is slow; otherwise use fewer ranks"),
-        ("allreduce", False, "check whether one rank is slow; otherwise use fewer ranks"),  # of tensor parallelism
+        ("allreduce", True, "trace all ranks; with DDP, try another bucket_cap_mb"),
+        ("_reduce_scatter_base", True, "trace all ranks; with FSDP, prefetch parameters"),
+        ("_allgather_base", True, "trace all ranks; with FSDP, prefetch parameters"),
+        ("all_to_all", True, "trace all ranks, or use fewer ranks"),
+        ("allreduce", False, "trace all ranks, or use fewer ranks"),  # of tensor parallelism
     ],
 )
 def test_advice_fits_the_kind_of_collective(name: str, trains: bool, change: str) -> None:

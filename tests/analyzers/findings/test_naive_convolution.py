@@ -132,7 +132,9 @@ def test_free_memory_if_a_workspace_did_not_fit(store: Store, tmp_path: Path) ->
     assert one.now_us == 900_500
     assert one.advice is not None
     assert one.advice.startswith("Leave 3.04 GiB of the device's memory free for the workspace")
-    assert one.remedy == Advise("make room for the workspace", "the program: free memory, or split the convolution")
+    assert one.remedy == Advise(
+        "make room for the workspace", "change the program: free memory, or split the convolution"
+    )
 
 
 def test_the_time_of_a_smaller_convolution_is_scaled_up(store: Store, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_html_in_the_name_of_a_step_is_text(monkeypatch: pytest.MonkeyPatch) -> 
     assert seen.gains
     monkeypatch.setattr(documents, "verdict", lambda _: seen)
     text = report(found, [])
-    assert "can save" in text
+    assert "Add up what can be done together: " in text
     assert "<script>" not in text
 
 

@@ -164,7 +164,7 @@ def test_a_layout_that_a_search_found_names_the_replay_that_times_it_for_the_who
     found = recommend(tables(workload=[work(W.text, 10)], measurements=times), Settings())
     assert render.rows(found)["action"].tolist() == [f"potential: {best}"]
     (todo,) = verdict(found).todo
-    assert (todo.name, todo.changes) == ("a setting or layout", "logparse replay --only actions")
+    assert (todo.name, todo.changes) == ("a setting or layout", "run logparse replay --only actions")
 
 
 def test_traces_give_the_share_of_gpu_time() -> None:
@@ -556,6 +556,6 @@ def test_a_change_of_the_program_needs_no_search_for_kernels() -> None:
     )
     found = replace(recommend(tables(), Settings()), findings=(slow,))
     [todo] = verdict(found).todo
-    assert (todo.name, todo.title, todo.changes) == ("torch:pad=64", "pad the operand", "the program")
+    assert (todo.name, todo.title, todo.changes) == ("torch:pad=64", "pad the operand", "change the program")
     assert to_search(found.findings) == []
     assert scripts(found.findings) == ([], [])

@@ -53,12 +53,10 @@ def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnsw
 
 def test_what_limits_the_step_is_a_line_of_its_own() -> None:
     found = replace(recommend(everything(), Settings()), step=StepTimes(answer(54_900), {}))
-    limit = (
-        "limited by the host (96% of its time), simulated, roughly: a host that takes no time would save 24 of 54.9 ms"
-    )
-    assert verdict(found).limit == f"{limit} (host time × 0.64)"
+    limit = "the host limits a step; a host that takes no time saves 24 of 54.9 ms (44%)"
+    assert verdict(found).limit == f"{limit} (simulated, roughly, host time × 0.64)"
     lines = screen(found, Written(Path("overrides")))
-    assert sum("the step is limited by the host" in x for x in lines) == 1
+    assert sum("the host limits a step" in x for x in lines) == 1
     assert len(lines) <= 15
 
 
@@ -67,7 +65,7 @@ def test_why_the_step_is_unknown_stands_where_its_limit_would() -> None:
     assert isinstance(step_times(everything(), ()), StepUnknown)
     found = replace(recommend(everything(), Settings()), step="trace.json: no calls of the runtime")
     lines = screen(found, Written(Path("overrides")))
-    assert "  the step is not simulated: trace.json: no calls of the runtime" in lines
+    assert "  a step is not simulated: trace.json: no calls of the runtime" in lines
 
 
 TODO = Todo(
@@ -98,7 +96,10 @@ def test_a_gain_is_at_most_the_time_of_all_kernels() -> None:
     found = recommend(everything(), Settings(steps=1))
     held = replace(found, step=StepTimes(answer(54_900), {}))
     (search,) = (x for x in verdict(held).todo if x.name == "search")
-    assert (gain(search), kernels_text(search)) == ("up to 2.2 of 54.9 ms", "kernels 16.4 ms → 657 µs: ")
+    assert (gain(search), kernels_text(search)) == (
+        "up to 2.2 of 54.9 ms",
+        "kernels 16.4 ms → 657 µs, but the host is the limit: ",
+    )
     assert dict(verdict(held).gains)["unknown"] == search.gained_us, "how much of that comes true is not known"
     hidden = verdict(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})))
     assert ([x.name for x in hidden.unseen], [x.name for x in hidden.todo]) == (["search"], ["overrides"])
@@ -118,9 +119,9 @@ def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.Mon
     assert verdict(found).headline.startswith("the host is the limit; ")
     waits = replace(answer(500, "data loading"), now_us=500, ceilings=Ceilings(500, 490, 500, 500))
     seen = verdict(replace(found, step=StepTimes(waits, {})))
-    assert (
-        seen.headline
-        == "data loading is the limit; keep the GPU busy: up to 230 of 500 µs a step, the saved share is unknown"
+    assert seen.headline == (
+        "data loading is the limit; keep the GPU busy: up to 230 of 500 µs a step, how much of it can really be saved "
+        "is not known"
     )
     assert [x.name for x in seen.todo] == ["host-bound"]
     monkeypatch.setattr("analyzers.recommend.step_times.step_times", lambda *_: StepTimes(waits, {}))
@@ -142,7 +143,7 @@ def test_a_saving_is_a_part_of_the_step_without_the_profiler() -> None:
     now = replace(answer(450), now_us=450, ceilings=Ceilings(450, 319, 450, 450))
     found = verdict(replace(recommend(tables, Settings()), step=StepTimes(now, {})))
     assert "up to 131 of 450 µs a step" in found.headline
-    assert "simulated as 450 µs, roughly: a host that takes no time would save 131 of 450 µs" in found.limit
+    assert "a host that takes no time saves 131 of 450 µs (29%) (simulated as 450 µs, roughly" in found.limit
 
 
 def test_headline_and_limit_name_the_same_gain() -> None:
@@ -154,8 +155,8 @@ def test_headline_and_limit_name_the_same_gain() -> None:
     now = replace(answer(1_000), now_us=1_000, ceilings=Ceilings(1_000, 700, 1_000, 540))
     found = replace(recommend(test_host_bound.traced(540.0), Settings()), step=StepTimes(now, {}))
     seen = verdict(found)
-    assert "keep the GPU busy: up to 300 µs of 1 ms a run" in seen.headline
-    assert "a host that takes no time would save 300" in seen.limit
+    assert "keep the GPU busy: up to 300 µs of 1 ms of the whole trace" in seen.headline
+    assert "a host that takes no time saves 300" in seen.limit
     other = replace(found, step=StepTimes(replace(now, now_us=500, ceilings=Ceilings(500, 350, 500, 270)), {}))
     assert "460" in verdict(other).headline, "the simulation is of another time than that of all traces"
 
@@ -189,7 +190,7 @@ def test_a_step_is_called_what_the_user_calls_it() -> None:
     assert verdict(found).headline.startswith("the host is the limit; keep the GPU busy: up to 230 of 500 µs a request")
     shown = [*screen(found, Written(Path("overrides"))), report(found, ()), *map(str, explained(found, "host-bound"))]
     assert any(x.startswith("  a request, 500 µs: ") for x in shown)
-    assert "* the request is limited by the host" in report(found, ())
+    assert "* the host limits a request" in report(found, ())
     assert not re.findall(r".*\bsteps?\b.*", "\n".join(shown))
     assert job_of(tables, Settings()).word == "request", "of which its actions have it"
     result = replace(padded(4.0), steps=2.0, word="request")
@@ -237,7 +238,7 @@ def fusible(us: list[float]) -> pd.DataFrame:
     ("traced", "headline"),
     [
         (False, "fuse the epilogue: worth unknown, because no measurement shows how much a call would save"),
-        (True, "fuse the epilogue: up to 200 of 500 µs a step, the saved share is unknown"),
+        (True, "fuse the epilogue: up to 200 of 500 µs a step, how much of it can really be saved is not known"),
     ],
 )
 def test_the_saving_of_a_fusion_comes_from_the_traced_steps(traced: bool, headline: str) -> None:
@@ -305,13 +306,14 @@ def test_an_action_behind_the_host_says_what_the_step_gains_of_it(then_us: float
 
 
 def test_idle_time_that_cannot_be_gained_is_stated() -> None:
-    """If only a part of the GPU's idle time can be saved, the output says how long the step would still take.
+    """If only a part of the GPU's idle time can be gained, the text about the limit says how much.
 
     The GPU idles for 230 of the step's 500 µs. With a host that takes no time, the step would still take 450 µs,
     because then its kernels limit it. So only 500 − 450 = 50 µs can be saved.
     """
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     bounded = replace(answer(500), now_us=500, ceilings=Ceilings(500, 450, 500, 500))
-    [todo] = verdict(replace(recommend(tables, Settings()), step=StepTimes(bounded, {}))).todo
+    seen = verdict(replace(recommend(tables, Settings()), step=StepTimes(bounded, {})))
+    [todo] = seen.todo
     assert todo.gain == Gain(500, 450)
-    assert todo.changes.endswith("; 230 µs are lost this way, but without this loss the step would still take 450 µs")
+    assert "a host that takes no time saves 50 of 500 µs (10%)" in seen.limit

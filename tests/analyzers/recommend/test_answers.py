@@ -1,0 +1,158 @@
+"""Tests of what a reader needs for a right answer: one unit on a screen, the surest saving first, names of wholes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analyzers.evidence.runs import tables_to_analyse
+from analyzers.evidence.tables import Settings
+from analyzers.findings import host_bound
+from analyzers.job.gpu_time import gpu_time
+from analyzers.job.step.answer import Ceilings
+from analyzers.recommend import screen
+from analyzers.recommend.ranking import Recommendation, recommend
+from analyzers.recommend.step_times import StepTimes
+from analyzers.recommend.verb import with_step
+from analyzers.recommend.verdict import gain, gains_text, groups, kernels_text, verdict
+from logparse.ingest import ingest
+from logparse.model import Gain
+from logparse.store import open_store
+from tests.analyzers.findings import test_host_bound, test_layout_transposes
+from tests.analyzers.recommend.test_step_times import answer
+from tests.conftest import CORPUS, SAMPLES, needs_corpus
+
+
+def read(folder: Path, *files: Path, settings: Settings | None = None) -> Recommendation:
+    store = open_store(folder / "store", create=True)
+    ingest([str(x) for x in files], store, run="before", jobs=1)
+    tables = tables_to_analyse(store)
+    found = recommend(tables, settings or Settings())
+    return found if found.gpu_time is None else with_step(found, tables)
+
+
+@needs_corpus
+def test_stated_steps_divide_every_number_of_the_screen(tmp_path: Path) -> None:
+    """With ``--steps 2`` all times of a trace without marked steps are of one step.
+
+    In an earlier version, only the savings of findings were divided, and the other rows still were of the whole trace.
+    """
+    trace = CORPUS / "h200" / "gpt2.trace.json.gz"
+    whole = read(tmp_path / "whole", trace)
+    half = read(tmp_path / "half", trace, settings=Settings(steps=2))
+    one, two = verdict(whole), verdict(half)
+    assert (one.unit, two.unit, one.whole) == ("run", "step", "the whole trace")
+    assert "of the whole trace" in one.headline
+    assert one.hint.startswith("no steps are marked: times are of the whole trace; ")
+    assert not two.hint
+    assert two.whole_us == pytest.approx((one.whole_us or 0.0) / 2)
+    assert [x.name for x in two.todo] == [x.name for x in one.todo]
+    assert [x.gained_us for x in two.todo] == pytest.approx([x.gained_us / 2 for x in one.todo])
+    assert {x.unit for x in two.todo} == {"step"}
+    assert "a host twice as fast saves at most 3.03 of 16.2 ms (19%)" in two.limit
+    [remark] = (x for x in half.remarks if x.analyzer == host_bound.NAME)
+    assert "of 16.2 ms per step" in remark.message
+
+
+@needs_corpus
+def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> None:
+    """The list has what a step gains of faster kernels, which is less than the kernels save if the host is the limit.
+
+    In an earlier version, three matrix products of GPT-2 promised 6 ms, of which the step would gain 1 ms.
+    """
+    seen = verdict(read(tmp_path, CORPUS / "h200" / "gpt2.trace.json.gz"))
+    first, *more = seen.todo
+    assert (first.sureness, first.slowed_by, first.at_most) == ("estimated", "the host", False)
+    assert gain(first) == "≈ 32.4 → 31.4 ms"
+    assert kernels_text(first) == "kernels 7.93 → 1.92 ms, but the host is the limit: "
+    assert [x.certainty for x in more] == ["upper bound only"] * len(more)
+    assert "; perhaps more: keep the GPU busy, up to 7 ms (upper bound only)" in seen.headline
+    assert gains_text(seen).startswith("Add up what can be done together: ≈ 962 µs (estimated) and up to ")
+
+
+@needs_corpus
+def test_what_limits_the_step_without_communication_is_stated(tmp_path: Path) -> None:
+    seen = verdict(read(tmp_path, CORPUS / "tracelens" / "mi300_resnet_train.json.gz"))
+    assert seen.limit == (
+        "communication limits a step (11.8 of 18.8 ms, 62%, in which nothing else runs); with communication that "
+        "takes no time it would still take 15.9 of 18.8 ms, because the host would then limit it (simulated as under "
+        "the profiler, which slows the host)"
+    )
+    assert [x.name for x in seen.todo] == ["layout-transposes", "exposed-communication"]
+    assert "logparse try channels_last -- JOB" in "\n".join(
+        screen.screen(
+            read(tmp_path / "again", CORPUS / "tracelens" / "mi300_resnet_train.json.gz"), screen.Written(tmp_path)
+        )
+    )
+
+
+def test_a_small_estimate_does_not_come_before_a_large_bound(tmp_path: Path) -> None:
+    """An estimate of 1 % of the trace is not the first thing to do if the GPU is idle for 97 % of it."""
+    found = read(tmp_path, SAMPLES / "graph" / "decode.trace.json")
+    todo = verdict(replace(found, step=None)).todo
+    assert [x.sureness for x in todo] == ["unknown", "estimated"]
+
+
+def test_processes_whose_calls_are_added_up_are_named(tmp_path: Path) -> None:
+    names = ("hipblaslt_rank0_4242.log", "hipblaslt_rank1_4243.log", "bench_output.txt")
+    seen = verdict(read(tmp_path, *(SAMPLES / "hipblaslt" / x for x in names)))
+    assert " ms a run of 2 processes together, measured alone" in seen.headline
+    assert "saves a run of 2 processes " in screen.heading(seen.todo, seen)
+
+
+@pytest.mark.parametrize(("log", "calls"), [("hipblaslt_rank0_4242.log", {6, 12, 18, 30}), ("hints_4242.log", {None})])
+def test_a_log_is_from_the_device_of_its_process(log: str, calls: set[int | None], tmp_path: Path) -> None:
+    """A log that names no GPU is taken to be from the GPU that another log of the same process names.
+
+    The run also has a tuning file of another GPU. Without a log of the process that names the GPU, it is unknown on
+    which GPU the calls ran, so they are not multiplied by measured times.
+    """
+    files = (
+        f"hipblaslt/{log}",
+        "hipblaslt/tuning_cache.txt",
+        "miopen/miopen_cmd_4242.log",
+        "miopen/gfx942130.HIP.fdb.txt",
+    )
+    found = read(tmp_path, *(SAMPLES / x for x in files))
+    assert {x.calls for x in found.findings if x.analyzer == "slow-wrw"} == calls
+
+
+def test_an_action_is_explained_by_the_name_on_the_screen() -> None:
+    found = recommend(test_layout_transposes.planted(), Settings())
+    by_number = screen.explained(found, "1")
+    assert verdict(found).todo[0].title == "use channels_last"
+    assert [screen.explained(found, x) for x in ("layout-transposes", "channels_last", "use channels_last")] == [
+        by_number
+    ] * 3
+
+
+def test_a_host_twice_as_fast_is_simulated() -> None:
+    """The line about the limit says what a host twice as fast saves, and that it is at most this under the profiler."""
+    tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0")
+    now = replace(answer(500), now_us=500, host_factor=1.0, ceilings=Ceilings(500, 320, 500, 450, half_host_us=400))
+    found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
+    assert verdict(found).limit == (
+        "the host limits a step; a host twice as fast saves at most 100 of 500 µs (20%); a host that takes no time "
+        "saves at most 180 of 500 µs (36%) (simulated as under the profiler, which slows the host)"
+    )
+    half = StepTimes(now, {}, {"x": Gain(500, 400)}).of_part(2)
+    assert (half.now.now_us, half.now.ceilings.half_host_us, half.expected["x"]) == (250, 200, Gain(250, 200))
+
+
+def test_stated_steps_are_not_of_a_trace_beside_logs(tmp_path: Path) -> None:
+    """If a log counts the calls, the stated steps are of the log. The trace keeps its own number of steps."""
+    store = open_store(tmp_path / "store", create=True)
+    ingest([str(SAMPLES / "traces/job.trace.json")], store, run="trace", jobs=1)
+    tables = tables_to_analyse(store)
+    assert [x.steps for x in (gpu_time(tables), gpu_time(tables, 4)) if x is not None] == [2.0, 4.0]
+    logged = replace(tables, workload=tables.workload.assign(calls_from="bench"))
+    assert [x.steps for x in (gpu_time(logged), gpu_time(logged, 4)) if x is not None] == [2.0, 2.0]
+
+
+def test_groups_have_the_name_of_the_thing_to_do_first(tmp_path: Path) -> None:
+    found = read(tmp_path, SAMPLES / "traces" / "job.trace.json")
+    assert {key.partition("\n")[0] for key in groups(found)} <= {
+        x.name for x in (*verdict(found).todo, *verdict(found).unseen)
+    }
