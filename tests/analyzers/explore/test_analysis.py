@@ -73,4 +73,4 @@ def test_proposed_changes_of_a_trace_come_from_the_simulation(tmp_path: Path) ->
     assert said.headline == seen.headline
     assert [x.title for x in cards(said.recommendation)] == [x.title for x in seen.todo]
     assert said.lines[0] == seen.limit
-    assert "limited by" in seen.limit
+    assert "the host limits a step" in seen.limit
