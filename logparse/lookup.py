@@ -348,8 +348,8 @@ def ranked(
     The table is an Arrow table, because to import pandas takes longer than most answers.
     """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
-    of = {"run": store.latest_run(run)}
-    with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED, _STEPS, _LEFT_OUT * count_left_out])) as con:
+    run = store.latest_run(run)
+    with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED, _STEPS, LEFT_OUT * count_left_out])) as con:
         ((may_be,),) = con.execute(_OPEN).fetchall()  # this takes a third of the time that it takes to read the links
         con.execute(f"create temp table linked as {_LINKED if may_be else _NO_LINKS}")
         _make(con, run, _STAGES)
@@ -358,12 +358,11 @@ def ranked(
         con.execute(_RANKED.format(timed=timed), {"kind": kind, "texts": None if texts is None else list(texts)})
         (sums,) = con.execute(_SUMS).fetchall()
         rows: pa.Table = con.sql(_SHOWN.format(key=key, other=other, timed=timed), params={"n": n}).to_arrow_table()
-        traced, steps, processes = con.execute(_STEPS, of).fetchall()[0]
+        traced, steps, processes = con.execute(_STEPS, {"run": run}).fetchall()[0]
         ((untold,),) = con.execute(_UNTOLD).fetchall()
-        counts = con.execute(_LEFT_OUT, {**of, "kind": kind}).fetchall()[0] if count_left_out else ()
+        not_used = _count(con, run, kind) if count_left_out else LeftOut()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
     named = rows.set_column(rows.column_names.index("problem"), "problem", labels)
-    left_out = LeftOut(*map(int, counts)) if counts else LeftOut()
     problems, calls, with_time, total_us, saves_us = sums
     return Ranking(
         named,
@@ -372,12 +371,34 @@ def ranked(
         with_time,
         total_us,
         saves_us,
-        left_out=left_out,
+        left_out=not_used,
         steps=steps if traced else None,
         traced=bool(traced),
         processes=int(processes),
         untold=int(untold),
     )
+
+
+def left_out(con: duckdb.DuckDBPyConnection, run: str) -> LeftOut:
+    """Count what ``top`` and ``recommend`` do not use of a run (execution of a job).
+
+    ``con`` is a connection to the store with the views that ``LEFT_OUT`` names, and with a table ``linked`` that holds
+    the rows of the view ``open_links``. ``linked`` and temporary tables with the names of ``_STAGES`` are replaced.
+    """
+    con.execute(f"create or replace temp table linked as {_OF_LINKS.format('linked')}")
+    _make(con, run, _COUNTED)
+    return _count(con, run, None)
+
+
+def _make(con: duckdb.DuckDBPyConnection, run: str, names: Iterable[str]) -> None:
+    for name in names:
+        made = _STAGES[name]
+        con.execute(f"create or replace temp table {name} as {made}", {"run": run} if "$run" in made else None)
+
+
+def _count(con: duckdb.DuckDBPyConnection, run: str, kind: str | None) -> LeftOut:
+    (counts,) = con.execute(_LEFT_OUT, {"run": run, "kind": kind}).fetchall()
+    return LeftOut(*map(int, counts))
 
 
 def _rows(store: Store, sql: str) -> pa.Table:
