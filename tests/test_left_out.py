@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (out / "other_4243.log").write_text("\n".join([*calls[:2], CALL.format(m=192, x=8), ""]))
     here = TUNABLEOP.read_text()
     (out / "tunableop_results0.csv").write_text(here + DAMAGED_ROW)
-    (out / "elsewhere0.csv").write_text(here.replace("gfx942", "gfx90a"))
+    (out / "elsewhere0.csv").write_text(here.replace("gfx942", "gfx950"))
     shutil.copy(SAMPLES / "capture" / "facts.json", out)
     shutil.copy(SAMPLES / "hipblaslt" / "bench_output.txt", out)
     names = ("job_4242.log", "tunableop_results0.csv", "elsewhere0.csv", "facts.json", "bench_output.txt")
