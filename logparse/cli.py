@@ -328,7 +328,13 @@ def replay(
     top: Annotated[
         int | None, option("Measure only this many problems, beginning with the largest possible saving.", min=1)
     ] = None,
-    ladder: Annotated[int | None, option("Also time what `logparse recommend --ladder N` needs.", min=1)] = None,
+    ladder: Annotated[
+        int | None,
+        option(
+            "Also time the size in the middle between two measured sizes (needed by `logparse recommend --ladder N`).",
+            min=1,
+        ),
+    ] = None,
     budget: Annotated[str | None, option("Stop after this time, for example 90s, 10m or 1.5h.")] = None,
     silence: Annotated[str, option("Kill a measuring process that reports nothing for this time.")] = "60s",
     workspace: Annotated[
@@ -348,7 +354,10 @@ def replay(
     only: Annotated[
         str | None,
         choice(
-            "actions: time only settings and changes of the program. races: only search for faster solutions.",
+            (
+                "Measure only a part. actions: settings and changes of the program. races: other solutions "
+                "(kernels) of each call."
+            ),
             of=("actions", "races"),
         ),
     ] = None,
@@ -564,7 +573,8 @@ def bisect(
         float | None, option("Stop a run after this many seconds, and count this run as bad.", min=0.1)
     ] = None,
     out: Annotated[
-        Path | None, opt.path("Write a copy of the override file to this path, without the rows that were found.")
+        Path | None,
+        opt.path("Write a copy of the override file to this path, without the rows that make the check fail."),
     ] = None,
 ) -> Answer:
     """Find the rows of an override file that make a job fail, by running a check with some of the rows."""
@@ -582,12 +592,20 @@ def verify(
     ] = None,
     action: Annotated[
         opt.Words,
-        option("Action (setting or change of the program) that the second run (AFTER) used: compare the whole jobs."),
+        option(
+            "Name of the action (setting or change of the program) that the second run (AFTER) used. Then the "
+            "whole jobs are compared, not single calls."
+        ),
     ] = None,
     fail_on: opt.FailOn = "3%",
     store: opt.Store = None,
     verbose: Annotated[
-        bool, option("Print every problem, and every row that no call used.", "-v", "--verbose")
+        bool,
+        option(
+            ("Print every matrix product and convolution, and every row of an override file that no call used."),
+            "-v",
+            "--verbose",
+        ),
     ] = False,
 ) -> Answer:
     """Check that overrides took effect, and compare the gain with the promise; exit code 3 if not."""
@@ -666,10 +684,18 @@ def convert(
 @verb("logparse export --to bench --kind gemm -n 50 --out problems", old={"--as": "--to"})
 def export(
     tables: Annotated[
-        opt.Words, argument("Tables of aiter (with --portable), or any override files (with --to candidates).")
+        opt.Words,
+        argument("Files to read: override files if you give --to candidates, tables of aiter if you give --portable."),
     ] = None,
     to: Annotated[
-        str | None, choice("What to write: bench, driver, untuned, bundle or candidates.", of=EXPORTS)
+        str | None,
+        choice(
+            (
+                "What to write: bench (hipblaslt-bench commands), driver (MIOpenDriver commands), untuned (a TunableOp "
+                "file), bundle (calls and times for another machine) or candidates (kernels of the traces)."
+            ),
+            of=EXPORTS,
+        ),
     ] = None,
     portable: Annotated[
         bool,
@@ -696,7 +722,10 @@ def export(
     from analyzers.overrides.write import Made, written
 
     if portable == bool(to) or (portable and not tables) or (tables and to not in (None, "candidates")):
-        raise UsageError("give --to NAME (with files only for --to candidates), or --portable with tables of aiter")
+        raise UsageError(
+            "give either --to NAME or --portable. --portable needs tables of aiter as arguments. Of the --to "
+            "options, only --to candidates takes files"
+        )
     if tables and portable:
         from analyzers.evidence.runs import tables_to_check
         from analyzers.overrides import portable as moving

@@ -213,7 +213,7 @@ class BestTimes:
                 self._parsed[kind] = _parts(self._device, self._own, kind), shipped
             own, shipped = self._parsed[kind]
             alone = {} if self._alone is None or not shipped else _parts(self._device, self._alone, kind)
-            known = _factors(own, shipped), _factors(alone, shipped, 1.0, ", the median of the run's own times")
+            known = _factors(own, shipped), _factors(alone, shipped, 1.0, " (from the run's own times)")
             self._known[kind] = {
                 name: _family(own.get(name), shipped.get(name), _factor_of(name, known))
                 for name in sorted(own.keys() | shipped.keys())

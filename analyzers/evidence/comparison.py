@@ -153,7 +153,11 @@ def _no_file(known: Comparison, target: Facts) -> Refusal | None:
         return Refusal(out_of_reach(best) or f"no override file can make a library use {best.text}", advice(best))
     if known.problem.kind == "grouped":
         by_index = f"initialize the GroupedGemm with hipblaslt_ext::getAlgosFromIndex(handle, {{{best.id}}}, …)"
-        how = by_index if best.library == "hipblaslt" else "name the solution (kernel) in the program"
+        how = (
+            by_index
+            if best.library == "hipblaslt"
+            else ("select the solution (kernel) in the program itself, through the library's API")
+        )
         return Refusal(
             "no override file can choose the solution of a grouped GEMM",
             f"No override file can choose the solution of a grouped GEMM: {how}.",
@@ -197,7 +201,8 @@ _ADVICE: Mapping[str, str] = {
 _OUT_OF_REACH: Mapping[str, str] = {
     r"cudnn:.*": "no setting makes PyTorch use one particular plan of cuDNN",
     r"torch:layout=.*\bstored\b.*": (
-        "PyTorch can choose a layout only for the whole model; the list of actions states what that gains"
+        "PyTorch can change the memory layout only for the whole model, not for one call; the list of actions "
+        "states what this change saves"
     ),
 }
 

@@ -180,7 +180,7 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
     elif max(regret or 0.0 for regret in regrets) > MOST:
         why = f"the kernel's regret is above {MOST:.0%}"
     elif (taken[1] or 0.0) > races[1].times.get(races[1].pick, math.inf):
-        why = "the library's own choice is faster at the middle size of the range"
+        why = "the library's own choice is faster than this kernel at the size in the middle of this range"
     return replace(rung, override=override, regrets=regrets, why=why)
 
 

@@ -48,7 +48,12 @@ def main() -> int:
     parser.add_argument("--source", required=True, help="name and version of the program that wrote the files")
     parser.add_argument("--out", required=True, type=Path, help="folder of the tables")
     parser.add_argument("--most", type=int, default=MOST, help="problems of one family")
-    parser.add_argument("--device", action="append", metavar="'ARCH CUS'", help="make the tables of these devices only")
+    parser.add_argument(
+        "--device",
+        action="append",
+        metavar="'ARCH CUS'",
+        help=("write tables only for this device; may be given several times"),
+    )
     given = parser.parse_args()
     for device, rows in best_of_files(given.files, given.source).groupby("device"):
         if given.device is not None and device not in given.device:

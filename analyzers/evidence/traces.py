@@ -87,7 +87,8 @@ def _by_source(facts: pd.DataFrame) -> Mapping[str, Facts]:
     return out
 
 
-_COPY, _OF_CAPTURE = "a copy of another trace", "a trace of a graph's capture, whose time is not part of the job's time"
+_COPY = "a copy of another trace"
+_OF_CAPTURE = "kernels that ran while a CUDA or HIP graph was captured, which is not part of the job's time"
 _OTHER_TOOL = "kernels from another profiler; the trace of torch.profiler is used instead"
 _UNLIKE = "traces of several devices or programs, whose times cannot be added"
 _UNMARKED = "a trace without marked steps; traces with marked steps are used instead"

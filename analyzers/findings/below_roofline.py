@@ -81,9 +81,10 @@ def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
 ANALYZER = Analyzer(
     name=NAME,
     about=(
-        "GEMMs and convolutions in a trace whose time is far above the roofline's (the least time that the device "
-        "allows), or above what comparable calls of the trace reach, if no expected time is known for them"
+        "GEMMs and convolutions in a trace that take far longer than the device should need. This time follows from "
+        "the roofline (the least time that the device allows) and from the share of the roofline that comparable "
+        "calls of the trace reach. Calls with an [expected time](expected.md) are left out"
     ),
-    worth="estimated as the time above the reachable time; a replay measures the saving",
+    worth="estimated as the time above the time that the device should need; `logparse replay` measures the saving",
     find=find,
 )

@@ -35,18 +35,18 @@ _FIRST = (
     "other ranks wait for that rank (because of its data, its host or its share of the work). Otherwise "
 )
 GATHERED = _FIRST + (
-    "overlap transfers with the computation (FSDP: backward_prefetch, forward_prefetch; fully_shard: "
+    "Otherwise overlap transfers with the computation (FSDP: backward_prefetch, forward_prefetch; fully_shard: "
     "set_modules_to_forward_prefetch), or transfer less often (reshard_after_forward=False, if memory allows) or "
     "less data (gather and reduce in bf16)."
 )
 REDUCED = _FIRST + (
-    "with DistributedDataParallel, which overlaps transfers with the backward pass: join small messages "
+    "Otherwise, with DistributedDataParallel (which overlaps transfers with the backward pass): join small messages "
     "(bucket_cap_mb), transfer less often (gradient accumulation under no_sync) or less data (bf16_compress_hook). "
     "With tensor parallelism: use fewer ranks."
 )
 ADVICE = _FIRST + (
-    "overlap transfers with the computation, join small messages, and transfer less often (use fewer ranks of tensor "
-    "parallelism) or less data (reduce in bf16)."
+    "Otherwise overlap transfers with the computation, join small messages, and transfer less often (use fewer ranks "
+    "of tensor parallelism) or less data (reduce in bf16)."
 )
 CHANGES: Mapping[str, str] = {
     GATHERED: "trace all ranks; with FSDP, prefetch parameters",
@@ -145,7 +145,7 @@ def _waiting(found: Ranks | None) -> str:
     if longest.waiting_us < _FEW * longest.unit_us:
         return "The ranks hardly wait for each other"
     more, later = late.compute_us - longest.compute_us, late.host_us - longest.host_us
-    why = f"computes {duration(more)} longer" if more > later else "gets its kernels late from its host"
+    why = f"computes {duration(more)} longer" if more > later else "waits for its host to launch kernels"
     least = "at least " if found.missing else ""
     waits = f"rank {longest.rank} waits {least}{duration(longest.waiting_us)} per step"
     if found.missing:
@@ -190,7 +190,7 @@ ANALYZER = Analyzer(
         "exposed communication: collectives (NCCL, RCCL and others) that run while no other kernel of a trace runs, "
         "with their time, kind and message size"
     ),
-    worth="none is stated, because the times include the wait for the slowest rank",
+    worth="no saving is stated, because the times include the wait for the slowest rank",
     find=find,
     place=2,
 )

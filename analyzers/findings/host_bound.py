@@ -167,8 +167,8 @@ def why_idle(time: GpuTime) -> str:
     shown = sorted((why for why in gaps.us if gaps.us[why] >= _FEW * total), key=lambda x: -gaps.us[x])
     parts = ", ".join(f"{duration(gaps.us[why] / per)} {WORDS[why][0]}" for why in shown)
     longest, single = gaps.longest[0], gaps.single
-    one = ", which no other gap resembles. Such a gap may not happen again, so no saving is estimated" if single else ""
-    return f" It is idle {parts}; the longest gap is {duration(longest.us)}{longest.place}{one}."
+    one = " No other gap is similar. Such a gap may not happen again, so no saving is estimated." if single else ""
+    return f" It is idle {parts}; the longest gap is {duration(longest.us)}{longest.place}.{one}"
 
 
 def _message(time: GpuTime, share: float, launches: int) -> str:
@@ -196,11 +196,11 @@ def _message(time: GpuTime, share: float, launches: int) -> str:
 ANALYZER = Analyzer(
     name=NAME,
     about=(
-        "a GPU that waits for the host: the GPU time in kernels is compared with the time of the marked steps, "
-        "without the profiler if `tune` or `capture --trace` timed the steps; the finding states [why the GPU "
-        "waits](#which-traces-are-the-job), and where its longest gap is"
+        "a GPU that waits for the host. The time in which the GPU runs kernels is compared with the time of the "
+        "steps that the trace marks (without the profiler, if `tune` or `capture --trace` timed the steps). The "
+        "finding states [why the GPU waits](#which-traces-are-the-job), and where it waits longest"
     ),
-    worth="none is stated, because less GPU time may not make the step faster",
+    worth="no saving is stated, because less GPU time may not make the step faster",
     find=find,
     place=1,
 )

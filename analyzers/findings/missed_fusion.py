@@ -156,8 +156,8 @@ ANALYZER = Analyzer(
     name=NAME,
     about="a bias, ReLU or GELU that runs in kernels of its own after a matrix product (in traces)",
     worth=(
-        "the saving of the action that fuses these kernels into the matrix product (`replay` times both forms; there "
-        "is no finding if nothing is saved), otherwise at most the time of these kernels"
+        "the measured saving, if `logparse replay` timed the matrix product with these kernels fused into it and "
+        "without (nothing is reported if fusing saves nothing). Otherwise at most the time of these kernels"
     ),
     find=find,
 )

@@ -378,13 +378,14 @@ def _finding(
 ANALYZER = Analyzer(
     name=NAME,
     about=(
-        "convolutions that run MIOpen's naive solver (slow, but it runs every problem), in traces, logs or a user "
-        "find-db, and why: too little workspace for another solver, or a tensor that is too large; the remedy is to "
-        "free memory, to split the convolution or to search"
+        "convolutions that run MIOpen's naive solver, which can run every convolution but is slow (in traces, logs "
+        "or a user find-db). The finding states the cause (too little workspace for another solver, or a tensor that "
+        "is too large) and what to do: free memory, split the convolution, or let MIOpen search"
     ),
     worth=(
-        "estimated from the time of another solver, pass or size of the problem, or from half of the roofline; "
-        "otherwise unknown"
+        "estimated from a known time of another solver, of another pass or of another size of the convolution. If no "
+        "such time is known, the convolution is assumed to be able to reach half of the roofline (the device's peak "
+        "performance). Otherwise unknown"
     ),
     find=find,
 )

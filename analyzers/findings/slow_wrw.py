@@ -439,9 +439,13 @@ def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls
 ANALYZER = Analyzer(
     name=NAME,
     about=(
-        "backward-weight passes (wgrad, W) that are far slower than the forward pass (F) and dgrad (B) of the same "
-        "layer, in measured files and in traces of the job; also compared with the time of similar W passes"
+        "convolution layers whose backward-weight pass (W, wgrad) takes far longer than the forward pass (F) and the "
+        "backward-data pass (B, dgrad) of the same layer, in files with measured times and in traces of the job. The "
+        "finding also states the times of W in similar layers, if they are known"
     ),
-    worth="estimated; measured if a user find-db of the device names a faster solver",
+    worth=(
+        "estimated as the time above the slower pass of F and B. If a user find-db (results of MIOpen's own "
+        "search) of the device has a faster solver, the saving is measured"
+    ),
     find=find,
 )

@@ -31,14 +31,18 @@ from logparse.text import duration
 
 NAME = "slower-than-comparable"
 RIGHT = {
-    "gemm": "this is an estimate: of the GEMMs that it flags in published times of an MI300X, 93 % gain 10 % or more",
+    "gemm": (
+        "this is an estimate: of the GEMMs above such a limit in published times of an MI300X, 93 % can save 10 % "
+        "or more of their time"
+    ),
     "conv": (
-        "this is an estimate: at most 5 % of convolutions that run their fastest kernel take longer than their upper "
-        "limit"
+        "this is an estimate: of convolutions that already run their fastest kernel, at most 5 % take longer than "
+        "such a limit"
     ),
     "shipped": (
-        "an estimate from times of aiter's fastest kernels on another machine: at most 5 % of GEMMs that run such a "
-        "kernel take longer than that, but the library of this call may have no such kernel"
+        "this is an estimate from times of aiter's fastest kernels on another machine: of GEMMs that run such a "
+        "kernel, at most 5 % take longer than such a limit. But the library that runs this call may have no kernel "
+        "as fast"
     ),
 }
 """Sentences with the share of such findings that are right, for GEMMs and for convolutions.
@@ -158,9 +162,9 @@ def _neighbour(x: Neighbour) -> str:
 ANALYZER = Analyzer(
     name=NAME,
     about=(
-        "a call whose time is above the time expected from the best measured times of comparable problems on the "
-        "device ([expected.md](expected.md)); on published measurements of an MI300X, 93 % of the flagged calls gain "
-        "10 % or more"
+        "calls that take longer than expected. The [expected time](expected.md) follows from the best measured times "
+        "of comparable matrix products or convolutions on the device. In published measurements of an MI300X, 93 % "
+        "of the GEMMs that are reported can save 10 % or more of their time"
     ),
     worth="estimated as the time above the expected time; a search may find a faster kernel",
     find=find,

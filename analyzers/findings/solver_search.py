@@ -57,7 +57,10 @@ def _advice(tables: Tables, conv: bool) -> str:
 ANALYZER = Analyzer(
     name=NAME,
     about="a search for solvers within the traces (MIOpen's Find, cuDNN's benchmark mode, TunableOp)",
-    worth="none: the search is not part of a step, but every start of the job spends its time",
+    worth=(
+        "no saving per step, because the search is not part of a step; but each start of the job spends the time "
+        "of the search"
+    ),
     find=find,
     place=4,
 )

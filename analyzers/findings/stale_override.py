@@ -29,7 +29,10 @@ NAME = "stale-override"
 TUNABLEOP, TUNING_FILE = "tunableop-results", "hipblaslt-tuning-file"
 MIOPEN = frozenset({"miopen-find-db", "miopen-perf-db"})
 EFFECT: Mapping[str, str] = {
-    TUNABLEOP: "PyTorch ignores the whole file if one of its validators differs",
+    TUNABLEOP: (
+        "PyTorch ignores the whole file if one of its Validator lines (versions and device) differs from PyTorch's "
+        "own values"
+    ),
     TUNING_FILE: (
         "hipBLASLt ignores a file of another revision, and an index of another build or arch names another kernel"
     ),

@@ -230,7 +230,7 @@ def _doubt(row: Mapping[str, object]) -> str:
     """
     words = []
     if row["level"] == "shape":
-        words.append("the measured call was found by its shape only")
+        words.append("the measured times were matched to this call by its shape only, so they may be of another call")
     if row["disagree"]:
         words.append(f"this call may be any of {row['choices']} measured ones, whose fastest kernels differ")
     if int(str(row["fan"])) > 1:

@@ -216,6 +216,6 @@ def _written(
             names = ", ".join(sorted({x.solution.text for x in rows}))
             refused[f"several problems share the key {key} but have different solutions: {names}"] += len(rows)
     if (again := sum(map(len, (good[key] for key in clear))) - len(clear)) > 0:
-        refused["another row of the same key is written"] += again
+        refused["not needed, because another row with the same key is written"] += again
     made = together(writer, [replace(x, target=target) for rows in clear.values() for x in rows], target)
     return Made(made, len(clear), refused, notes=(to.matched,) if clear else ())

@@ -228,7 +228,7 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
         served |= {row.line for row in file.rows if row.key in keys}
     short = len(file.rows) <= _NEAR_ROWS
     near = in_groups((use.problem for use in uses), _size) if short and format.kinds else {}
-    none = "no call of the run" if format.kinds else "no lookup of the run concerns this table"
+    none = "no call of the run" if format.kinds else "the run's log shows no lookup in this table"
     alike = ((row, (row.line,)) for row in file.rows) if short else file.reading.alike
     lines: dict[tuple[bool, str], array[int]] = {}
     for row, its in alike:

@@ -131,7 +131,7 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
     for problem in problems:
         try:
             command = write(problem)
-            refused["the same command as another problem"] += command in texts
+            refused["the command is the same as for another problem, for which it is written"] += command in texts
             texts.setdefault(command)
         except EmissionError as error:
             refused[str(error)] += 1

@@ -42,8 +42,8 @@ _UNCHECKED: Mapping[str, str] = {
         "a table of aiter that lint cannot check, because lint checks only the tables of tuned kernels"
     ),
     autotuner.FORMAT.name: (
-        "FlashInfer uses the file only if all metadata in the file are FlashInfer's own; lint does not check the "
-        "tactics"
+        "FlashInfer uses the file only if all metadata in the file (versions, GPU) equal FlashInfer's own values; "
+        "lint does not check the tactics (the kernels that the file names)"
     ),
 }
 """Formats of files that a library reads, but that lint cannot check, each with the reason."""
@@ -262,7 +262,8 @@ def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]
             "the run launches graphs, and this library allocates memory at the first call of a size, so that such a "
             "call fails while a graph is captured"
         )
-        remedy = "tune with the other backends, or call each size once before the graph is captured"
+        others = " or ".join(sorted(unsafe))
+        remedy = f"tune without kernels of {others}, or let the job call each size once before it captures a graph"
         yield Note(lines[0], "warning", "graphs", message, remedy, lines[1:])
 
 
@@ -337,7 +338,13 @@ def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
             f"no file of this MIOpen build names {', '.join(names[:_SHOWN])}; if the build lacks these solvers, "
             "MIOpen searches again and overwrites the record"
         )
-        yield Note(line, "warning", "overwritten", message, "add a solver that the target's MIOpen build has")
+        yield Note(
+            line,
+            "warning",
+            "overwritten",
+            message,
+            ("add to the record a solver that MIOpen on the target machine has"),
+        )
 
 
 def _names(texts: Sequence[str]) -> str:

@@ -57,7 +57,11 @@ def look_up(
     if row is not None and (why := format.other_product(row.problem, call)):
         return LookUp(key, None, "miss", f"line {row.line}: {why}, so the library takes its own choice")
     if row is not None:
-        assumed = "if the target has the library build that wrote the file" if reading.accepted is None else ""
+        assumed = (
+            ("the row is used only if the target machine has the library build that wrote the file")
+            if reading.accepted is None
+            else ""
+        )
         return LookUp(key, row, "hit", assumed)
     return LookUp(key, None, "miss", _why_not(format, reading, key, tries))
 

@@ -113,7 +113,7 @@ def _side_by_side(
                 raise
             return found
         if found.unit_time(counts or found.kinds) is None:
-            raise AloneError("too few turns of the two runs have a kind of step in common")
+            raise AloneError("the two runs took turns, but did the same kind of step in too few of their turns")
         if len(found.pairs) == most or (len(found.pairs) > 1 and time.monotonic() - begun > most_s):
             return found
         early = found.unit_time(counts or found.kinds, _EARLY) if len(found.pairs) >= PAIRS else None

@@ -155,7 +155,7 @@ class _Side:
             self._child = self._together.start(command, by_turns(self._folder, self._unit, environ), self._streams)
         found = self._awaited(0, _READY_S)
         if found is None:
-            raise AloneError("the job did no step at which it could wait for the other run")
+            raise AloneError("the job reached no step at which it could pause while the other run continues")
         if any(x.get("workers") for x in found):
             raise AloneError("the job's worker processes continue while the job waits for the other run")
         if any(x.get("memory", 0.0) > most_memory for x in found):

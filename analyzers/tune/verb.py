@@ -197,7 +197,9 @@ class _Job:
         if traced_us(tables_of(self.store, job.run)) is None:
             self.say(_without_kernels(read))
             if not any(x.calls for x in read):
-                self.say("no log counted a call either, so there is nothing to replay and nothing to change")
+                self.say(
+                    "the libraries' logs hold no calls either, so there is nothing to measure and nothing to change"
+                )
                 raise _EndedError  # The tuning ends before the run that only times units.
         if short:
             job.timed_alone()

@@ -245,7 +245,7 @@ def _trace(folder: Path, trace: Trace, environ: Mapping[str, str]) -> Iterator[S
         yield Setting(
             "LOGPARSE_TRACE_EXPECTED",
             str(trace.expected),
-            "the number of steps (units of work) that the job ran earlier",
+            "the number of steps (units of work) that an earlier run of the job did",
         )
 
 

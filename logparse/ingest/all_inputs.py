@@ -32,8 +32,8 @@ from logparse.text import counted, printable, short_path
 
 _COPY = "left out: this file is a packed copy of {}, and logparse reads only the unpacked file"
 _SAME = (
-    "the same content as {}, so it counts once in run {}. If both count, because another process or another run wrote "
-    "it: `{}`, then ingest it with --pid or --run"
+    "the same content as {}, so both count only once in run {}. If another process or another run wrote this file, "
+    "run `{}`, then ingest this file again with --pid or --run"
 )
 _OWN = "left out: {} that logparse itself wrote (to read such a file, name the file and not its folder)"
 

@@ -51,7 +51,7 @@ _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
 
 For example, if an archive was read as lines, the names of its files would be lost, and most records would be damaged.
 """
-_CUT = "where its compressed file is cut"
+_CUT = "too early, because the compressed file is cut off"
 _LIVE_SECONDS = 3.0
 _RANGED_BYTES = 16 << 20
 

@@ -109,10 +109,16 @@ FACTS: Mapping[str, str] = {
     "arch": "the GPU's architecture: gcnArchName as the file states it, or gfxNNN",
     "cu_count": "the number of compute units as HIP counts them: on RDNA the WGPs, which have two CUs each; on NVIDIA "
     "the SMs",
-    "wgp_mode": "0 if GPU_ENABLE_WGP_MODE=0 is set, with which HIP counts CUs and not WGPs on RDNA",
+    "wgp_mode": (
+        "0 if GPU_ENABLE_WGP_MODE=0 is set. Then HIP counts single CUs on RDNA; otherwise it counts WGPs, which "
+        "have two CUs each"
+    ),
     "device": "the marketing name of the device",
     "gpus": "the number of devices that one process sees",
-    "kernels_of": "the folder and the process of a rocprof file, because several such files contain the same kernels",
+    "kernels_of": (
+        "the folder and the process of a rocprof file. Files that agree in both contain the same kernels, which "
+        "must be counted once"
+    ),
     "driver": "driver version",
     "hipblaslt_version": "the hipBLASLt version: major·100000 + minor·100 + patch, or M.m.p before ROCm 6.2",
     "hipblaslt_revision": "git revision of hipBLASLt",

@@ -136,7 +136,10 @@ COMMIT_SCHEMA = _columns(
 
 VIEWS: Mapping[str, str] = {
     "sources": "one row per ingested file",
-    "calls": "one row per source × category × problem × solution (× second, if the log states times)",
+    "calls": (
+        "calls: one row for each input file, category of log lines, problem (matrix product or convolution) and "
+        "solution (kernel), and for each second if the log states times"
+    ),
     "workload": "run × process × problem, from the one category with the most calls",
     "messages": "source × category × distinct text",
     "gemm_problems": "distinct GEMM",

@@ -420,7 +420,7 @@ class Store:
                 "not found"
             )
         if new:
-            why = "an ingest was killed, or a file with the inventory is missing"
+            why = "`logparse ingest` was killed, or a file that lists the store's commits is missing"
             out.append(
                 f"{counted(new, 'commit')} in no inventory ({why}), so their deletion is not found before the "
                 "next ingest"
@@ -445,7 +445,10 @@ class Store:
         found = [f"{row.file}: missing; {loss_and_remedy([row.path])}" for row in self._missing(manifest)]
         for path, why in sorted(self._damaged.items()):
             file = self._below(path)
-            unknown = "lost: the rows of an unknown log; remedy: delete this file, and ingest the logs again"
+            unknown = (
+                "lost: the rows of an input file, whose name the damaged file no longer states; remedy: delete "
+                "this file, and ingest the logs again"
+            )
             found.append(f"{file}: {why}; {loss_and_remedy([of[file]]) if file in of else unknown}")
         found += [
             f"{one.file}: missing, so what it forgot may come back; {RESTORED}" for one in self._lost_lists(manifest)
@@ -567,7 +570,10 @@ class Store:
 
         Raises StoreError if the file is damaged, or was deleted. Call ``_commit_table`` first.
         """
-        lost = "lost: the view `findings`; remedy: run `logparse recommend` again"
+        lost = (
+            "lost: the findings of the last `logparse recommend`, which the view `findings` shows; remedy: run "
+            "`logparse recommend` again"
+        )
         try:
             table, _ = unseal_table(read_bytes(self.filesystem, f"{self.root}/{_FINDINGS}"))
         except FileNotFoundError as error:

@@ -451,7 +451,7 @@ FORMAT = TableFormat(
     rename=_renamed,
     fit="any",
     origins=(Origin(ORIGIN, evidence=True, winners=True),),
-    seen="tables of nine generations; 0.1.7's own tuners run",
+    seen="tables of nine generations of aiter; tables that the tuners of aiter 0.1.7 wrote",
     example="gfx,cu_num,M,N,K,bias,dtype,…",
     gives="measurements; calls of untuned tables",
 )

@@ -22,7 +22,11 @@ They are also set if the user asks for the log categories bench or profile, whic
 
 def _settings(asked: Asked) -> Iterator[Setting]:
     bits = asked.mask & _BITS | (_CALLS if asked.mask & _LAUNCHES else 0)
-    yield Setting("CUBLASLT_LOG_LEVEL", None, "CUBLASLT_LOG_MASK alone must decide what cuBLASLt logs")
+    yield Setting(
+        "CUBLASLT_LOG_LEVEL",
+        None,
+        ("a log level could change which lines cuBLASLt writes, but only CUBLASLT_LOG_MASK shall choose the lines"),
+    )
     yield Setting("CUBLASLT_LOG_MASK", str(bits), f"{names_of(bits)} (cuBLASLt has no bench and profile)")
     name = f"{asked.folder}/cublaslt_%i.log"
     yield Setting(

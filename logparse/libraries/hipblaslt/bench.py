@@ -422,6 +422,6 @@ FORMAT = LineFormat(
     seen="ROCm 6.4 to 7.2, TheRock; 6.1 by source",
     example="hipblaslt-bench --api_method c -m 48 …",
     gives="calls with solution index",
-    how="`HIPBLASLT_LOG_MASK=32`; or typed `hipblaslt-bench` commands",
+    how="set `HIPBLASLT_LOG_MASK=32` for a job, or write `hipblaslt-bench` commands into a file",
     since="ROCm 6.1",
 )

@@ -336,7 +336,10 @@ _MARKERS = (
 
 FORMAT = BlockFormat(
     name="hipblaslt-bench-output",
-    about="standard output of hipblaslt-bench (all sets of columns, Winner blocks, kernel info)",
+    about=(
+        "what hipblaslt-bench prints: tables of times (of all its versions), its block Winner with the fastest "
+        "row, and the names of kernels"
+    ),
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
     origins=(Origin("bench", evidence=True),),

@@ -186,7 +186,7 @@ FORMAT = LineFormat(
     prefixed=True,
     seen="ROCm 5.5 to 7.2; cuBLASLt 13.1",
     example="[…][HIPBLASLT][1862601][Trace][rocblaslt_matmul] A=…",
-    gives="calls (Trace lines), messages (other lines)",
+    gives="calls from Trace lines, messages from all other lines",
     how="`HIPBLASLT_LOG_MASK=31`; cuBLASLt: `CUBLASLT_LOG_MASK=31`",
     since="ROCm 5.5",
 )

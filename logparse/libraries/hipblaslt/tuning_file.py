@@ -622,7 +622,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     * Two overrides with the same key have different kernels.
     """
     for fact, why in (
-        ("hipblaslt_revision", "hipBLASLt compares it with its own revision"),
+        ("hipblaslt_revision", "hipBLASLt ignores a tuning file of another git revision than its own"),
         ("arch", "a solution's index is valid for one GPU architecture only"),
     ):
         if target.get(fact) is None or (fact == "arch" and not target[fact]):

@@ -56,9 +56,9 @@ _RETUNE = "tune again on the target with its hipblaslt-bench (set HIPBLASLT_TUNI
 _REPLAY = "measure the row's solution with `logparse replay` on the target"
 
 _CACHE = (
-    "the row belongs to hipBLASLt's runtime tuning cache (HIPBLASLT_TUNING_CACHE_PATH, hipBLASLt 1.5), and lint "
-    "does not check such rows: hipBLASLt compares all their columns with a call, and uses a row's index only "
-    "while the index names the same kernel"
+    "the row is from hipBLASLt's runtime tuning cache (HIPBLASLT_TUNING_CACHE_PATH, hipBLASLt 1.5). lint does not "
+    "check such rows, because hipBLASLt checks them: it compares all columns with the call, and ignores a row whose "
+    "index names another kernel now"
 )
 
 # ------------------------------------------------------------------------------------------- what is kept of a row
@@ -361,7 +361,10 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
         "warning",
         None,
         _products,
-        "no solution can run both calls, so put the row first whose calls take more time in total",
+        (
+            "no solution can run the calls of both rows, so let hipBLASLt use the row whose calls take more time "
+            "in total: put this row first (for ROCm 6.4, put it last)"
+        ),
     ),
     Rule(
         "shared",

@@ -23,7 +23,13 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
         64,
         "log of each distinct GEMM with its number of calls, written when a process ends (ROCm 6.4 and later)",
     ),
-    "extended_profile": (128, "the same log as profile, with the name of each solution (ROCm 6.4 and later)"),
+    "extended_profile": (
+        128,
+        (
+            "log of each distinct GEMM with its number of calls, as with profile, and also with the name of its "
+            "solution (ROCm 6.4 and later)"
+        ),
+    ),
 }
 """The categories of log lines that ``--masks`` can choose, each with its bit and its meaning.
 

@@ -80,7 +80,9 @@ def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
     The name must be exact, because MIOpen ignores a file of another name without a message.  Raises EmissionError if a
     fact about the target is missing.  The error names it.
     """
-    sources = "--target and the name of a user find-db, a facts.json, or a MIOpen log of level 5"
+    sources = (
+        "--target FILE, where FILE is from the target machine: a user find-db, a facts.json, or a MIOpen log of level 5"
+    )
     for fact in ("arch", "cu_count", "miopen_version", "miopen_tweak"):
         if not target.get(fact) and not (fact == "miopen_tweak" and fact in target):
             raise EmissionError(f"MIOpen user database: {fact} of the target is unknown; give it with {sources}")
@@ -130,8 +132,9 @@ def odd_name(name: str, match: re.Match[str]) -> str:
         return "in the file's name an underscore must follow the version, even if no build follows"
     if unit != "_" and unit != units_text(int(unit[1:]) if unit[0] == "_" else int(unit, 16)):
         return (
-            "the file's name must state up to 64 CUs in decimal after an underscore, and more CUs in hexadecimal "
-            "without an underscore"
+            "after the arch, the file's name must state the number of CUs: up to 64 CUs as an underscore and a "
+            "decimal number (gfx1030_36), more CUs as a hexadecimal number without an underscore (gfx942130 for 304 "
+            "CUs)"
         )
     return ""
 

@@ -465,5 +465,5 @@ FORMAT = LineFormat(
     seen="ROCm 3.9 to 7.2, Windows",
     example="MIOpen(HIP): Command [LogCmdConvolution] …",
     gives="calls, queries",
-    how="`MIOPEN_ENABLE_LOGGING_CMD=1`; or typed `MIOpenDriver` commands",
+    how="set `MIOPEN_ENABLE_LOGGING_CMD=1` for a job, or write `MIOpenDriver` commands into a file",
 )

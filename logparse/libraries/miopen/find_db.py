@@ -203,13 +203,19 @@ unset MIOPEN_FIND_MODE     # the default (5) looks up first, as do 2 and 3; 1 (N
 
 FORMAT = FileFormat(
     name="miopen-find-db",
-    about="MIOpen's find-db, of the system (*.fdb.txt) and of the user (*.ufdb.txt), with items of v2, v1 and v0",
+    about=(
+        "MIOpen's find-db, of the system (*.fdb.txt) and of the user (*.ufdb.txt), in the forms of old and new "
+        "MIOpen versions"
+    ),
     recognise=recognise,
     read=read,
     origins=(Origin("find-db", evidence=True, winners=True),),
     named=True,
     order="if several records have the same key, the first record is used",
-    seen="shipped for gfx90a and gfx942, MIOpen 3.5.1's own, gfx1201; v0 by source",
+    seen=(
+        "files that AMD ships for gfx90a and gfx942; files that MIOpen 3.5.1 wrote; files for gfx1201; the oldest "
+        "form by source"
+    ),
     example="256-56-56-1x1-512-…-FP16-F=GemmFwd1x1_0_2:0.66529,…",
     gives="measurements",
     how=(

@@ -209,7 +209,7 @@ RULES = (
                 "error",
                 "honoured",
                 _beyond_memory,
-                "copy the workspace from a record that MIOpen measured",
+                "write the workspace size of this solver from a record that MIOpen itself wrote",
             ),
             Rule("algorithm", "error", "honoured", _algorithm, REFIND),
             Rule("algorithm", "error", "honoured", _other_family, REFIND),
@@ -219,7 +219,13 @@ RULES = (
     Rule("time", "warning", None, _time, REFIND, fault=True),
     Rule("time", "warning", None, _loose, REFIND),
     Rule("time", "error", "honoured", _negative, REFIND),
-    Rule("workspace", "error", None, _workspace, "copy the workspace from a record that MIOpen measured"),
+    Rule(
+        "workspace",
+        "error",
+        None,
+        _workspace,
+        ("write the workspace size of this solver from a record that MIOpen itself wrote"),
+    ),
     Rule(
         "default-parameters",
         "info",

@@ -40,7 +40,13 @@ def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
         lost[row.line] = lost.get(row.line, True) and drops and not row.dead
     message = "MIOpen can use no solver of the record, so MIOpen searches again and overwrites the record"
     for line in (line for line, all_lost in lost.items() if all_lost):
-        yield Note(line, "warning", "overwritten", message, "add a solver that the target's MIOpen build has")
+        yield Note(
+            line,
+            "warning",
+            "overwritten",
+            message,
+            ("add to the record a solver that MIOpen on the target machine has"),
+        )
 
 
 def _overflows(data: bytes) -> Iterator[Note]:
@@ -54,7 +60,11 @@ def _overflows(data: bytes) -> Iterator[Note]:
             why = overflows(item.solver, item.problem) if item.problem is not None else None
             if why is not None:
                 yield Note(
-                    number, "warning", "int-overflow", why, "remove this item, and let the target's MIOpen search again"
+                    number,
+                    "warning",
+                    "int-overflow",
+                    why,
+                    ("remove this solver from the record, and let MIOpen on the target machine search again"),
                 )
 
 

@@ -327,9 +327,9 @@ FORMAT = BlockFormat(
     markers=_MARKERS,
     begin=ranked(_MARKERS, Reader),
     origins=(Origin(ORIGIN, evidence=True), Origin(CHOSEN_ORIGIN, evidence=False)),
-    order="a call, a time and a choice that belong together are in three lines",
+    order="a call, its times and the solver that MIOpen chose are in different lines, one after another",
     seen="ROCm 3.9 to 7.2, TheRock, Windows",
     example="MIOpen(HIP): Info [EvaluateInvokers] GemmWrwUniversal: …",
     gives="Find's times, choices, messages",
-    how="`MIOPEN_LOG_LEVEL=5` or `6`; for blocks of API calls also `MIOPEN_ENABLE_LOGGING=1`",
+    how="set `MIOPEN_LOG_LEVEL=5` or `6`; set also `MIOPEN_ENABLE_LOGGING=1` to log the arguments of each call",
 )

@@ -194,7 +194,7 @@ WRITER = Writer(
     write=write,
     file="`gfx942130.HIP.<version>.udb.txt`",
     read_when=(
-        "MIOpen reads the file under the same conditions as the find-db, because its tunable solvers need these "
-        "parameters"
+        "MIOpen reads the user find-db (under the same conditions), because some solvers in the find-db need the "
+        "parameters in this file"
     ),
 )

@@ -191,7 +191,7 @@ RULES = (
         "warning",
         None,
         _split_k,
-        "remove this item, or compare the results of its solver with the results of another solver",
+        "remove this solver from the record, or check that its results equal the results of another solver",
     ),
     Rule("not-tunable", "info", None, _not_tunable, ""),
 )

@@ -144,7 +144,7 @@ FORMAT = BlockFormat(
     example='{"solution":"GemmFwdRest","solver_id":91,…}',
     gives="measurements",
     how=(
-        "`MIOPEN_PERFORMANCE_LOGS=1` (solvers that `MIOpenDriver` executes) to `4` (also solvers that Find and a "
-        "search timed, and their kernels)"
+        "set `MIOPEN_PERFORMANCE_LOGS` to a number from `1` to `4`: `1` logs only the solvers that `MIOpenDriver` "
+        "executes; `4` also logs the solvers that MIOpen's Find or a search timed, and their kernels"
     ),
 )

@@ -177,7 +177,13 @@ _RULES: tuple[Rule[Tile, _Context], ...] = (
     Rule("tokens", "error", "matched", _negative, "remove the entry"),
     Rule("tile", "error", "honoured", _no_tile, _TUNE),
     Rule("size", "error", "honoured", _odd_size, _TUNE),
-    Rule("word", "warning", None, _unknown_word, "remove this argument, unless the server's own kernel takes it"),
+    Rule(
+        "word",
+        "warning",
+        None,
+        _unknown_word,
+        ("remove this argument from the entry, unless you know that the kernel of your server has such an argument"),
+    ),
     Rule("backend", "error", "honoured", _of_amd, _TUNE),
     Rule("scale", "error", None, _one_scale, "set BLOCK_SIZE_K to at most the size of one block"),
 )

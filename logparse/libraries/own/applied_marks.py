@@ -68,7 +68,7 @@ def facts(data: bytes) -> list[Fact]:
             actions.setdefault(name, {})["setting"] = True
         for model in _list(mark, "models"):
             if not isinstance(model, Mapping) or not isinstance(model.get("action"), str):
-                raise ValueError("the report states a model without the name of an action")
+                raise ValueError("in the report, the name of the action that changed a model is missing")
             of = {name: value for name, value in model.items() if name != "action"}
             actions.setdefault(model["action"], {}).setdefault("models", []).append(of)
         for name in _texts(mark, "variables"):

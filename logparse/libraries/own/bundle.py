@@ -106,7 +106,9 @@ def _time(row: Mapping[str, Any]) -> Record:
     numbers = [values[name] for name in ("time_us", "min_us", "max_us", "std_us") if name in values]
     samples = tuple(values.pop("samples_us", ()))
     if not all(isinstance(x, int | float) for x in (*numbers, *samples)) or not isinstance(values.get("origin"), str):
-        raise ValueError("a time of the row is not a number, or the time's origin is missing")
+        raise ValueError(
+            "a time of the row is not a number, or the row's member origin (what kind of measurement it was) is missing"
+        )
     problem, solution = _problem(row["problem"]), solution_from_text(row["solution"])
     return Measurement(problem=problem, solution=solution, samples_us=samples, **values)
 
@@ -131,7 +133,10 @@ def _problem(text: str) -> Problem:
 
 FORMAT = FileFormat(
     "bundle",
-    "the file of `logparse export --to bundle`: times from another machine, the calls of its job, and facts about it",
+    (
+        "files that `logparse export --to bundle` wrote on another machine: measured times, facts about the "
+        "machine, and the calls of a job"
+    ),
     recognise,
     read,
     origins=(Origin("replay-confirm", True), *(Origin(x, False) for x in ("replay", "replay-action", "replay-host"))),

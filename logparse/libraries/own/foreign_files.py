@@ -86,8 +86,8 @@ _KINDS: Sequence[tuple[str, bytes, str]] = (
     (
         "",
         rb"(?:[^\n]*\n){0,20}[^\n]*onnxruntime[^\n]*(?:tunable\.h|TunableOp)",
-        "a log of ONNX Runtime's TunableOp, whose ids name no kernel of a library. hipBLASLt and rocBLAS log the calls "
-        "of ONNX Runtime themselves (`logparse capture`)",
+        "a log of ONNX Runtime's TunableOp, which logparse does not read, because its ids name no kernel of a "
+        "library. Let hipBLASLt and rocBLAS log the calls of ONNX Runtime instead (`logparse capture`)",
     ),
     (
         "",

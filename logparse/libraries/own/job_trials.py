@@ -121,7 +121,10 @@ def seen_of(found: Any) -> Seen:
         raise ValueError("an action in the file has no name")
     same = found.get("same")
     if same is not None and not (isinstance(same, Mapping) and _is_number(same.get("allowed"))):
-        raise ValueError("the comparison of an action's results has no numbers")
+        raise ValueError(
+            "an action in the file states that its results were compared (same), but not the allowed deviation as "
+            "a number (allowed)"
+        )
     if not _is_number(found.get("seconds")):
         raise ValueError("an action in the file has no number of seconds")
     return Seen(
@@ -139,7 +142,10 @@ def seen_of(found: Any) -> Seen:
 
 def _pairs(found: Any) -> tuple[tuple[float, float, float], ...]:
     if not isinstance(found, list) or not all(map(_is_pair, found)):
-        raise ValueError("a pair of measurements in the file is not three numbers")
+        raise ValueError(
+            "an entry of pairs in the file is not a list of three numbers: the logarithm of the ratio of both "
+            "times, the time without the action, the time with it"
+        )
     return tuple((float(log), float(before), float(after)) for log, before, after in found)
 
 

@@ -70,7 +70,8 @@ def facts(data: bytes) -> list[Fact]:
     kinds = found.get("kinds") if isinstance(found, dict) else None
     if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):
         raise ValueError(
-            "the file has no kinds of steps (units), or a kind's count, traced or us is not a possible number"
+            "the file lists no kinds of steps (kinds), or a kind has an impossible number of steps (count), of "
+            "traced steps (traced) or an impossible time (us, host_us)"
         )
     made = [Fact(UNIT, str(found.get("logparse_units"))), Fact(TRACING, str(found.get("tracing", "")))]
     made += [Fact(name, str(found[name])) for name in ("rank", "ranks") if isinstance(found.get(name), int)]

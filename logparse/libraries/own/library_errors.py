@@ -219,7 +219,10 @@ FORMAT = LineFormat(
     ),
     start=rf"(?<![\w\"'`(<])(?:{_START})".encode(),
     read=read,
-    asked_late="a line with one of these texts may belong to another format, which reads more from the line",
+    asked_late=(
+        "a line with such an error text may belong to another format. That format reads more from the line, so it "
+        "is tried first"
+    ),
     seen="by source; public lines by hand",
     example="rocBLAS warning: hipBlasLT failed, falling back to …",
     gives="messages",

@@ -75,7 +75,10 @@ def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) ->
 
 def _refuse(device: TorchDevice, p: GemmProblem) -> None:
     if p.gradient or p.aux:
-        raise UnsupportedError("the product has a gradient or auxiliary epilogue, which cannot be measured")
+        raise UnsupportedError(
+            "the product also computes a gradient, or writes an auxiliary output, in the same kernel (epilogue), "
+            "which cannot be measured"
+        )
     if p.activation not in (None, "none", "relu", "gelu"):
         raise UnsupportedError(f"activation {p.activation}")
     scales = (p.scale_a, p.scale_b, p.scale_c, p.scale_d)

@@ -129,7 +129,10 @@ def _gemm(problem: Problem) -> GemmProblem:
 
 BACKEND = BackendType(
     "rocblas",
-    "rocBLAS: its own choice, and the solutions that it lists (library librocblas)",
+    (
+        "rocBLAS: the kernel that rocBLAS chooses by itself, and all kernels that it offers for the call (library "
+        "librocblas)"
+    ),
     RocBlas,
     imports=("torch",),
     needs={"torch": "torch"},

@@ -213,8 +213,8 @@ def _unbatched_strides(entry: OverrideRow, context: object) -> str | None:
         None
         if strides in ({0}, {1})
         else (
-            "the row is for a batch of one and has other strides than a call, in which all three strides are 0 or "
-            "all three are 1"
+            "the row is for a batch of one product, but its three strides are neither all 0 nor all 1. A call of one "
+            "product has such strides, so rocBLAS uses this row for no call"
         )
     )
 
@@ -232,18 +232,24 @@ _RULES: tuple[Rule[OverrideRow, _Context], ...] = (
         "error",
         "read",
         _bad_index,
-        "write the index -i - 10 into the row if rocBLAS's own negative index is i",
+        "write Tensile's index into the row. It is -i - 10 if rocBLAS's own index is i (90 for -100)",
     ),
     Rule(
         "index",
         "warning",
         None,
         _own_index,
-        "write the index -i - 10 into the row if rocBLAS's own negative index is i",
+        "write Tensile's index into the row. It is -i - 10 if rocBLAS's own index is i (90 for -100)",
     ),
     Rule("type", "error", "read", _bad_type, _REWRITE),
     Rule("no-call", "error", "matched", _no_call, _REWRITE),
-    Rule("trans", "warning", None, _trans, "save the file without a byte order mark, and write N, T or C"),
+    Rule(
+        "trans",
+        "warning",
+        None,
+        _trans,
+        ("save the file without a byte order mark, and write N, T or C as transA and transB"),
+    ),
     Rule(
         "strides",
         "warning",
@@ -327,7 +333,10 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 _FOUND: Mapping[str, tuple[Sequence[str], str]] = {
     rocblas.PLAIN: (
         ("0", "0", "0"),
-        "for calls of rocblas_sgemm and similar functions, rocBLAS finds only rows of 18 cells with three strides of 0",
+        (
+            "for calls of rocblas_sgemm and similar functions, rocBLAS uses only rows with 18 values in which all "
+            "three strides are 0"
+        ),
     ),
     rocblas.BATCH_OF_ONE: (
         ("-", "-", "-"),

@@ -142,7 +142,7 @@ FORMAT = FileFormat(
     origins=(Origin("trace", evidence=False),),
     job_log=True,
     order="the file is one JSON object, whose events state times, threads and launches, so their order means nothing",
-    seen="PyTorch 2.11 on an H200; MI300X traces of 2025; dozens of public ones by hand",
+    seen="traces of PyTorch 2.11 on an H200; traces of 2025 from an MI300X; dozens of public traces by hand",
     example='{"ph": "X", "cat": "cpu_op", "name": "aten::mm", …}',
     gives="calls, kernels, times",
     how="`torch.profiler.profile(record_shapes=True)` and `export_chrome_trace`",

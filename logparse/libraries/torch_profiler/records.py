@@ -371,7 +371,9 @@ class Records:
             *(Message(category=CATEGORY, text=t, count=n) for t, n in columns.copies.items()),
         ]
         if self._ambiguous:
-            text = "kernels of no operator, because several operators have their External id"
+            text = (
+                "kernels whose operator is unknown, because several operators have the same External id as the kernel"
+            )
             messages.append(Message(category=CATEGORY, text=text, count=self._ambiguous))
         yield Outcome("message", messages, lines=self._unread_events + sum(columns.copies.values()))
         marked = Marked(None if self._backlog else columns.steps_begin, columns.steps_end, columns.left_out)

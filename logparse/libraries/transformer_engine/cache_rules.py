@@ -111,7 +111,10 @@ _RULES: tuple[Rule[CacheRow, _Context], ...] = (
         "error",
         "honoured",
         _no_index,
-        "set aidx to 0 or more; TransformerEngine searches hipBLASLt's list from this place",
+        (
+            "set aidx to 0 or more: the position in hipBLASLt's list of solutions at which TransformerEngine "
+            "begins to search"
+        ),
     ),
     Rule("solution", "error", "honoured", _too_large, _AGAIN),
 )

@@ -31,7 +31,10 @@ def _settings(asked: Asked) -> Iterator[Setting]:
     name = f"{asked.folder}/tunableop_untuned.csv"
     yield Setting("PYTORCH_TUNABLEOP_UNTUNED_FILENAME", name, "PyTorch inserts the device number before .csv")
     if not on:
-        why = "this name keeps a results file in the working folder from changing the job"
+        why = (
+            "without this name, TunableOp would read a results file in the working folder, and the job would run "
+            "other kernels"
+        )
         yield Setting(_FILE, f"{asked.folder}/tunableop_results.csv", why)
 
 

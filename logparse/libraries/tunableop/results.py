@@ -386,7 +386,7 @@ WRITER = Writer(
     write=write,
     file="`tunableop_results0.csv`, one file per GPU",
     read_when=(
-        "`PYTORCH_TUNABLEOP_ENABLED=1`, `PYTORCH_TUNABLEOP_FILENAME` is set to the file's name, and all validators "
-        "are equal"
+        "`PYTORCH_TUNABLEOP_ENABLED=1` is set, `PYTORCH_TUNABLEOP_FILENAME` is the file's name, and all Validator "
+        "lines of the file (versions and device) equal PyTorch's own values"
     ),
 )

@@ -113,9 +113,15 @@ def _old_name(row: ResultsRow, context: Context) -> str | None:
     if context.torch is None or not row.name.startswith("Gemm_Hipblaslt_"):
         return None
     if context.torch >= _PLAIN_HIPBLASLT and letters:
-        return "the solution's name contains the layout, but PyTorch writes such names only up to 2.6"
+        return (
+            "the name of the row's solution contains the letters of its layout (such as NT), but only PyTorch up "
+            "to 2.6 writes and finds such names"
+        )
     if context.torch < _PLAIN_HIPBLASLT and not letters:
-        return "the solution's name lacks the layout, which PyTorch before 2.7 needs"
+        return (
+            "the name of the row's solution does not contain the letters of its layout (such as NT), but PyTorch "
+            "before 2.7 needs these letters"
+        )
     if letters and not row.op.endswith(f"_{letters[1]}"):
         return f"the row names a solution for layout {letters[1]}, but the row's op is {row.op}"
     return None
@@ -203,7 +209,7 @@ def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
     given = file.validators
     odd = [key for key, value in given.items() if value != value.strip()]
     if not data:
-        remedy = "delete the file, which a worker leaves that was killed (PyTorch up to 2.9)"
+        remedy = "delete the file: up to PyTorch 2.9, a worker that is killed leaves an empty file behind"
         yield Note(None, "error", "empty", "the file is empty", remedy)
     elif "PT_VERSION" not in given:
         message = "the file lacks the validator PT_VERSION, so PyTorch rejects the file without a warning"
@@ -277,7 +283,7 @@ def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
     """
     found = split(data).validators
     if not found:
-        raise InputError("the file has no validators, so the PyTorch version of its rows is unknown")
+        raise InputError("the file has no Validator lines, so it is unknown which PyTorch version wrote its rows")
     return [*found.items(), ("the set of validators", ", ".join(sorted(found)))]
 
 

@@ -176,5 +176,5 @@ WRITER = Writer(
     signature.key,
     write,
     file="`tunableop_untuned0.csv` and a script",
-    read_when="you run the script, which tunes the GEMMs of the file offline",
+    read_when="you run the script, which tunes the GEMMs that this file lists, without the job",
 )

@@ -133,8 +133,9 @@ class _Reader:
         """
         waiting = self._pending.get((match["id"], match["sol"]), [])
         if len({block.key for block in waiting}) != 1:
-            why = "could belong to two tunings under way" if waiting else "has no line with its candidate before it"
-            return _reject(f"the time {why}", "", match[0])
+            two = "the time could belong to either of two matrix products that are tuned at the same time"
+            none = "the time does not follow a line that names its candidate (the kernel that was timed)"
+            return _reject(two if waiting else none, "", match[0])
         block = waiting.pop(0)
         given = {name: _us(match[name]) for name in ("ms", "min", "max", "std")}
         time_us = given.pop("ms")
@@ -323,7 +324,7 @@ FORMAT = BlockFormat(
     begin=ranked(_MARKERS, _Reader),
     origins=(Origin(ORIGIN, evidence=True), Origin(results.ORIGIN, evidence=True, winners=True)),
     order="a line with a time states only its candidate's number, and the line before it names the candidate",
-    seen="PyTorch 2.3, 2.11 (CUDA), TheRock; others by source",
+    seen="logs of PyTorch 2.3, 2.11 (CUDA) and TheRock (AMD's builds of ROCm); lines of other versions by source",
     example="├──tuning using warmup iters 0 …",
     gives="measurements of every candidate",
     how=(

@@ -251,7 +251,9 @@ FORMAT = FileFormat(
     recognise=recognise,
     read=read,
     origins=(Origin(ORIGIN, evidence=True),),
-    asked_late="the table's columns are common words, which a library's own table may have, too",
+    asked_late=(
+        "a library's own table may have columns of the same names, so the formats of the libraries are tried first"
+    ),
     seen="yours",
     example="T,N,4096,512,1024,1,bf16_r,hipblaslt,477479,55.9",
     gives="measurements, calls",

@@ -245,7 +245,7 @@ def test_shapes_in_a_servers_log_that_have_no_row_are_named(store: Store, tmp_pa
     file = inspect(table, (head + rows).encode(), {"arch": "gfx942", "cu_count": "304"})
     uses = coverage(file, Tables(run=store.latest_run(), **store.frames())).uses
     found = {int(use.key.split(",")[2]): (use.state, use.line, use.reason) for use in uses if use.key is not None}
-    assumed = "if the target has the library build that wrote the file"
+    assumed = "the row is used only if the target machine has the library build that wrote the file"
     assert found.pop(300) == (
         "miss",
         None,

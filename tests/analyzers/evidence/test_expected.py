@@ -141,7 +141,7 @@ def test_fewer_than_eight_measured() -> None:
 
 
 def test_arrays_of_one_length() -> None:
-    with pytest.raises(ValueError, match="differ in length"):
+    with pytest.raises(ValueError, match="must have the same length"):
         Comparable(KNOWN.at, KNOWN.base_us[:1], KNOWN.time_us)
 
 

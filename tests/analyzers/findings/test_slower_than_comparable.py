@@ -153,7 +153,7 @@ def test_a_slow_call_is_found_by_shipped_times_alone(factor: float, flagged: boo
     assert len(found(given)) == flagged
     for one in found(given):
         assert one.evidence.details["shipped"] == "shipped aiter e404860"
-        assert "the library of this call may have no such kernel" in one.message
+        assert "the library that runs this call may have no kernel as fast" in one.message
         assert "93 %" not in one.message
         assert "aiter's tuner" in str(one.advice)
 
@@ -165,7 +165,7 @@ def test_a_machine_that_is_slower_in_all_calls_is_no_finding() -> None:
     given = tables(measurements=[lone(x, t) for x, t in zip(asked, times, strict=True)], facts=facts("job", **DEVICE))
     [one] = found(given)
     assert one.problem == asked[4].normal
-    assert "× 1.3, the median of the run's own times" in str(one.evidence.details["shipped"])
+    assert "× 1.3 (from the run's own times)" in str(one.evidence.details["shipped"])
 
 
 def test_a_naive_solver_in_a_trace_is_seen_without_its_siblings() -> None:

@@ -113,7 +113,7 @@ def test_the_rank_that_the_others_wait_for_is_named_and_why_it_is_late() -> None
     [slow] = exposed(job(of_rank(0, 20, [(60, 60)]), of_rank(1, 65, [(10, 10)])), Settings())
     assert slow.message.endswith("rank 0 waits 50 µs per step for rank 1 (idle 25 µs), which computes 45 µs longer")
     [host] = exposed(job(of_rank(0, 20, [(60, 60)]), of_rank(1, 21, [(10, 10)])), Settings())
-    assert host.message.endswith("for rank 1 (idle 69 µs), which gets its kernels late from its host")
+    assert host.message.endswith("for rank 1 (idle 69 µs), which waits for its host to launch kernels")
     [even] = exposed(job(of_rank(0, 20, [(10, 10)]), of_rank(1, 21, [(10, 10)])), Settings())
     assert even.message.endswith("The ranks hardly wait for each other")
     [alone] = exposed(job(of_rank(0, 20, [(60, 60)])), Settings())

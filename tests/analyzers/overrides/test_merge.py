@@ -210,7 +210,7 @@ def test_other_builds_are_refused(tmp_path: Path) -> None:
         merge(paths)
     with pytest.raises(InputError, match="set of validators is PT_VERSION, ROCM_VERSION and PT_VERSION"):
         merge(files(tmp_path, one=HEAD + row, three=HEAD + "Validator,ROCM_VERSION,6\n" + row))
-    with pytest.raises(InputError, match="has no validators, so the PyTorch version"):
+    with pytest.raises(InputError, match="has no Validator lines, so it is unknown which PyTorch version"):
         merge(files(tmp_path, one=row))
     with pytest.raises(InputError, match="every file is empty"):
         merge(files(tmp_path, none="", blank="\n"))

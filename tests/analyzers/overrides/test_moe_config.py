@@ -138,7 +138,7 @@ def test_coverage_by_the_lines_of_a_server(server: Store) -> None:
     assert coverage_lines(found)[0] == f"{NAME}.json serves 1 of the 6 tables that run before looked up"
     other = coverage(judged({"1": TILE}, NAME.replace("fp8", "int8")), tables(server))
     assert not other.hits
-    assert [idle.reason for idle in other.idle] == ["no lookup of the run concerns this table"]
+    assert [idle.reason for idle in other.idle] == ["the run's log shows no lookup in this table"]
 
 
 def test_verify_by_the_lines_of_a_server(server: Store, tmp_path: Path) -> None:

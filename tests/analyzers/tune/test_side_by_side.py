@@ -231,7 +231,7 @@ def test_both_kinds_of_alternating_steps_are_timed(tmp_path: Path, monkeypatch: 
     [
         ({"memory": 0.6}, "the job uses over 45% of the device's memory"),
         ({"workers": 4}, "the job's worker processes continue"),
-        (None, "the job did no step at which it could wait for the other run"),
+        (None, "the job reached no step at which it could pause while the other run continues"),
     ],
 )
 def test_a_job_that_cannot_run_twice_runs_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:

@@ -518,8 +518,9 @@ class Observer:
         if not self.seconds and dynamo.compiled_graphs():
             return [
                 (
-                    "no trace: only compiled functions ran, and logparse does not take their calls as steps of the "
-                    "job; name the function of a step with --unit, or trace by time with --trace 2s"
+                    "no trace: only functions that torch.compile compiled ran, and logparse does not know which of "
+                    "their calls are steps of the job; name the function whose calls are the steps with --unit, or "
+                    "trace for a fixed time, for example with --trace 2s"
                 )
             ]
         return []

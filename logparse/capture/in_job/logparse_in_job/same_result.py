@@ -225,7 +225,8 @@ class Comparison:
         rounded = plain.deviations(self._run(_Rounding(self._roundoff)))
         if not all(map(math.isfinite, (*repeated, *rounded))):
             raise IncomparableError(
-                "two calls of the model without the change do not return finite numbers of the same sizes"
+                "two equal calls of the model, both without the change, returned tensors of different sizes, "
+                "or numbers that are infinite or NaN"
             )
         return plain, repeated, rounded
 

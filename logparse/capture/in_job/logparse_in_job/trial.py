@@ -315,7 +315,11 @@ class Trial:
             if self._agains > _MOST_AGAIN:
                 self._give_up(
                     "refused",
-                    "the job reads its state_dict, saves or copies something, or forks in nearly every block of steps",
+                    (
+                        "too few steps could be compared: the change is switched off each time that the job reads "
+                        "a state_dict, saves or copies something, or forks a process, and the job does so every "
+                        "few steps"
+                    ),
                 )
             elif now.comparison.done or late:
                 if self._off():
@@ -329,8 +333,8 @@ class Trial:
         self._units_left = 1
         if self._waits > _MOST_WAITS:
             self._end(
-                "every module with parameters is called by another module, so logparse cannot compare the model's "
-                "results"
+                "logparse found no outermost call of the model, because every module with parameters is called by "
+                "another module; without such a call logparse cannot compare the model's results"
             )
 
     def _hindrance(self, sort: str) -> str:

@@ -552,7 +552,8 @@ def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
         )
     if p.direction == "B+W" or p.mode == "transposed" or {p.in_cast, p.weights_cast, p.out_cast} - {None, "none"}:
         raise UnsupportedError(
-            "a convolution with two directions at once, with transposed or with cast inputs cannot be measured"
+            "a convolution cannot be measured if it is transposed, if it computes two gradients in one call "
+            "(B+W), or if it casts a tensor to another type"
         )
     if len({p.in_type, p.weights_type, p.out_type} - {None}) > 1:
         raise UnsupportedError("a convolution with mixed types cannot be measured")

@@ -25,7 +25,7 @@ class Switchable(NamedTuple):
     parts: Tuple[str, ...]
 
 
-_FLAG = "the flag is set back to its old value"
+_FLAG = "`allow_tf32` is set back to its old value"
 _ORDER = (
     "the order in which PyTorch tries attention backends",
     "the order in which PyTorch tries attention backends is set back to its old value",
@@ -48,13 +48,19 @@ SWITCHABLE: Tuple[Switchable, ...] = (
     ),
     Switchable(
         "channels_last_benchmark",
-        "the same as for `channels_last`, and also `torch.backends.cudnn.benchmark` and `benchmark_limit`",
-        "the same as for `channels_last`, and both settings are set back to their old values",
+        (
+            "the memory layout, as for `channels_last`, and also the settings `torch.backends.cudnn.benchmark` and "
+            "`benchmark_limit`"
+        ),
+        "the memory layout is set back, as for `channels_last`, and both cuDNN settings get their old values back",
         ("channels_last", "cudnn_benchmark"),
     ),
     Switchable(
         "padded_output",
-        "the number of rows of the output layer, of tied embeddings, and of their gradients and optimizer state",
+        (
+            "the size of the output layer: rows are added to its weight, to an embedding that shares this weight, "
+            "and to their gradients and optimizer state"
+        ),
         "the added rows are removed: each tensor gets its old size back, and keeps its current values",
         ("padded_output",),
     ),
@@ -72,13 +78,13 @@ SWITCHABLE: Tuple[Switchable, ...] = (
     ),
     Switchable(
         "fused_gelu_tanh",
-        "the same as for `fused_epilogue`, and every GELU is computed by its tanh approximation",
+        "linear layers, as for `fused_epilogue`; also every GELU, which is computed by its tanh approximation",
         "the model gets its own modules back, in their old places",
         ("fused_gelu_tanh",),
     ),
     Switchable(
         "tunableop_rows",
-        "the rows that TunableOp uses: PyTorch reads a TunableOp file (`torch.cuda.tunable.read_file`)",
+        "TunableOp, which is switched on and uses the rows of a TunableOp file (`torch.cuda.tunable.read_file`)",
         "TunableOp is switched off again; its rows stay in memory, but PyTorch does not use them",
         ("tunableop_rows",),
     ),
