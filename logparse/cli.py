@@ -326,7 +326,11 @@ def replay(
         ),
     ] = None,
     top: Annotated[
-        int | None, option("Measure only this many problems, beginning with the largest possible saving.", min=1)
+        int | None,
+        option(
+            ("Measure only this many matrix products and convolutions, beginning with the largest possible saving."),
+            min=1,
+        ),
     ] = None,
     ladder: Annotated[
         int | None,
@@ -518,7 +522,9 @@ def lint(
     as_format: Annotated[
         str | None, choice("Format of the files. [default: recognised from the content]", "--as", of=OVERRIDES)
     ] = None,
-    verbose: Annotated[bool, option("Print each row of the file with its verdicts.", "-v", "--verbose")] = False,
+    verbose: Annotated[
+        bool, option(("Print each row of the file, and whether the library reads and uses the row."), "-v", "--verbose")
+    ] = False,
 ) -> Answer:
     """Check whether the library will use each row of override files; exit code 3 on errors, 1 for an unknown file."""
     from analyzers.overrides.lint import answer, lint_files
@@ -708,7 +714,7 @@ def export(
     run: opt.Run = None,
     kind: opt.Kind = None,
     n: Annotated[
-        int | None, option("Write only this many problems, namely those with the most calls.", "-n", min=1)
+        int | None, option("Write only this many matrix products and convolutions: the most called ones.", "-n", min=1)
     ] = None,
     sql: Annotated[
         str | None,

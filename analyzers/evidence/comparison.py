@@ -93,7 +93,7 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
     if refusal is not None:
         return refusal
     if known.ambiguous:
-        return Refusal("the call may be any of several measured ones, and their fastest kernels differ")
+        return Refusal("several measured calls fit this call, and their fastest kernels differ")
     fits = serves(known.facts, target, known.best.library)
     if not (settings.same_build if fits is None else fits):
         where = "is not known to be" if fits is None else "is not"

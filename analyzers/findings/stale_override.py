@@ -116,7 +116,7 @@ def _finding(
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="an override file that was made for another device or library build than that of the logs",
+    about="an override file that was made for another device or library build than the logs state for the job",
     worth="unknown",
     find=find,
 )

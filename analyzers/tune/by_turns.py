@@ -144,7 +144,7 @@ def one_by_one(
         with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
             units = alone((before, after)[turn % 2], Path(folder), unit, say, starts, proves if turn % 2 else always)
         if units is None:
-            say("so the times of the traced runs are used instead")
+            say("the times of the traced runs are used instead")
             return None
         found[turn % 2].append(units)
         turn += 1

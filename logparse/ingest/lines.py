@@ -64,7 +64,7 @@ _MIN_NUMBERED = 4
 
 This limit applies to numbers that are followed by a blank.
 """
-_TORN = Reject("the line is torn: another record begins inside the line")
+_TORN = Reject("the line is damaged: another log record begins in the middle of the line")
 
 TORN = LineFormat("", "a record inside which another begins", (), b"", lambda _: Outcome("reject", (_TORN,)), True)
 

@@ -90,7 +90,7 @@ _VALUES: Mapping[str, tuple[str, str]] = {
     "gpus": (r"[1-9]\d{0,3}", "the number of devices that a process sees, 1 or more"),
     "backend": ("HIP|OpenCL|CUDA", "HIP, OpenCL or CUDA"),
     "pid": (r"\d{1,18}", "the number of a process"),
-    "hipblaslt_revision": (r"\S*", "a git revision, or empty as in Debian's builds"),
+    "hipblaslt_revision": (r"\S*", "a git revision; empty for a build that states no revision, such as Debian's"),
     "miopen_tweak": (r"\S*", "the git revision in the file name of a find-db, or empty"),
 }
 """For some facts, the pattern of the values that a user may give, with words for the error message.

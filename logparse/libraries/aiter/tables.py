@@ -177,7 +177,7 @@ def _fused_moe(values: Mapping[str, str]) -> Message:
     # In a table of grouped fused MoE, topk is -1 in rows for expert parallelism.
     sizes = (values.get(name, "").removeprefix("-" if name == "topk" else "") for name in _MOE[:5])
     if not all(map(str.isdecimal, sizes)) or not all(x in values for x in _MOE):
-        raise ValueError("a row of aiter about fused MoE lacks its sizes or types")
+        raise ValueError("the row of aiter's table for fused MoE lacks a size or a type")
     shown = " ".join(f"{name}={values[name]}" for name in _MOE_SHOWN if values.get(name))
     return Message(category=CATEGORY, function=FUSED_MOE_TABLE, text=shown[:_BYTES_OF_MESSAGE])
 
@@ -345,12 +345,12 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
 
 def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
     if not isinstance(problem, GemmProblem) or problem.members:
-        return {"one GEMM": None}
+        return {"a single GEMM (no group of GEMMs and no convolution)": None}
     p = problem.normal
     if (p.trans_a, p.trans_b, p.batch_count, p.beta or "zero", p.activation or "none") != ("T", "N", 1, "zero", "none"):
-        return {"a product with TN layout, one batch, β = 0 and no epilogue": None}
+        return {"a single matrix product (batch of one) with transA = T, transB = N, β = 0 and no epilogue": None}
     if p.compute_type not in (None, "f32_r", "i32_r"):
-        return {"a sum in f32_r or i32_r": None}
+        return {"a sum in f32_r or i32_r (the compute type)": None}
     arch = target.get("arch")
     dtype = _NAMES.get(on_arch(p.a_type, arch) or "") if on_arch(p.a_type, arch) == on_arch(p.b_type, arch) else None
     scales = {p.scale_a, p.scale_b}
@@ -393,7 +393,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
         unknown = [name for name, cell in cells.items() if cell is None]
         if unknown:
             raise EmissionError(
-                f"aiter: a row for {override.problem.text} needs {', '.join(unknown)}, which is unknown"
+                f"aiter: no row can be written for {override.problem.text}. A row needs {', '.join(unknown)}, but the "
+                "log or the target states another value or none"
             )
         return ",".join(str(cell) for cell in cells.values())
 

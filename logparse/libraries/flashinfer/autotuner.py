@@ -82,7 +82,7 @@ def _choice(key: str, value: Any, length: int) -> Outcome:
 
 FORMAT = FileFormat(
     "flashinfer",
-    "FlashInfer's autotune_configs.json: the tactics that FlashInfer chose",
+    "FlashInfer's autotune_configs.json: the tactics (kernels) that FlashInfer chose",
     recognise,
     read,
     origins=(Origin(ORIGIN, evidence=False),),

@@ -153,8 +153,8 @@ FORMAT = LineFormat(
     example="- { function: matmul, M: 64, …, call_count: 208 }",
     gives="counted calls",
     how=(
-        "`HIPBLASLT_LOG_MASK=64`, or `128` with solution and kernel name; hipBLASLt writes the records when the "
-        "process ends"
+        "set `HIPBLASLT_LOG_MASK=64`, or `128` to log also the names of the solution and the kernel; hipBLASLt "
+        "writes the records when the process ends"
     ),
     since="ROCm 6.4",
 )

@@ -68,9 +68,11 @@ def supported_gemm(
         raise UnsupportedError(f"the library cannot run epilogue {problem.epilogue}")
     used = (problem.scale_a, problem.scale_b, problem.scale_c, problem.scale_d)
     if any(x not in scales for x in used) or (problem.scale_alpha_vector and not alpha_vector):
-        raise UnsupportedError("the library cannot run these scaled operands")
+        raise UnsupportedError("the library cannot multiply operands with such scales")
     if problem.swizzle_a or problem.swizzle_b:
-        raise UnsupportedError("the product has swizzled operands, which cannot be measured")
+        raise UnsupportedError(
+            "the product's operands have a swizzled memory layout (reordered blocks), which cannot be measured"
+        )
     if problem.converted:
         raise UnsupportedError("the product converts its operands to another type, which cannot be measured")
     if (problem.compute_type or "f32_r") not in compute_types:

@@ -251,7 +251,10 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
     layouts = [str(flags[f"{x}_layout"] or plain) for x in ("in", "fil", "out")]
     vectors = flags["tensor_vect"] not in ("", "0") or flags["vector_length"] not in ("", "1")
     if vectors or any(x.endswith("c") and x[:-1].isupper() for x in layouts):
-        raise CommandError("logparse cannot read commands with vectors of channels (-Z, -L, NCHWc)")
+        raise CommandError(
+            "logparse cannot read MIOpenDriver commands for tensors with packed channels (options -Z and -L, "
+            "layout NCHWc)"
+        )
     if flags["pad_mode"] not in ("", "default"):
         raise CommandError(f"the padding mode {flags['pad_mode']} (-z) cannot be read; state the pads with -p and -q")
     if logged:

@@ -175,7 +175,7 @@ export MIOPEN_USER_DB_PATH={folder}
 
 FORMAT = FileFormat(
     name="miopen-perf-db",
-    about="MIOpen's perf-db (*.db.txt, *.udb.txt): the solvers that are tuned, without times",
+    about="MIOpen's perf-db (*.db.txt, *.udb.txt): tuned parameters of solvers, without times",
     recognise=recognise,
     read=read,
     origins=(Origin(ORIGIN, evidence=False),),

@@ -83,7 +83,10 @@ def _refuse(device: TorchDevice, p: GemmProblem) -> None:
         raise UnsupportedError(f"activation {p.activation}")
     scales = (p.scale_a, p.scale_b, p.scale_c, p.scale_d)
     if any(x not in (None, "none") for x in scales) or p.scale_alpha_vector or p.swizzle_a or p.swizzle_b:
-        raise UnsupportedError("the product has scaled or swizzled operands, which cannot be measured")
+        raise UnsupportedError(
+            "the product's operands are scaled or have a swizzled memory layout (reordered blocks), which cannot "
+            "be measured"
+        )
     if p.converted:
         raise UnsupportedError("the product converts its operands to another type, which cannot be measured")
     types = {matrix.dtype for matrix in matrices(p).values()}

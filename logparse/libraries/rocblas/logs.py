@@ -286,7 +286,7 @@ PROFILE = LineFormat(
     seen="rocBLAS 5.2 and an older one",
     example='- { rocblas_function: "rocblas_gemm_ex", … }',
     gives="counted calls",
-    how="`ROCBLAS_LAYER=4`; rocBLAS writes the log when the process ends",
+    how="set `ROCBLAS_LAYER=4` for a job; rocBLAS writes the log when the process ends",
 )
 
 
@@ -380,7 +380,10 @@ TUNE = BlockFormat(
     seen="what its documentation prints",
     example="N,N,320,588,1,4096,1,0,…,f32_r,3788",
     gives="override rows",
-    how="`rocblas-gemm-tune --yaml FILE`; rocBLAS reads the table with `ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH`",
+    how=(
+        "run `rocblas-gemm-tune --yaml FILE`; rocBLAS uses the table if `ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH` is "
+        "set to it"
+    ),
 )
 FORMATS = (BENCH, PROFILE, TUNE)
 

@@ -145,5 +145,8 @@ FORMAT = FileFormat(
     seen="traces of PyTorch 2.11 on an H200; traces of 2025 from an MI300X; dozens of public traces by hand",
     example='{"ph": "X", "cat": "cpu_op", "name": "aten::mm", …}',
     gives="calls, kernels, times",
-    how="`torch.profiler.profile(record_shapes=True)` and `export_chrome_trace`",
+    how=(
+        "run the job under `torch.profiler.profile(record_shapes=True)`, and save the trace with its method "
+        "`export_chrome_trace`"
+    ),
 )

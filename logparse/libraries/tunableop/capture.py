@@ -29,7 +29,11 @@ def _settings(asked: Asked) -> Iterator[Setting]:
         "TunableOp records the matrix products for which it has no row (from PyTorch 2.6 on)",
     )
     name = f"{asked.folder}/tunableop_untuned.csv"
-    yield Setting("PYTORCH_TUNABLEOP_UNTUNED_FILENAME", name, "PyTorch inserts the device number before .csv")
+    yield Setting(
+        "PYTORCH_TUNABLEOP_UNTUNED_FILENAME",
+        name,
+        ("PyTorch writes one file for each device, and inserts the device number before .csv"),
+    )
     if not on:
         why = (
             "without this name, TunableOp would read a results file in the working folder, and the job would run "

@@ -240,7 +240,10 @@ def measurement(row: ResultsRow) -> Measurement:
     status: Status = "ok" if row.time_us else "no_time"
     error = None if row.time_us else f"time {row.time!r}" if row.time else "the row has no time"
     if row.time_ms == math.inf:
-        status, error = "failed", "every candidate of this tuning failed or was skipped"
+        status, error = (
+            "failed",
+            ("TunableOp found no kernel for this matrix product: each candidate failed or was skipped"),
+        )
     if not row.name:
         status, error = "failed", "the row's solution has no name"
     if row.glued:

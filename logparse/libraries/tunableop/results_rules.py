@@ -212,7 +212,10 @@ def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
         remedy = "delete the file: up to PyTorch 2.9, a worker that is killed leaves an empty file behind"
         yield Note(None, "error", "empty", "the file is empty", remedy)
     elif "PT_VERSION" not in given:
-        message = "the file lacks the validator PT_VERSION, so PyTorch rejects the file without a warning"
+        message = (
+            "the file has no line Validator,PT_VERSION,… (the PyTorch version), so PyTorch rejects the file "
+            "without a warning"
+        )
         yield Note(
             None, "error", "validators", message, "copy the Validator lines from a results file that the target wrote"
         )
@@ -311,10 +314,19 @@ OVERRIDE_FORMAT = OverrideFormat(
     compared=(validators.PREFIX,),
     not_in_this_build=not_in_this_build,
     signs=(
-        ("Failed validator", "PyTorch rejected the TunableOp file, because one of the file's validators differs"),
+        (
+            "Failed validator",
+            (
+                "PyTorch rejected the TunableOp file, because one of its Validator lines (versions and device) differs "
+                "from PyTorch's own value"
+            ),
+        ),
         (
             "Unmatched validator",
-            "PyTorch rejected the TunableOp file, because the file has other validators than PyTorch",
+            (
+                "PyTorch rejected the TunableOp file, because its Validator lines (versions and device) have other "
+                "names than PyTorch's own"
+            ),
         ),
         (
             "missing candidate",

@@ -178,7 +178,9 @@ class _Reader:
             origin=ORIGIN if key in self._done and not self._loading else results.ORIGIN,
             status="failed" if failed else "ok" if time_us else "no_time",
             time_us=time_us or None,
-            error="every candidate of this tuning failed or was skipped" if failed else None,
+            error=("TunableOp found no kernel for this matrix product: each candidate failed or was skipped")
+            if failed
+            else None,
             key_text=key,
         )
         return _counted([record])
@@ -328,7 +330,7 @@ FORMAT = BlockFormat(
     example="├──tuning using warmup iters 0 …",
     gives="measurements of every candidate",
     how=(
-        "`PYTORCH_TUNABLEOP_VERBOSE=3`, which writes to standard error or to the file "
-        "`PYTORCH_TUNABLEOP_VERBOSE_FILENAME`"
+        "set `PYTORCH_TUNABLEOP_VERBOSE=3`; PyTorch then writes the log to standard error, or to the file that "
+        "`PYTORCH_TUNABLEOP_VERBOSE_FILENAME` names"
     ),
 )

@@ -119,7 +119,7 @@ class _Table:
             raise ValueError(wrong)
         machine.update(told)
         if not records:
-            raise ValueError("the row has neither a time nor calls")
+            raise ValueError("the row has neither a time (time_us) nor a number of calls (calls)")
         return records
 
     def close(self) -> Iterator[Outcome]:
@@ -167,7 +167,7 @@ def _records(row: Mapping[str, str]) -> list[Record]:
     out: list[Record] = []
     if time_us is not None or status is not None:
         if solution is None:
-            raise ValueError("the row has a time, but no solution")
+            raise ValueError("the row has a time, but does not name the solution (kernel) that took this time")
         ok = time_us is not None and time_us > 0 and math.isfinite(time_us)
         out.append(
             Measurement(

@@ -344,7 +344,10 @@ class Trial:
         compiled.
         """
         if sort != self._sort:
-            return "the job changed the kind of step (unit of work) that it repeats"
+            return (
+                "the job now repeats another kind of step (unit of work) than before, so the times of steps cannot "
+                "be compared"
+            )
         if threading.current_thread() is not threading.main_thread():
             return "the job runs its steps in several threads"
         if dynamo.compiled_graphs():

@@ -189,7 +189,7 @@ def _order() -> Tuple[List[int], List[bool]]:
     """
     order = getattr(torch._C, "_get_sdp_priority_order", None)
     if order is None:
-        raise RefusedError("PyTorch before 2.6 has no order of attention backends")
+        raise RefusedError("PyTorch before 2.6 has no setting for the order in which it tries attention backends")
     return [int(x) for x in order()], [_enabled(x) for x in ATTENTION.values()]
 
 
@@ -241,7 +241,7 @@ class TunableRows(Switch):
         it. Returns an empty text if it is still on.
         """
         on = self._before is None or torch.cuda.tunable.is_enabled()
-        return "" if on else "the job itself sets torch.cuda.tunable"
+        return "" if on else "the job's own code switches TunableOp off (torch.cuda.tunable)"
 
 
 class Refused(Switch):
