@@ -131,7 +131,11 @@ def capture(
         ),
     ] = "0",
     unit: Annotated[
-        str, option("Function whose calls are the steps: package.module:Class.method. [default: logparse finds it]")
+        str,
+        option(
+            "Function whose calls are the steps of the job, as package.module:Class.method. [default: logparse "
+            "finds it]"
+        ),
     ] = "",
     print_only: Annotated[
         bool, option("Run nothing. Print the environment variables as shell exports, with their meaning.", "--print")
@@ -181,7 +185,11 @@ def tune(
         str, option("Trace this many steps (or requests) at a time, or trace for a time such as 2s.")
     ] = "2",
     unit: Annotated[
-        str, option("Function whose calls are the steps: package.module:Class.method. [default: logparse finds it]")
+        str,
+        option(
+            "Function whose calls are the steps of the job, as package.module:Class.method. [default: logparse "
+            "finds it]"
+        ),
     ] = "",
     out: Annotated[Path, opt.path("Folder to write the override files and apply.py to.")] = Path("overrides"),
     pairs: Annotated[
@@ -214,7 +222,10 @@ def try_(
     words: Annotated[
         list[str],
         argument(
-            "Actions (settings or changes of the program), `--`, and the command that runs the job.",
+            (
+                "Names of the actions (settings or changes of the program) to try, then `--`, then the command "
+                "that runs the job."
+            ),
             metavar="ACTION… -- COMMAND…",
         ),
     ],
@@ -222,7 +233,11 @@ def try_(
         str, option("Try for at most this long in each start of the job, for example 90s or 10m.")
     ] = "60s",
     unit: Annotated[
-        str, option("Function whose calls are the steps: package.module:Class.method. [default: logparse finds it]")
+        str,
+        option(
+            "Function whose calls are the steps of the job, as package.module:Class.method. [default: logparse "
+            "finds it]"
+        ),
     ] = "",
     rows: Annotated[opt.Words, option("TunableOp results CSV whose rows the action tunableop_rows tries.")] = None,
     before_each: Annotated[
@@ -277,7 +292,7 @@ def recommend(
     ] = False,
     records: opt.Records = None,
     explain: Annotated[
-        str | None, option("Print everything about one of the things to do, given by its number or name.")
+        str | None, option("Print everything about one proposed change, given by its number or name in the list.")
     ] = None,
     verbose: Annotated[
         bool, option("Print the whole report: every finding and every file.", "-v", "--verbose")
@@ -353,7 +368,13 @@ def replay(
     records: opt.Records = None,
     hot: Annotated[
         bool,
-        option("Measure with operands in the last-level cache. Without it, each call reads them from memory.", "--hot"),
+        option(
+            (
+                "Measure with operands in the last-level cache. Without this option, each call reads its operands from "
+                "memory."
+            ),
+            "--hot",
+        ),
     ] = False,
     only: Annotated[
         str | None,
@@ -491,7 +512,8 @@ def forget(
 def compact(
     store: opt.Store = None,
     now: Annotated[
-        bool, option("Remove the old files at once. Use it only while nothing else reads the store.", "--now")
+        bool,
+        option(("Remove the old files at once. Use this option only while no other program reads the store."), "--now"),
     ] = False,
 ) -> Answer:
     """Merge the small files of a store into a few large ones; the old files are removed an hour later."""
@@ -571,7 +593,7 @@ def coverage(
 
 @verb("logparse bisect tuned_fmoe.csv --check './gsm8k.sh --at-least 0.85'")
 def bisect(
-    table: Annotated[Path, argument("Override file to search. It is not changed.")],
+    table: Annotated[Path, argument("Override file in which to find the bad rows. The file is not changed.")],
     check: Annotated[
         str, option("Shell command that runs the job. Exit code 0 means good, 125 means skip, and any other means bad.")
     ],
@@ -640,7 +662,10 @@ def diff(
     fail_on: opt.FailOn = "3%",
     floor: Annotated[float, option("Treat a change of at most this many µs per call as no change.", min=0.0)] = 0.0,
     overrides: Annotated[
-        opt.Words, option("Override files of the old library build: list their rows that must be measured again.")
+        opt.Words,
+        option(
+            "Override files for the old library build: list the rows that must be measured again with the new build."
+        ),
     ] = None,
     store: opt.Store = None,
     n: opt.Count = None,

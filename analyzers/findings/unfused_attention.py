@@ -50,7 +50,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="a softmax in kernels of its own that takes 5 % of the kernel time or more (in traces)",
+    about="attention whose softmax runs in kernels of its own, which take 5 % of the kernel time or more (in traces)",
     worth="unknown, because the time of the matrix products around the softmax changes too",
     find=find,
 )

@@ -369,14 +369,23 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
             found, doubt = checks.guilty()
         except KeyboardInterrupt:
             return Answer(
-                errors=["", "stopped: the answers of the check are kept, and the same command continues the search"],
+                errors=[
+                    "",
+                    (
+                        "stopped: the results of the check so far are kept; run the same command again to continue the "
+                        "search"
+                    ),
+                ],
                 code=130,
             )
     text = lines(checks, found, doubt)
     if doubt:
         text.append(f"to start over, remove {printable(folder.name)}")
     elif out is None:
-        text.append("the same command with --out FILE writes the file without these rows; the check does not run again")
+        text.append(
+            "to write the override file without these rows, run the same command with --out FILE; the check does "
+            "not run again"
+        )
     else:
         rest = [x for x in range(len(table.rows)) if not any(x in rows for rows in found)]
         text += wrote_lines(write([Emission(out.name, table.with_rows(rest), Shell())], out.parent, [str(path)]))

@@ -173,7 +173,10 @@ def _what_else(head: Head) -> str:
     if not head.data.strip():
         return "the file is empty"
     if moe_config.recognise(head):
-        return "the file holds tiles of FlyDSL, which lint cannot check, because it is not known how vLLM reads them"
+        return (
+            "the file holds settings of FlyDSL kernels, which lint cannot check, because it is not known how vLLM "
+            "reads such settings"
+        )
     other = next((x for x in FORMATS if isinstance(x, FileFormat) and x.recognise(head)), None)
     if other is None:
         return "the file is not an override file that logparse knows"

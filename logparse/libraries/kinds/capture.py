@@ -18,7 +18,7 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
     "hints": (4, "log of the library's advice (cuBLASLt writes such lines, hipBLASLt does not)"),
     "info": (8, "log of the reasons why the library chose a solution, and of the files that it read"),
     "api": (16, "log of every call of the library's API, which is very many lines"),
-    "bench": (32, "log of one hipblaslt-bench command per GEMM launch, each written at once (ROCm 6.1 and later)"),
+    "bench": (32, "log of one hipblaslt-bench command for each launch of a GEMM, written at once (ROCm 6.1 and later)"),
     "profile": (
         64,
         "log of each distinct GEMM with its number of calls, written when a process ends (ROCm 6.4 and later)",

@@ -117,6 +117,6 @@ LOG = LineFormat(
     seen="vLLM 0.8.5 and later, SGLang 0.4",
     example="Using default MoE config. … Config file not found at …",
     gives="messages: found, missing",
-    how="the log of a server (its lines about tables that it found or missed)",
+    how="save the log of a vLLM or SGLang server: it has lines about the tables that the server found or missed",
 )
 FORMATS = (LOG,)

@@ -193,6 +193,6 @@ FORMAT = TableFormat(
     seen="by source; public rows, and rocprof-compute's of an MI300X by hand",
     example='"KERNEL_DISPATCH","Agent 7",17,26,…',
     gives="kernels, counters, facts",
-    how="`rocprofv3 --kernel-trace [--stats] [--marker-trace] [--pmc …] --output-format csv -- COMMAND`, "
-    "`rocpd convert --output-format csv`, `rocpd summary --format csv`",
+    how="run `rocprofv3 --kernel-trace [--stats] [--marker-trace] [--pmc …] --output-format csv -- COMMAND`; or make "
+    "CSV files from a rocpd database with `rocpd convert --output-format csv` or `rocpd summary --format csv`",
 )

@@ -245,7 +245,7 @@ def measurement(row: ResultsRow) -> Measurement:
             ("TunableOp found no kernel for this matrix product: each candidate failed or was skipped"),
         )
     if not row.name:
-        status, error = "failed", "the row's solution has no name"
+        status, error = "failed", "the row does not name its solution (kernel)"
     if row.glued:
         error = f"the row is joined to line {row.line} without a line end, so PyTorch does not read the row"
     elif row.winner is not None:

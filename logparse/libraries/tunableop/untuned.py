@@ -64,7 +64,9 @@ def row(text: str) -> Call | Reject:
         problem = signature.with_blas_params(problem, extra)
     elif extra:
         return Reject(
-            "the third field of the line is not BLAS_PARAMS", len(f"{op},{params},".encode()), len(extra.encode())
+            "the line is not a row of TunableOp's untuned CSV, because its third field is not BLAS_PARAMS",
+            len(f"{op},{params},".encode()),
+            len(extra.encode()),
         )
     return Call(problem=problem, category=CATEGORY, count=None)
 

@@ -568,7 +568,9 @@ def finished(table: Path) -> None:
 def test_ctrl_c_ends_the_check_and_the_same_command_goes_on(inside: Path) -> None:
     code, errors, pids = ended_at(5, inside, signal.SIGINT)
     assert code == 130
-    assert errors.endswith("\nstopped: the answers of the check are kept, and the same command continues the search\n")
+    assert errors.endswith(
+        "\nstopped: the results of the check so far are kept; run the same command again to continue the search\n"
+    )
     assert ended(pids), "the check too"
     finished(inside)
 

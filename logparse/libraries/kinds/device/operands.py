@@ -413,7 +413,7 @@ def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
     m, n, out_type = p.m or 0, p.n or 0, p.d_type or p.a_type or ""
     if p.bias:
         if p.gradient and batch > 1:
-            raise UnsupportedError("the gradient of a bias cannot be measured for a batch of products")
+            raise UnsupportedError("a batch of products that also computes the gradient of a bias cannot be measured")
         found["bias"] = (n if p.gradient and p.bias_source == "b" else m, p.bias_type or out_type)
     if p.aux or (p.gradient and p.activation not in (None, "none")):
         found["aux"] = (batch * m * n, p.aux_type or out_type)
