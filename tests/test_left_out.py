@@ -159,4 +159,7 @@ def test_problems_with_one_command_are_counted(folder: Path) -> None:
 
     one = problems_in(CALL.format(m=64, x=7))
     made = export([*one, *one], "bench")
-    assert (made.count, dict(made.refused)) == (1, {"the command is the same as for another problem, for which it is written": 1})
+    assert (made.count, dict(made.refused)) == (
+        1,
+        {"the command is the same as for another problem, for which it is written": 1},
+    )

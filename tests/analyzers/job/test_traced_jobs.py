@@ -144,10 +144,8 @@ def test_the_capture_of_a_graph_is_no_time_of_the_job(
     assert not [x for x in found.remarks if x.analyzer == "host-bound"]
     [left_out] = found.gpu_time.left_out
     kernels = f"({made[1]} kernels, {9 * made[1]} µs)"
-    assert (
-        left_out
-        == f"{Path(place).name} {kernels}: kernels that ran while a CUDA or HIP graph was captured, which is not part of the job's time"
-    )
+    why = "kernels that ran while a CUDA or HIP graph was captured, which is not part of the job's time"
+    assert left_out == f"{Path(place).name} {kernels}: {why}"
     assert "idle" not in text
 
 

@@ -427,4 +427,7 @@ def test_tables_of_which_nothing_can_move(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="this file is tunableop-results"):
         portable([str(SAMPLES / "tunableop/tunableop_results0.csv")])
     path.write_text(HEAD + ASM)
-    assert portable([str(path)]).notes == ("1 row", "no row names its kernel by an index that only one library build understands, so no row is left out")
+    assert portable([str(path)]).notes == (
+        "1 row",
+        "no row names its kernel by an index that only one library build understands, so no row is left out",
+    )

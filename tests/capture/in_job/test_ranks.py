@@ -270,7 +270,11 @@ def test_a_sharded_job_computes_the_same_bits(job_server: Server, tmp_path: Path
 
 
 _FAILURES = [
-    ("fsdp2_apart_within", "two equal calls of the model, both without the change, returned tensors of different sizes, or numbers that are infinite or NaN"),
+    (
+        "fsdp2_apart_within",
+        "two equal calls of the model, both without the change, returned tensors of different sizes, "
+        "or numbers that are infinite or NaN",
+    ),
     pytest.param("fsdp2_fails", "RuntimeError: no call without gradients", marks=pytest.mark.nightly),
     pytest.param("fsdp1_fails_orig", "RuntimeError: no call without gradients", marks=pytest.mark.nightly),
 ]
