@@ -69,7 +69,7 @@ def test_a_convolution_and_the_canonical_text() -> None:
         ("1,2,x,Default,1", "k is 'x', not a"),
         ("1,2,3,Default,fast", "time_us is 'fast', not a number"),
         ("1,2,3.5,Default,1", "k is '3.5', not a whole number"),
-        ("1,2,3,,1", "the row has a time, but does not name the solution (kernel) that took this time"),
+        ("1,2,3,,1", "the row has a time, but does not name the solution"),
         ("1,2,3,Default,1,9", "6 cells, but the header has 5 columns"),
         ("1,2,inf,Default,1", "k is 'inf', not a whole number"),
     ],

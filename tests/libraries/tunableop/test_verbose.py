@@ -135,7 +135,7 @@ def test_two_processes_in_one_stream_are_not_mixed_up() -> None:
     ours, _ = read(data.encode())
     (reject,) = ours[-1].records
     assert isinstance(reject, Reject)
-    assert "two tunings" in reject.reason
+    assert "two matrix products" in reject.reason
 
 
 def test_what_is_known_of_a_candidate_counts_once() -> None:
