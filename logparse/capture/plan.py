@@ -232,7 +232,7 @@ def _trace(folder: Path, trace: Trace, environ: Mapping[str, str]) -> Iterator[S
     yield Setting(
         applied.VARIABLE,
         str(folder / applied.FOLDER),
-        "the folder in which the job reports which changes it applied (apply.py, apply.sh)",
+        "the folder in which the job's processes report which changes of apply.py and apply.sh they applied",
     )
     yield Setting("LOGPARSE_TRACE_UNITS", str(trace.units), "the number of steps (units of work) in a traced window")
     if trace.seconds:

@@ -212,7 +212,10 @@ _MARKERS = (
 
 FORMAT = BlockFormat(
     name="miopen-driver-output",
-    about="what MIOpenDriver prints: solutions, kernel times, results of verification",
+    about=(
+        "what MIOpenDriver prints: the solutions of a convolution, times of kernels, and whether the results are "
+        "correct"
+    ),
     markers=_MARKERS,
     begin=ranked(_MARKERS, Reader, apart=False),
     origins=(Origin(ORIGIN, evidence=True), Origin(LIST_ORIGIN, evidence=False)),

@@ -110,7 +110,7 @@ def _time(config: Mapping[str, Any]) -> dict[str, float]:
     names = ("time_ms", "time_std_ms", "time_min_ms", "time_max_ms")
     found = {name: float(config[name]) for name in names}
     if not all(is_time(x * 1e3) for x in found.values()):
-        raise ValueError("a time in the record is impossible")
+        raise ValueError("a time in the record is negative, too large or not a number")
     return found
 
 

@@ -209,7 +209,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
     notes = [*_notes(table, version, target), *_ladder(entries)]
     parsed = Table(entries, _Context(table, version, last), _RULES, notes)
     return parsed.reading(
-        "the server does not read this table",
+        "the server (vLLM or SGLang) does not read this table",
         refusals=refusals,
         certain="device" in target,
         facts=_facts(table),

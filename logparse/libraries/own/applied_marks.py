@@ -94,7 +94,9 @@ def _marks(data: bytes) -> Iterator[Mapping[str, Any]]:
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"not JSON: {error}") from error
             if not isinstance(mark, Mapping) or "logparse_applied" not in mark:
-                raise ValueError("the line is not a JSON object with the member logparse_applied")
+                raise ValueError(
+                    "the line is not a report of apply.py or apply.sh (a JSON object with the member logparse_applied)"
+                )
             yield mark
 
 

@@ -138,7 +138,7 @@ class _Table:
             return "foreign"
         calls, total, least, most = (float(row[x]) for x in ("Calls", "TotalDurationNs", "MinNs", "MaxNs"))
         if not 1 <= calls <= MOST_CALLS or not all(is_time(x / 1e3) for x in (total / calls, least, most)):
-            raise ValueError("a time or a count of the row is impossible")
+            raise ValueError("the row of statistics states an impossible number of calls or an impossible time")
         self._totals.add("", name, None, total / 1e3, calls=int(calls), least=least / 1e3, most=most / 1e3)
         return "measurement"
 

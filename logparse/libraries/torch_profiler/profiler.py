@@ -97,7 +97,7 @@ _CATEGORY, _SHOWN = regex(rb'"cat":\s*"([^"\\]{1,60})"'), 8
 _OWN = {"Trace", "overhead", "Overhead"}
 """The categories of events about the profiler itself."""
 _TRACES = (
-    ("mtia", "the trace is of MTIA, whose kernels logparse cannot read"),
+    ("mtia", "the trace is of an MTIA device (Meta's accelerator), whose kernels logparse cannot read"),
     ("async_npu|HostToDevice", "the trace is of Ascend NPUs, whose kernels logparse cannot read"),
     (
         "cuda_profiler_range",

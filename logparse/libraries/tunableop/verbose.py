@@ -276,7 +276,7 @@ def _problem(match: re.Match[str]) -> tuple[GemmProblem, str]:
 
 
 _SCREENED: dict[str, tuple[Status, str]] = {
-    "unsupported": ("unsupported", "the library of this kernel refuses this call"),
+    "unsupported": ("unsupported", "the library cannot run this kernel for this call"),
     "numerics check failed for": ("wrong", "the result of this kernel failed PyTorch's numerics check"),
     "skip slow instance": ("skipped", "a few runs of this kernel were slower than the best kernel so far"),
     "2nd skip slow instance": ("skipped", "ten runs of this kernel were slower than the best kernel so far"),

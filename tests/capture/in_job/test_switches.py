@@ -251,7 +251,7 @@ def flat() -> Any:
         ("channels_last", lambda: torch.nn.Linear(2, 2), "no convolution"),
         ("channels_last", lambda: Net().to(memory_format=torch.channels_last), "no convolution"),
         ("padded_output", lambda: torch.nn.Linear(2, 320), "no linear layer has 256 or more outputs"),
-        ("one_kernel_gelu", torch.nn.GELU, "no module of the model writes GELU out as a formula"),
+        ("one_kernel_gelu", torch.nn.GELU, "no module of the model computes GELU by a formula of its own"),
         ("fused_epilogue", lambda: torch.nn.Linear(2, 2), "no torch.nn.Sequential"),
         (
             "channels_last",
@@ -402,7 +402,7 @@ def test_of_several_none_is_on_where_one_is_refused() -> None:
     net, optimizer = trained()
     net.act = torch.nn.GELU()
     before = look(net, optimizer)
-    with pytest.raises(RefusedError, match="no module of the model writes GELU out as a formula"):
+    with pytest.raises(RefusedError, match="no module of the model computes GELU by a formula of its own"):
         made("channels_last+one_kernel_gelu").on(Job([net], [optimizer]))
     assert look(net, optimizer) == before
 

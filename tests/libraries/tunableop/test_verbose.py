@@ -43,7 +43,7 @@ def test_candidates_of_one_key() -> None:
     got = [(m.solution.text, m.status, m.time_us, m.error) for m in measured(found) if m.key_text == key]
     assert got == [
         ("Default", "ok", pytest.approx(92.4), None),
-        ("rocblas:91022", "unsupported", None, "the library of this kernel refuses this call"),
+        ("rocblas:91022", "unsupported", None, "the library cannot run this kernel for this call"),
         ("rocblas:-61", "skipped", None, "a few runs of this kernel were slower than the best kernel so far"),
         ("hipblaslt:90877", "skipped", None, "ten runs of this kernel were slower than the best kernel so far"),
         ("hipblaslt:104377", "ok", pytest.approx(23.6), None),
@@ -82,7 +82,7 @@ def test_the_oldest_form_leaves_slower_candidates_without_a_time() -> None:
     _, found = read((FOLDER / "torch2.3/tunableop_verbose.log").read_bytes())
     assert [(m.solution.text, m.status, m.time_us, m.error) for m in measured(found)] == [
         ("Default", "ok", pytest.approx(280.746), None),
-        ("rocblas:1074", "unsupported", None, "the library of this kernel refuses this call"),
+        ("rocblas:1074", "unsupported", None, "the library cannot run this kernel for this call"),
         (
             "rocblas:1075",
             "no_time",

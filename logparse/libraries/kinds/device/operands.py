@@ -74,7 +74,9 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
     p = problem
     if p.members or p.m is None or p.n is None or p.k is None or p.batch_count is None:
         raise UnsupportedError(
-            "the sizes of the product are not known" if not p.members else "a grouped GEMM cannot be measured"
+            "the log does not state the sizes of the matrix product"
+            if not p.members
+            else "a grouped GEMM cannot be measured"
         )
     if p.trans_a is None or p.trans_b is None:
         raise UnsupportedError("it is not known which matrices of the product are transposed")
@@ -87,7 +89,7 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
         ld = getattr(p, f"ld{name}") or (p.ldd if name == "c" and p.ldd else rows)
         stride = getattr(p, f"stride_{name}")
         if dtype is None:
-            raise UnsupportedError("the types of the product are not known")
+            raise UnsupportedError("the log does not state the data types of the matrix product")
         if ld < rows:
             raise UnsupportedError(f"ld{name} {ld} is less than {rows} rows")
         out[name] = Matrix(rows, cols, ld, ld * cols if stride is None and p.batch_count > 1 else stride or 0, dtype)

@@ -404,7 +404,7 @@ KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
     ),
     "one_kernel_gelu": lambda: ModelSwitch(
         _counted(use_one_kernel_gelu, "GELU in one kernel", "GELUs in one kernel"),
-        "no module of the model writes GELU out as a formula",
+        "no module of the model computes GELU by a formula of its own",
     ),
     "fused_epilogue": lambda: ModelSwitch(
         _counted(lambda model: fuse_epilogues(model, ("tanh",)), "module replaced", "modules replaced"), _NO_PAIR
