@@ -354,10 +354,10 @@ def test_a_logged_transposed_command_prints_the_output_channels_of_one_group() -
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ("-Z 1", "vectors"),
-        ("-L 4", "vectors"),
-        ("-Z 1 -L 4", "vectors"),
-        ("--out_layout NCHWc", "vectors"),
+        ("-Z 1", "packed channels"),
+        ("-L 4", "packed channels"),
+        ("-Z 1 -L 4", "packed channels"),
+        ("--out_layout NCHWc", "packed channels"),
         ("-z same", "padding mode same"),
     ],
 )
