@@ -382,10 +382,7 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
     if doubt:
         text.append(f"to start over, remove {printable(folder.name)}")
     elif out is None:
-        text.append(
-            "to write the override file without these rows, run the same command with --out FILE; the check does "
-            "not run again"
-        )
+        text.append("to write the file without these rows, add --out FILE to the command; the check does not run again")
     else:
         rest = [x for x in range(len(table.rows)) if not any(x in rows for rows in found)]
         text += wrote_lines(write([Emission(out.name, table.with_rows(rest), Shell())], out.parent, [str(path)]))

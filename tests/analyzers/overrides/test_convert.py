@@ -116,7 +116,7 @@ def test_to_aiter() -> None:
     found = rows(made)
     assert made.count == len(found) >= 2
     assert all(key.startswith("gfx942,304,") for key in found)
-    assert any("TN layout" in reason for reason in made.refused)
+    assert any("transA = T, transB = N" in reason for reason in made.refused)
     without = convert([CSV], "aiter")
     assert not without.files
     assert any("cu_num" in reason for reason in without.refused)
