@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.evidence.comparison import INCOMPARABLE
+from analyzers.evidence.origins import TRACE
 from analyzers.explore.load.job import PageVerdict
 from analyzers.explore.plain_text import sentence
 from analyzers.explore.tries import Row
@@ -81,7 +82,7 @@ def _sentence(row: Row) -> str:
             "the run's files name more than one, so this time counts in no sum and no gain is claimed. Next: ingest "
             "the files of the other device as a run of their own (ingest --run)."
         )
-    if pd.isna(row["pick_us"]) and str(row["best"]).startswith("kernel:"):
+    if pd.isna(row["pick_us"]) and row["origin"] == TRACE:
         return (
             f"The trace times the library's own kernels: {duration(row['time_us'])} a call. No other solution is "
             "timed, so there is nothing to compare them with. To time other solutions: logparse replay."
