@@ -525,7 +525,7 @@ def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
     ("category", "wanted"),
     [
         ("Trace", "export the trace in `on_trace_ready`"),
-        ("mtia_runtime", "the trace is of MTIA"),
+        ("mtia_runtime", "the trace is of an MTIA device"),
         ("async_npu", "the trace is of Ascend NPUs"),
         ("cuda_profiler_range", "counters of CUPTI"),
         ("Kernel", "the trace has the form of 2021"),
@@ -605,14 +605,14 @@ def test_recommend_on_a_store_that_cannot_be_written(
 
     monkeypatch.setattr(store, "replace_file", refused)
     out = run("recommend", "--store", samples_store, "--out", str(tmp_path / "out"))
-    assert (out.returncode, "of the whole trace" in out.stdout) == (0, True), out.stderr
+    assert (out.returncode, "a run" in out.stdout) == (0, True), out.stderr
     assert (tmp_path / "out" / "report.md").exists()
 
 
 def test_recommend_prints_where_its_files_cannot_be_written(samples_store: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     out = run("recommend", "--store", samples_store, "--out", str(tmp_path / "file" / "out"))
-    assert (out.returncode, "of the whole trace" in out.stdout) == (1, True)
+    assert (out.returncode, "a run" in out.stdout) == (1, True)
     assert out.stderr.startswith(f"error: {tmp_path / 'file'}")
     assert "the files were not written (--out)" in out.stderr
 

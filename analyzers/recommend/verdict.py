@@ -171,7 +171,7 @@ def _per(todo: Todo, word: str, whole: str) -> str:
 
 def whole_of(found: Recommendation) -> str:
     """Return what a saving per run is a part of, such as ``a run of 2 processes together`` (``Verdict.whole``)."""
-    if found.gpu_time is not None:
+    if found.gpu_time is not None and not found.gpu_time.steps:
         return "all traces" if found.gpu_time.traces > 1 else "the whole trace"
     return f"a run of {found.processes} processes together" if found.processes > 1 else "a run"
 

@@ -104,7 +104,7 @@ def test_a_step_that_waits_for_the_host_on_an_h200(tmp_path: Path) -> None:
     assert figures(found)["busy"] == 0.12
     text = report(found, [])
     assert "* host-bound: the GPU runs kernels in 11.9% of the time (5.84 ms of 48.9 ms per step)" in text
-    assert re.search(r"^\* idle +43\.1 ms +88\.1% of 48\.9 ms per step$", text, re.MULTILINE)
+    assert re.search(r"^\* idle +43\.1 ms +88\.1%$", text, re.MULTILINE)
 
 
 @needs_corpus
