@@ -29,12 +29,13 @@ CONVOLUTION, GEMM = "convolution", "GEMM"
 
 @dataclass(frozen=True)
 class Change:
-    """The form that one call takes after a change such as TF32: the new operator with its sizes, and its kernel.
+    """The form that one call of an operator takes after a change of the job, such as TF32.
 
-    ``solution`` names the kernel, by default the library's own choice. If ``problem`` (the operator) is None, the call
-    disappears. An example is a copy from one memory layout to another that is no longer needed.
+    * ``problem``: the new operator with its sizes, or None if the call disappears.
+    * ``solution``: its kernel, by default the library's own choice.
     """
 
+    # A call disappears, for example, if it copies from one memory layout to another and is no longer needed.
     problem: Problem | None
     solution: str = DEFAULT.text
 
@@ -60,11 +61,9 @@ class Application:
 
 
 def definitions(module: str) -> Python:
-    """Return the source code of a module in the folder ``changes/``, from its first function or class on.
-
-    The code is copied into the ``apply.py`` that is generated for the user. The same module is used when a change is
-    tried in a running job.
-    """
+    """Return the source code of a module in the folder ``changes/``, from its first function or class on."""
+    # The code is copied into the apply.py that is generated for the user. The same module tries a change in a running
+    # job.
     from logparse.capture.in_job.logparse_in_job import changes  # Imported here because most runs write no apply.py.
 
     code = Python(asset(Path(changes.__file__).with_name(f"{module}.py")))
@@ -151,8 +150,8 @@ def with_job_interval(gain: Gain) -> Gain:
 class Part(Gain):
     """How much GPU time per run a change saves in all calls of one operator with the same sizes.
 
-    * ``of``: the text that names the operator and its sizes.
-    * ``host_us``: additional time that the host takes to launch the calls, µs.
+    * ``of``: the operator and its sizes, as text.
+    * ``host_us``: additional time to launch the calls, µs.
     """
 
     of: str
@@ -189,11 +188,9 @@ class ActionResult(Gain):
 
     @property
     def job_gain(self) -> Gain:
-        """The GPU time that the whole job should save with the change, with a 95 % confidence interval.
-
-        The times were measured one call at a time. Clocks and caches differ in a whole job, so the interval is made
-        wider (``with_job_interval``).
-        """
+        """The GPU time that the whole job should save with the change, with a 95 % confidence interval."""
+        # The times were measured one call at a time. Clocks and caches differ in a whole job, so the interval is made
+        # wider.
         return with_job_interval(self.widened)
 
     @property
@@ -235,9 +232,8 @@ class ActionResult(Gain):
 
     @property
     def in_part(self) -> str:
-        """A sentence that warns if the calls with measured times are only a part of the calls that the change affects.
+        """A sentence that warns if only a part of the calls that the change affects was timed.
 
-        For example: "only 60% of the time that tf32 changes was measured; the rest may gain or lose in the same way".
         Empty if nearly all were timed.
         """
         if not self.untimed or self.measured_share >= _TIMED:
@@ -247,15 +243,11 @@ class ActionResult(Gain):
 
     @property
     def untimed_factors(self) -> tuple[float, float]:
-        """The smallest and the largest factor by which a change may multiply the time of calls that were not timed.
-
-        Both come from the timed calls:
-
-        * smallest: 1 − (savings of the calls that gain) / (time of all timed calls)
-        * largest: 1 + (losses of the calls that lose) / (time of all timed calls)
-        """
+        """The smallest and the largest factor by which a change may multiply the time of calls that were not timed."""
         changes = [x.then_us - x.now_us for x in self.parts if x.now_us]
         timed = math.fsum(x.now_us for x in self.parts) or 1.0
+        # Smallest: 1 − (savings of the calls that gain) / (time of all timed calls). Largest: 1 + (losses of the calls
+        # that lose) / (time of all timed calls).
         return 1 + math.fsum(x for x in changes if x < 0) / timed, 1 + math.fsum(x for x in changes if x > 0) / timed
 
     @property

@@ -1,8 +1,7 @@
 """Changes that make PyTorch compute attention (``scaled_dot_product_attention``) with another backend.
 
-They apply to all attention that a fused kernel computes. Attention on the math backend is not changed, because a trace
-shows it as matrix products and a softmax and not as one operator. If a backend refuses an operand (a mask, a size), the
-call stays on its present backend.
+Attention on the math backend is not changed, because a trace shows it as matrix products and a softmax. If a backend
+refuses an operand, the call stays on its present backend.
 """
 
 from __future__ import annotations

@@ -44,24 +44,23 @@ def exact(tail: Epilogue, job: Job) -> bool:
 def _tanh(tail: Epilogue, job: Job) -> bool:
     """Tell whether to propose a kernel with an approximate GELU although the job computes the exact GELU.
 
-    The library can fuse a GELU into the matrix product, but only with the tanh approximation, which changes the results
-    slightly. So the answer is False for a job that trains a model.
+    The answer is False for a job that trains a model, because the results change slightly.
     """
+    # The library can fuse a GELU into the matrix product, but only with the tanh approximation.
     return tail.exact and not job.trains
 
 
 def _to(
     suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
 ) -> Callable[[Work, Job], Change | None]:
-    """Return a function that tells which single kernel can replace a matrix product and the kernels after it.
+    """Return a function that gives, for a call, the kernel that replaces a matrix product and the kernels after it.
 
-    The function is called for each call of the job. It returns None if the call must stay as it is.
-
-    * ``suits`` checks whether one kernel can do all the work of this call.
-    * ``solution`` returns the name of that kernel.
+    * ``suits``: whether one kernel can do all the work of the call.
+    * ``solution``: the name of that kernel.
     """
 
     def change(work: Work, job: Job) -> Change | None:
+        # None means that the call stays as it is.
         return Change(work.problem, solution(work.tail)) if work.tail and suits(work.tail, job) else None
 
     return change

@@ -157,8 +157,7 @@ def job_of(tables: Tables, settings: Settings) -> Job:
 def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
     """Return the matrix products that are followed by kernels for a bias or an activation, with these kernels.
 
-    The time of an entry (µs) is the sum of two parts: the product's time in the calls that such kernels follow, and the
-    time of the kernels themselves.
+    Times are in µs.
     """
     found = epilogues(tables)
     traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
@@ -167,6 +166,8 @@ def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
     for tail in found:
         text = tail.problem.text
         if text in us and text in traced and tail.problem.batch_count == 1:
+            # The time of an entry is the product's time in the calls that such kernels follow, plus the time of the
+            # kernels.
             product = us[text] * min(1.0, tail.calls / float(traced[text]))
             one = Work(problem=tail.fused, calls=float(tail.calls), us=product + tail.us, solution=tail.as_run)
             out.append(replace(one, tail=tail, of=text))
@@ -187,20 +188,16 @@ def _gelus(tables: Tables) -> tuple[Work, ...]:
 
 
 def channels_last(job: Job, operand: Operand) -> Operand:
-    """Return the tensor in the layout NHWC (channels next to each other) if it is an image in another layout.
-
-    Two views of an image are also converted:
-
-    * an image with permuted dimensions (n, h, w, c)
-    * a slice of an image's channels, for example the gradient of one input of a concatenation
-    """
+    """Return the tensor in the layout NHWC (channels next to each other) if it is an image in another layout."""
     sizes, strides = operand.sizes, operand.strides
     if len(sizes) != 4 or 0 in sizes or 0 in strides:
         return operand
+    # A slice of an image's channels is also converted, for example the gradient of one input of a concatenation.
     n, c, h, w = sizes
     whole = strides[0] // (h * w)
     if (n, whole, h, w) in job.images and strides == (whole * h * w, h * w, w, 1) and c > 1 and h * w > 1:
         return Operand(operand.dtype, sizes, (whole * h * w, 1, w * whole, whole))
+    # A view of an image with permuted dimensions (n, h, w, c) is also converted.
     n, h, w, c = sizes
     if (n, c, h, w) in job.images and strides == (c * h * w, w, 1, h * w) and c > 1 and h * w > 1:
         return Operand(operand.dtype, sizes, (c * h * w, w * c, c, 1))
@@ -210,12 +207,12 @@ def channels_last(job: Job, operand: Operand) -> Operand:
 def typed(job: Job, problem: OperatorProblem) -> OperatorProblem:
     """Fill in the tensor types that a trace did not record, by assuming the type of the job's images.
 
-    A trace does not record the types of tensors in a list, for example the inputs of a concatenation. If the type of
-    the images is unknown, the operator is returned as it is.
+    If the type of the images is unknown, the operator is returned as it is.
     """
     if job.image_type is None or all(x.dtype != "?" for x in problem.tensors):
         return problem
 
+    # A trace does not record the types of tensors in a list, for example the inputs of a concatenation.
     def known(operand: Operand) -> Operand:
         dtype = str(job.image_type) if operand.dtype == "?" else operand.dtype
         return Operand(dtype, operand.sizes, operand.strides)

@@ -63,11 +63,8 @@ def _classes(job: Job) -> frozenset[int]:
 
 
 def _is_layer(problem: Problem) -> bool:
-    """Tell whether a matrix product may be the forward pass y = x·Wᵀ of a linear layer.
-
-    In the column-major form of the libraries, such a product has m = outputs, k = inputs and a transposed A. A batched
-    product is excluded.
-    """
+    """Tell whether a matrix product may be the forward pass y = x·Wᵀ of a linear layer. A batched product is not."""
+    # In the column-major form of the libraries, such a product has m = outputs, k = inputs and a transposed A.
     return isinstance(problem, GemmProblem) and problem.trans_a == "T" and problem.batch_count == 1
 
 
@@ -110,18 +107,16 @@ def _view(operand: Operand) -> Operand:
 
 
 def _padded_change(problem: Problem, size: int) -> Change | None:
-    """Return the operator as it is after a layer's number of outputs (``size``) was padded. None if it does not change.
-
-    In a matrix product, each of m, n and k that equals ``size`` is replaced. In other operators, only the first
-    dimension of a tensor is replaced.
-    """
+    """Return the operator as it is after a layer's number of outputs (``size``) was padded. None if nothing changes."""
     if isinstance(problem, GemmProblem):
         if problem.members or size not in (problem.m, problem.n, problem.k):
             return None
+        # Each of m, n and k that equals the number of outputs is replaced.
         grown: dict[str, Any] = {x: padded(size) for x in _SIZES if getattr(problem, x) == size}
         return Change(replace(problem, **grown))
     if not isinstance(problem, OperatorProblem):
         return None
+    # In other operators, only the first dimension of a tensor is replaced.
     after = mapped(problem, lambda operand: _grown(operand, size) if operand.sizes[:1] == (size,) else operand)
     return None if after == problem else Change(after)
 
@@ -136,8 +131,7 @@ def _grown(operand: Operand, size: int) -> Operand:
 def _gradients(job: Job) -> Iterator[Work]:
     """Yield the additional kernels that a linear layer needs in the backward pass if its outputs are padded.
 
-    The padded layer returns a view of its outputs. The gradient of a view needs a fill with zeros and a copy, for each
-    matrix product of the layer. Source: PyTorch's ``slice_backward`` (aten/src/ATen/native/TensorShape.cpp).
+    Source: PyTorch's ``slice_backward`` (aten/src/ATen/native/TensorShape.cpp).
     """
     size = odd_output(job) if job.trains else None
     if size is None:
@@ -147,6 +141,8 @@ def _gradients(job: Job) -> Iterator[Work]:
         if not isinstance(p, GemmProblem) or not _is_layer(p) or p.m != size or p.n is None:
             continue
         if (dtype := OPERAND_TYPES.get(p.d_type or "")) is not None:
+            # The padded layer returns a view of its outputs. The gradient of a view needs a fill with zeros and a copy,
+            # for each matrix product of the layer.
             wide = padded(size)
             whole = Operand(dtype, (p.n, wide), (wide, 1))
             view, source = (Operand(dtype, (p.n, size), (step, 1)) for step in (wide, size))

@@ -56,7 +56,7 @@ class Ratio:
 def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -> Ratio | None:
     """Return (time of a call with the change) / (time now), with its interval. None if one of the two was not timed.
 
-    A call may consist of several ``passes``, for example the two gradients of a convolution. Their times are added.
+    The times of several ``passes``, such as a convolution's two gradients, are added.
     """
     before = [_now(one, samples) for one in passes]
     now = sum(median(x[1]) for x in before if x is not None)
@@ -75,22 +75,22 @@ def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -
 def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) -> float:
     """Return how much longer the host takes to launch a call with the change than without, µs. Negative: it takes less.
 
-    The smallest of several measured times is used, because disturbances only make a time longer. A call may have
-    several ``passes``, for example two gradients. A pass without measured times adds 0.
+    Passes (such as the two gradients of a convolution) without measured times add 0.
     """
     both = ((host.get((x.problem.text, x.solution)), y) for x, y in zip(passes, changes, strict=True) if not x.replaced)
     pairs = ((now, host.get((y.problem.text, y.solution))) for now, y in both if y.problem is not None)
+    # The smallest of several measured times is used, because disturbances only make a time longer.
     return sum(min(then[1]) - min(now[1]) for now, then in pairs if now and then)
 
 
 def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
     """Return the measured times (µs) of a call without the change, and the name of the file with the times.
 
-    Some calls cannot be run alone. For them, the mean time in the trace is returned, and the name "trace". Returns None
-    if the call was not timed.
+    None if the call was not timed.
     """
     if not work.replaced:
         return samples.get((work.problem.text, work.solution))
+    # A call that cannot be run alone gets its mean time in the trace, and the name "trace".
     return ("trace", [work.us / work.calls]) if work.us and work.calls else None
 
 

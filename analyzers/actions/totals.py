@@ -34,8 +34,7 @@ _SMALL = 2e-4
 def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[tuple[Problem, tuple[str, ...]]]:
     """List the kernels that must be timed to predict what changes of a job would gain, the costliest operators first.
 
-    The result has operators with their sizes, each with the names of its kernels. The first kernel is the library's own
-    choice.
+    Each operator with its sizes comes with the names of its kernels.
     """
     job = job_of(tables, settings)
     least = _SMALL * (job.total_us or 0.0)
@@ -44,6 +43,7 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
 
     def add(problem: Problem, solution: str) -> None:
         problems[problem.text] = problem
+        # The first kernel is the library's own choice.
         solutions.setdefault(problem.text, [DEFAULT.text]).append(solution)
 
     chosen = [x for x in actions if x.application(job) is not None]
@@ -68,15 +68,13 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
 
 
 def _passes(work: Work, job: Job) -> tuple[Work, ...]:
-    """Split a call of the job into calls that can be run and timed alone.
-
-    * A trace may show the two gradients of a convolution as one entry (``B+W``). This entry becomes two calls.
-    * Tensors whose type is unknown get the type that is assumed for the job (``typed``).
-    """
+    """Split a call of the job into calls that can be run and timed alone."""
     problem = work.problem
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
+        # A trace may show the two gradients of a convolution as one entry (B+W). The entry becomes two calls.
         b, w = replace(problem, direction="B"), replace(problem, direction="W")
         return replace(work, problem=b), replace(work, problem=w)
+    # Tensors whose type is unknown get the type that is assumed for the job.
     return (replace(work, problem=typed(job, problem)) if isinstance(problem, OperatorProblem) else work,)
 
 
@@ -85,14 +83,15 @@ def results(
 ) -> list[ActionResult]:
     """Predict from measured times what each of several changes would save in a job, and return the best change first.
 
-    A change is left out if none of its calls was timed. ``kept`` lists changes that the job already has. Then a change
-    must also meet two conditions: it can be combined with these changes, and its calls were timed with them.
+    * ``kept``: changes that the job already has. Only what can be combined with them is returned.
     """
     samples, host = samples_of(tables, settings), samples_of(tables, settings, HOST)
     if not samples:
         return []
     job = _under(job_of(tables, settings), kept)
+    # A change must have been timed together with the changes that the job already has.
     beside = [x for x in actions if all(_beside(x, y, job) for y in kept)]
+    # A change is left out if none of its calls was timed.
     found = [x for y in beside if (x := result(y, job, samples, host)) is not None]
     return sorted(found, key=rank)
 
@@ -109,18 +108,14 @@ def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
 
 
 def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
-    """Tell whether a change gains as much as was measured, although the job also makes another change (``kept``).
-
-    Each change was measured alone. The measured gain is valid in two cases:
-
-    * ``action`` contains the other change, so the other change was part of the measurement.
-    * The two changes can be made together and affect different calls.
-    """
+    """Tell whether a change gains as much as was measured, although the job also makes another change (``kept``)."""
     other = kept.action
     if action.name == other.name or (action.excludes is not None and action.excludes == other.excludes):
         return False
+    # Each change was measured alone. If this change contains the other one, the other one was part of the measurement.
     if other.name in action.contains:
         return True
+    # Otherwise the measured gain is valid only if the two changes affect different calls.
     changed = {x.of or x.problem.text for x in action.works(job) if action.change(x, job) is not None}
     return action.name not in other.contains and changed.isdisjoint(x.of for x in kept.parts)
 
@@ -179,13 +174,10 @@ def result(action: Action, job: Job, samples: Samples, host: Samples | None = No
 
 
 def _now_us(work: Work, job: Job, samples: Samples) -> float:
-    """Return how much GPU time all calls of one operator with these sizes take now, µs.
-
-    The time comes from the trace. Without a trace, it is (number of calls) · (time of a call that was measured alone).
-    Returns 0 if this time is unknown.
-    """
+    """Return how much GPU time all calls of one operator with these sizes take now, µs. 0 if it is unknown."""
     if work.us is not None:
         return work.us
+    # Without a trace, the time is (number of calls) · (time of a call that was measured alone).
     held = [samples.get((one.problem.text, one.solution)) for one in _passes(work, job)]
     return (work.calls or 1.0) * sum(median(x[1]) for x in held if x is not None)
 
@@ -205,10 +197,10 @@ def _part(work: Work, now_us: float, then_us: float, host_us: float = 0.0) -> Pa
 def factors_of(result: ActionResult) -> dict[str, Factor]:
     """For each operator (a text with its sizes), return the factor by which a change multiplies its time.
 
-    A factor of 0.8 means 20 % less time. Each factor has an interval, which comes from the interval of the whole job's
-    saving: both have the same relative width.
+    A factor of 0.8 means 20 % less time. Each factor has an interval.
     """
     gain = with_job_interval(result)
+    # The interval of a factor has the same relative width as the interval of the whole job's saving.
     low, high = ((gain.now_us - us) / gain.saving_us if gain.saving_us else 1.0 for us in gain.ends_us)
     out = {part.of: Factor(1.0, *result.untimed_factors) for part in result.untimed}
     for part in result.parts:

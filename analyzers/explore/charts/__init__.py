@@ -1,5 +1,9 @@
-"""Charts: make plotly figures from small tables, one kind of chart per file. Nothing here queries, reads or prints.
+"""Charts: make plotly figures from small tables, one kind of chart per file.
 
-Every mark that can be clicked has the data ``customdata``. For a GEMM or convolution they are ``[id, …]``. For a bar of
-the chart of lost time they are ``["regret", low, high, …]``.
+Every mark that can be clicked has ``customdata``:
+
+* a GEMM or convolution: ``[id, …]``
+* a bar of the chart of lost time: ``["regret", low, high, …]``
+
+Nothing here queries, reads or prints.
 """

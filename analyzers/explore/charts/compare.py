@@ -34,11 +34,9 @@ def compare(
 ) -> Figure:
     """Draw a point for each GEMM or convolution: its time in this run over its time in the compared run.
 
-    A grey band shows differences up to ±``NOISE``.
-
-    * ``points``: a table with the columns ``here_us``, ``other_us`` (the two times) and ``moved`` (``faster`` …).
+    * ``points``: a table with ``here_us``, ``other_us`` (the two times) and ``moved`` (``faster`` …).
     * ``totals``: sums over all points, from ``queries.changes``.
-    * ``headed``: False if the web page itself shows the result as text above the chart.
+    * ``headed``: False if the page shows the result above the chart.
     """
     rows = points[(points["here_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):
@@ -46,6 +44,7 @@ def compare(
     figure, (here, there) = Figure(), _short(names)
     ends = [float(f(f(rows["here_us"]), f(rows["other_us"]))) for f in (min, max)]
     ends = [ends[0] / 1.5, ends[1] * 1.5]
+    # A grey band shows differences up to ±NOISE.
     for factor, fill in ((1 - NOISE, None), (1 + NOISE, "tonexty")):
         figure.add_scatter(
             x=ends, y=[x * factor for x in ends], mode="lines", line={"width": 0}, fill=fill, hoverinfo="skip",

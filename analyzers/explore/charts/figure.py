@@ -1,8 +1,7 @@
 """A plotly figure as plain data, with the methods of ``plotly.graph_objects.Figure`` that the charts use.
 
-Plotly's class checks every setting and value, which takes 40 to 70 ms of each click and a quarter of a second of the
-first view. The browser's plotly.js checks them anyway. ``notebook`` makes figures of plotly's class from this data, and
-the tests check all settings there.
+Plotly's own class checks every value, which takes 40 to 70 ms of each click. The browser's plotly.js checks the values
+anyway.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ import numpy as np
 from logparse.lazy import pd
 
 
+# The module notebook makes figures of plotly's class from this data, and the tests check all settings there. The checks
+# would take a quarter of a second of the first view.
 class Figure:
     """A plotly figure as plain dictionaries: ``data`` and ``layout``, as plotly.js takes them."""
 
@@ -77,8 +78,8 @@ class Figure:
     def plain(self, *, webgl: bool = True) -> dict[str, Any]:
         """Return the figure as lists, dictionaries, texts and finite numbers, so that it can be written as JSON.
 
-        Arrays become lists, and numbers that are not finite become None. Without ``webgl``, points are drawn as SVG,
-        which is slower but works in a browser without WebGL.
+        Without ``webgl``, points are drawn as SVG, which is slower but needs no WebGL. Numbers that are not finite
+        become None.
         """
         data = _plain(self.data)
         if not webgl:

@@ -142,15 +142,10 @@ def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, L
 
 
 def log_axis(values: pd.Series) -> dict[str, Any]:
-    """Return plotly's settings for a logarithmic axis with tick marks that suit the values.
-
-    * Largest / smallest above 300: one tick per decade.
-    * Above 10: ticks at 1, 2 and 5.
-    * Otherwise plotly chooses the ticks.
-
-    A tick shows its whole number, such as ``10,000``.
-    """
+    """Return plotly's settings for a logarithmic axis with tick marks that suit the values."""
     known = values[values > 0]
+    # Largest / smallest above 300: one tick per decade. Above 10: ticks at 1, 2 and 5. Otherwise plotly chooses the
+    # ticks. A tick shows its whole number, such as 10,000.
     return log_axis_over(float(known.max()) / float(known.min()) if len(known) else 1.0)
 
 

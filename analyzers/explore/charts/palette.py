@@ -1,8 +1,8 @@
-"""Colours and style of a figure, dark and light.
+"""Colours and style of a figure, dark and light. People with common colour deficiencies can distinguish them.
 
-Categories take the colours of Okabe and Ito ("Color Universal Design", 2008), which people with any of the common
-colour deficiencies can distinguish. Numbers take steps of the colour scale cividis, which can also be read in grey.
-Symbols repeat the meaning of the colours.
+* Categories: the colours of Okabe and Ito ("Color Universal Design", 2008).
+* Numbers: the colour scale cividis, also readable in grey.
+* Symbols repeat the meaning of the colours.
 """
 
 from __future__ import annotations

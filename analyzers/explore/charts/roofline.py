@@ -30,14 +30,14 @@ HEIGHT = 560  # Height in px, with and without data, so that a filter moves noth
 def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     """Draw a point for each GEMM or convolution: its present TFLOP/s over its arithmetic intensity (flop per byte).
 
-    The area of a point is proportional to its time. If a saving is known, the colour shows how large it is, measured or
-    estimated. Otherwise the colour shows the operation. The limits are drawn for the GPU with the most time in
-    ``points`` (``devices.csv``).
+    A point's area is proportional to its time. Its colour shows the possible saving if that is known, else the
+    operation.
     """
     rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
     if not len(rows):
         return blank(NOTHING, theme, height=HEIGHT)
     figure = Figure()
+    # The limits are drawn for the GPU with the most time in the table (devices.csv).
     device = _device(rows)
     if device is not None:
         _ceilings(figure, device, rows, theme)
@@ -58,13 +58,11 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
 
 
 def _least(rows: pd.DataFrame, column: str) -> float:
-    """Return the value at which an axis begins, so that a few tiny GEMMs or convolutions do not stretch it.
-
-    The smallest values are skipped if together they take less than a thousandth of the time. On a logarithmic axis, a
-    single tiny value could add decades in which nothing else is drawn.
-    """
+    """Return the value at which an axis begins, so that a few tiny GEMMs or convolutions do not stretch it."""
     ordered = rows.sort_values(column)
     share = ordered["total_us"].fillna(0.0).cumsum()
+    # The smallest values are skipped if together they take less than a thousandth of the time. On a logarithmic axis, a
+    # single tiny value could add empty decades.
     kept = ordered[(share >= 0.001 * share.iloc[-1]).to_numpy()]
     return float(kept[column].iloc[0])
 

@@ -26,9 +26,8 @@ def solutions(
 ) -> Figure:
     """Draw the times of all kernels for one GEMM or convolution, one row per kernel, the fastest on top.
 
-    * A row shows all measured times. If they are not stored, it shows their interval, or else one point.
     * ``pick``: the kernel that the library chose. It is marked.
-    * ``nearby_us``: times of similar GEMMs or convolutions, scaled to this one's size, µs. Their range is shaded.
+    * ``nearby_us``: times of similar ones, scaled to this one's size, µs.
     """
     if not tries and len(nearby_us):
         return _nearby_alone(nearby_us, theme)
@@ -41,6 +40,8 @@ def solutions(
     timed = [(x, x.time_us) for x in rows if x.time_us is not None and x.time_us > 0]
     times = [*(time for _, time in timed), *nearby_us]
     figure = Figure()
+    # A row shows all measured times. If they are not stored, it shows their interval, or else one point. The range of
+    # the times of similar GEMMs or convolutions is shaded.
     _strips(figure, timed, names, theme)
     for group, look, legend in (
         ([x for x in timed if x[0].solution != pick], {"color": theme.accent, "size": 11}, "time"),

@@ -107,13 +107,13 @@ def _idle(figure: Figure, gaps: pd.DataFrame, whole: float, theme: Theme, *, fai
 def _joined(works: pd.DataFrame, whole: float) -> pd.DataFrame:
     """Join neighbouring bars of the timeline that are too close to be distinguished.
 
-    They must be of one stream, one kind, and the same GEMM or convolution. The result has the columns of ``works`` and
-    ``count``, the number of bars that were joined.
+    Adds the column ``count``, the number of bars that were joined.
     """
     rows = works.sort_values(["stream", "start"], kind="stable").reset_index(drop=True)
     if len(rows) <= DRAWN:
         return rows.assign(count=1)
     for parts in (4_000, 2_000, 1_000, 500, 250):
+        # Joined bars are of one stream, one kind, and the same GEMM or convolution.
         made = _joined_within(rows, whole / parts)
         if len(made) <= DRAWN:
             break

@@ -138,14 +138,14 @@ def time_split(found: Recommendation) -> TimeSplit | None:
 def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str, float | None, float | None], ...]:
     """List the GPU times of a step in two runs: the whole step, GPU time, exposed communication and idle time.
 
-    Each entry is (name, time in the first run, time in the second run), in µs. If one of the runs marks no steps, the
-    times are sums over all its traces. The result is empty unless both runs have traces.
+    Each entry is (name, time in the first run, time in the second), µs. Empty unless both runs have traces.
     """
     if here is None or there is None:
         return ()
     marked = here.steps is not None and there.steps is not None
 
     def of(time: GpuTime) -> dict[str, float | None]:
+        # If one of the runs marks no steps, the times are sums over all its traces.
         per = (time.steps or 1.0) if marked else 1.0
         exposed = time.alone_us if time.alone_us else None
         known = {"GPU time": time.busy_us or time.kernels_us, "exposed communication": exposed, "idle": time.idle_us}

@@ -67,12 +67,13 @@ def analyse(
 ) -> Analysis:
     """Run all analyzers on a run of a job (default: the latest), and return the results for the web page.
 
-    * ``limits``: DuckDB settings for reading the data.
-    * ``begins`` is called with the name of each stage before it begins. The stages are the same as in
-      ``analyzers.recommend.verb.advise``.
-    * Raises StoreError if there is no such run.
+    * ``limits``: DuckDB settings for reading.
+    * ``begins``: called with each stage's name before it begins.
+
+    Raises StoreError if there is no such run.
     """
     settings = settings or Settings()
+    # The stages are the same as in analyzers.recommend.verb.advise.
     begins("reading the store")
     tables = tables_to_analyse(store, run, limits)
     result = recommend(tables, settings, begins=begins)
@@ -121,8 +122,7 @@ def _with_actions(
 ) -> pd.DataFrame:
     """Add two columns to the table of findings: the first proposal about each GEMM or convolution, and all proposals.
 
-    The table has a row for each GEMM or convolution with a finding. If a proposal concerns one without a finding, a row
-    is added for it. ``more_of`` names the GEMMs and convolutions of proposals about the whole job.
+    * ``more_of``: the GEMMs and convolutions of proposals about the whole job.
     """
     parts = {x.action.name: x.parts for x in result.actions}
     named: dict[str, dict[str, str]] = {}
@@ -133,6 +133,7 @@ def _with_actions(
     first, all_of = {x: next(iter(y.values())) for x, y in named.items()}, {x: "|".join(y) for x, y in named.items()}
     rows["action"], rows["todos"] = rows["problem"].map(first), rows["problem"].map(all_of)
     known_rows = set(rows["problem"])
+    # If a proposal concerns a GEMM or convolution without a finding, a row is added for it.
     others = [x for x in named if x not in known_rows]
     known = {"action": [first[x] for x in others], "todos": [all_of[x] for x in others]}
     more = pd.DataFrame({"problem": others, **known, "timed": False}, columns=rows.columns)

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 def beside(word: str, store: Store) -> tuple[Store, str]:
     """Find the run with which the user wants to compare. Returns its Parquet folder (``Store``) and its name.
 
-    There are three forms of the user's text:
+    The user writes one of three texts:
 
-    * ``STORE``, a Parquet folder: its latest run is used.
-    * ``STORE#RUN`` (also ``STORE:RUN``): that run in the folder.
-    * The name of a run in ``store``.
+    * ``STORE``: a Parquet folder.
+    * ``STORE#RUN`` or ``STORE:RUN``
+    * a run in ``store``
 
     Raises StoreError for any other text.
     """
+    # A folder without a run means its latest run.
     if (whole := existing(word)) is not None:
         return whole, whole.latest_run()
     for place, mark in enumerate(word):  # Both parts may hold colons: a URL, and a run named by its time.
@@ -50,21 +51,20 @@ def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, st
 def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
     """Compare two runs by the rules of ``logparse diff``, this run as A and the other run as B.
 
-    In the result, a GEMM or convolution has the text that this run has. The functions below turn the comparison around:
-    they tell what changed from the other run to this run. Raises StoreError if a run does not exist.
+    Raises StoreError if a run does not exist.
     """
     from analyzers.compare.diff import diff
     from analyzers.compare.timings import times_of_run
 
+    # In the result, a GEMM or convolution has the text that this run has. The functions below turn the comparison
+    # around: they tell what changed from the other run to this run.
     return diff(times_of_run(store, run), times_of_run(other, other_run))
 
 
 def changed(found: Diff) -> dict[str, int]:
-    """Count the GEMMs and convolutions in each state of this run against the other run: ``slower``, ``new`` and so on.
-
-    If a run logs calls of a kind (GEMM or convolution), what it only measured of that kind is no part of the job. It is
-    neither ``new`` nor ``vanished``.
-    """
+    """Count the GEMMs and convolutions in each state of this run against the other run, for example ``slower``."""
+    # If a run logs calls of a kind (GEMM or convolution), what it only measured of that kind is no part of the job. It
+    # is neither new nor vanished.
     rows = found.con.execute(_CHANGED).fetchall()
     return {_TURNED.get(state, state): int(count) for state, count in rows}
 
@@ -90,12 +90,12 @@ _CHANGED = """
 def keep(found: Diff, folder: Path) -> Path:
     """Write the comparison of two runs to a Parquet file in the folder, and return the file's path.
 
-    * The columns are ``problem, here_us, other_us, moved, pick_here, pick_there``.
-    * A GEMM or convolution has a row if both runs have comparable times for it, or if it is known for both which kernel
-      the library chose.
-    * ``moved`` tells how this run differs from the other run.
+    * Columns: ``problem, here_us, other_us, moved, pick_here, pick_there``
+    * ``moved``: how this run differs from the other run
     """
     path = folder / "others.parquet"
+    # A GEMM or convolution has a row if both runs have comparable times for it, or if it is known for both which kernel
+    # the library chose.
     rows = """
         select problem, if(ratio is null, null, a_us) as here_us, if(ratio is null, null, b_us) as other_us,
                case when state = 'changed' then 'other pick' when state = 'unknown' and pick_a = pick_b then 'same pick'

@@ -179,13 +179,12 @@ def _write_points(
 ) -> None:
     """Write two tables into ``database`` for the charts of the web page.
 
-    * ``points``: one row for each GEMM or convolution of the job.
-    * ``nearby``: how long GEMMs or convolutions of similar sizes take.
-
-    With ``surveyed``, the stored data are not read again, because the connection ``con`` has already made the table
-    ``points`` once for this job.
+    * ``points``: one row for each GEMM or convolution of the job
+    * ``nearby``: how long GEMMs or convolutions of similar sizes take
     """
     compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
+    # If the data are surveyed, they are not read again, because the connection has already made the table points once
+    # for this job.
     point_table.build(con, run, compared, found, others, f"{database}.points", surveyed=surveyed)
     point_table.write_nearby(con, f"{database}.nearby", analysis.nearby if analysis else None)
 
@@ -199,9 +198,7 @@ _RUNS = 4
 def _most_to_gain(store: Store, count: int) -> str:
     """Choose the run that the web page shows first: the one with the most time to save.
 
-    The latest run would often be a bad choice: after ``tune``, it already has all changes. But the latest run is
-    returned if no run has anything to save, or if there are so many measurements (``count``) that comparing the runs
-    would take longer than a click.
+    It is the latest run if there are many measurements (``count``), because comparing would take too long.
     """
     runs = store.runs()[-_RUNS:]
     if len(runs) < 2 or count > _SMALL // 10:
@@ -210,6 +207,8 @@ def _most_to_gain(store: Store, count: int) -> str:
     from analyzers.evidence.runs import tables_to_analyse
     from analyzers.evidence.tables import Settings
 
+    # The latest run would often be a bad choice: after tune, it already has all changes. But it is chosen if no run has
+    # anything to save.
     gains = {}
     for run in reversed(runs):
         rows = picks_vs_best(tables_to_analyse(store, run, _LIMITS), Settings())

@@ -46,11 +46,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Step:
-    """The GPU's work in one step of one trace. All times are µs since the first kernel or copy of the step.
+    """The GPU's work in one step of one trace. Times are µs since its first kernel or copy.
 
-    * ``title``: which step it is, for a heading.
-    * ``works``: the kernels and copies, with the columns ``start, us, stream, kind, kernel, op, problem``.
-    * ``gaps``: the periods in which no kernel ran, with the columns ``start, us, why``.
+    * ``works``: kernels and copies, with ``start, us, stream, kind, kernel, op, problem``
+    * ``gaps``: periods without a kernel, with ``start, us, why``
     """
 
     title: str
@@ -59,10 +58,9 @@ class Step:
 
 
 def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
-    """Return the GPU's work in one typical step of the run: the step of median duration in its first trace.
+    """Return the GPU's work in one typical step of the run, or None if no trace of the run has a kernel.
 
-    ``con`` is a database with the stored views. If the trace marks no steps, a part of it is returned. Returns None if
-    no trace of the run has a kernel.
+    * ``con``: a database with the stored views.
     """
     first = "select * from timelines where run = $run and len(works) > 0 order by rank, source_id, unit_window limit 1"
     found = con.sql(first, params={"run": run}).to_arrow_table()
@@ -71,6 +69,7 @@ def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
     works, calls, loads = (_columns(found, x) for x in ("works", "calls", "loads"))
     identities = _columns(found, "identities")
     asked = _launched(works, calls)
+    # The step has the median duration in the first trace. If the trace marks no steps, a part of it is used.
     chosen, title = _window(works, asked, _columns(found, "units"))
     devices = works["device"][chosen]
     common = np.unique(devices, return_counts=True)
@@ -115,8 +114,7 @@ def _columns(row: pa.Table, name: str) -> dict[str, npt.NDArray[Any]]:
 def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[Any]], *, ends: bool = False) -> Floats:
     """Return the time at which the host launched each kernel or copy. It is NaN if the trace lacks the launch.
 
-    It is the beginning of the call that launched it. With ``ends`` it is the end of the call, except for a graph, whose
-    first kernels run before its launch ends.
+    * ``ends``: return the end of the launch call instead of its beginning.
     """
     out = np.full(len(works["start"]), np.nan)
     if not len(calls["correlation"]):
@@ -125,6 +123,7 @@ def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[A
     keys = calls["correlation"][order]
     place = np.minimum(np.searchsorted(keys, works["correlation"]), len(keys) - 1)
     same = keys[place] == works["correlation"]
+    # The first kernels of a graph run before its launch ends. So its beginning is used in both cases.
     at = np.where(calls["kind"] == _GRAPH, calls["start"], calls["end"]) if ends else calls["start"]
     out[same] = at[order][place[same]]
     return out

@@ -1,8 +1,6 @@
 """Start the child processes that load data for the web page, and receive their reports (``child`` is their program).
 
-This module imports next to nothing. So the slow first child process can start before this process imports the drawing
-code. If there are many data, the analyzers run in a second child process, because one process for both would take a
-gigabyte of memory.
+This module imports next to nothing, so that the slow first child starts early.
 """
 
 from __future__ import annotations
@@ -35,6 +33,8 @@ _SETTINGS = {
 _CHILD = "analyzers.explore.load.child"
 
 
+# If there are many data, the analyzers run in a second child process, because one process for both would take a
+# gigabyte of memory.
 class StoreReading:
     """The child processes that load the data for the web page. The first starts when the object is made."""
 
@@ -63,10 +63,9 @@ class StoreReading:
             yield from self._steps_of_process()
 
     def _steps_of_process(self) -> Generator[tuple[str, str], None, tuple[bool, bool]]:
-        """Yield the progress messages of the child process that loads and analyses the data for the web page.
+        """Yield the progress messages (step, text) of the child process that loads the data for the web page.
 
-        A message has the name of the finished step and a text. When the process is done, the generator returns two
-        bools: the process loaded all data, and it analysed the data.
+        At the end, returns two bools: the process loaded all data, and it analysed the data.
         """
         judged = False
         with self._process as process:
@@ -93,14 +92,13 @@ class StoreReading:
 
 
 def _started(job: Job) -> subprocess.Popen[str]:
-    """Start the child process that loads the data for the web page.
-
-    It is started as a module (``-m``), because DuckDB treats a program without a file (``-c``) as interactive and
-    prints progress bars. Ctrl-C is blocked in the child from its first instruction on: this process ends the child, and
-    Ctrl-C during an import would print a traceback.
-    """
+    """Start the child process that loads the data for the web page."""
+    # The child is a module (-m), because DuckDB treats a program without a file (-c) as interactive and prints progress
+    # bars.
     command = [sys.executable, "-m", _CHILD, json.dumps(asdict(job))]
     known = {**os.environ, **_SETTINGS, "PYTHONPATH": os.pathsep.join(sys.path)}
+    # Ctrl-C is blocked in the child from its first instruction on: this process ends the child, and Ctrl-C during an
+    # import would print a traceback.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # A process inherits the set of blocked signals.
     try:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=known)
