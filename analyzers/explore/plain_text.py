@@ -1,7 +1,6 @@
-"""Make text from a log safe to show.
+"""Make text from a log safe to show. Every string of a log that goes into a figure passes through ``shown``.
 
-Plotly renders a subset of HTML (``<a href>``, ``<b>``, ``<br>`` …) in hover texts, tick labels, legends and
-annotations. So every string of a log that goes into a figure passes through ``shown`` first.
+Plotly renders a subset of HTML (``<a href>``, ``<b>``, ``<br>`` …) in texts of a figure.
 """
 
 from __future__ import annotations

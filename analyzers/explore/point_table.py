@@ -88,9 +88,7 @@ and ``times_us`` are the single times (µs).
 def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame | None = None) -> None:
     """Create a database table with the times of GEMMs or convolutions that are about as large as the job's.
 
-    * ``con``: the connection to the database.
-    * ``table``: the name of the new table.
-    * ``rows``: its rows, with the columns in ``NEARBY``. None makes an empty table.
+    * ``rows``: the columns in ``NEARBY``. None makes an empty table.
     """
     schema = pa.schema(NEARBY)
     made = schema.empty_table() if rows is None else pa.Table.from_pandas(rows, schema=schema, preserve_index=False)
@@ -102,8 +100,7 @@ def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
     """Convert findings (possible savings) about GEMMs and convolutions to a table with one row each.
 
-    If one file gave several findings about the same GEMM or convolution, the best one is kept, the first that
-    ``recommend`` lists. The columns ``action`` and ``todos``, which name things to do, are filled later.
+    The columns ``action`` and ``todos`` are filled later.
     """
 
     def as_text(override: Override) -> str:
@@ -120,6 +117,8 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
         for x in findings
         if x.problem is not None
     ]
+    # If one file gave several findings about the same GEMM or convolution, the best one is kept, the first that
+    # recommend lists.
     frame = pd.DataFrame(rows, columns=list(FOUND)).drop_duplicates(["problem", "found_in"], ignore_index=True)
     return frame.astype({name: kind for name, kind in FOUND.items() if kind != _TEXT})
 
@@ -160,10 +159,10 @@ def build(
 def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     """Create the view ``bases``: all that the files state about each GEMM or convolution, before any analysis.
 
-    Two more tables are created:
+    Also creates two tables:
 
-    * ``places`` has one row per file: ``source_id, file, device, hbm_gbs, own``. ``own`` is True for files of this run.
-    * ``peaks`` has the peak rate of each device and type: ``device, dtype, peak_tflops``.
+    * ``places``: ``source_id, file, device, hbm_gbs, own`` (True for files of this run)
+    * ``peaks``: ``device, dtype, peak_tflops``
     """
     stated = con.execute("select source_id, run, name, value from facts where value is not null").df()
     facts, own = facts_by_source(stated), stated[stated["run"] == run]
@@ -220,9 +219,9 @@ def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: st
 def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
     """Add the times of another run to the table ``points``, so that the user can compare the two runs.
 
-    * ``others``: a Parquet file from ``beside.keep``, with times and the kernels that the library chose.
-    * A GEMM or convolution may have several rows, one per file that measured it. Only one of them gets the times.
+    * ``others``: a Parquet file from ``beside.keep``.
     """
+    # A GEMM or convolution may have several rows, one per file that measured it. Only one of them gets the times.
     con.execute(
         f"""create or replace temp table moved_ as
             select min(id) as id, any_value(here_us) as here_us, any_value(other_us) as other_us,

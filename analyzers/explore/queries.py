@@ -1,7 +1,7 @@
 """SQL queries for the charts of the web page, with the user's filters.
 
-They read the table ``points``, which has one row per GEMM or convolution (``point_table.build``, or ``over`` for a
-DataFrame). Every answer is a small DataFrame: a chart gets only as many rows as the eye can distinguish, not 200,000.
+They read the table ``points``, one row per GEMM or convolution (``point_table.build``, or ``over`` for a DataFrame).
+Every answer is a small DataFrame.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ BEYOND = f"beyond_us desc nulls last, w_total_us desc nulls last, {ORDER}"
 class Order(NamedTuple):
     """The order of the table's rows on a tab, if the user chose no order.
 
-    * ``by``: SQL. ``column``: the column that shows the order.
-    * ``first``: what the first rows have, for the line above the table.
-    * ``where``: SQL for the rows that the tab lists.
+    * ``by``, ``where``: SQL for the order and for the rows listed.
+    * ``column``: shows the order.
+    * ``first``: what the first rows have, as text.
     """
 
     by: str
@@ -243,8 +243,7 @@ def sample(
 ) -> Sample:
     """Return at most ``size`` of the selected GEMMs and convolutions, so that a chart can draw them.
 
-    Half are the costliest ones, and half are spread evenly over the rest. Rows without a value in a column of ``known``
-    are left out. Only the named columns are read, because reading texts takes most of the time.
+    Half are the costliest. Rows without a value in a column of ``known`` are left out.
     """
     where, parameters = chosen.where()
     where += "".join(f" and {name} is not null" for name in known)
@@ -252,6 +251,8 @@ def sample(
     if count <= size:
         sql = f"select {wanted} from points where {where} order by total_us desc nulls last, id"
         return Sample(con.execute(sql, parameters).df(), count)
+    # The other half is spread evenly over the rest. Only the named columns are read, because reading texts takes most
+    # of the time.
     sql = f"""
         with chosen as materialized (select rowid as place, total_us from points where {where}),
         dear as materialized (
@@ -280,8 +281,7 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
 def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     """Count the GEMMs and convolutions in classes of lost time: 0 to 1 %, 1 to 2 % and so on.
 
-    The lost time (regret) is (time of the library's choice) / (best time) − 1. The columns are ``low, high`` (the ends
-    of the class), ``problems`` (the count) and ``total_us``.
+    Lost time (regret): (time of the library's choice) / (best time) − 1. Columns: ``low, high, problems, total_us``.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -325,12 +325,12 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
 
 
 def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """Return the time of the selected GEMMs and convolutions by kind of work: ``kind, us, saving_us``.
+    """Return the time (µs) of the selected GEMMs and convolutions by kind of work, such as ``miopen wgrad``.
 
-    A kind is, for example, ``miopen wgrad``: an operation or direction, and the library that runs it if the files name
-    the library. ``saving_us`` is the measured saving. The kind with the most time is first.
+    The kind with the most time is first. ``saving_us`` is the measured saving.
     """
     where, parameters = chosen.where()
+    # A kind is an operation or direction, and the library that runs it if the files name the library.
     sql = f"""
         select concat(if(library = 'unknown', '', library || ' '), case direction when 'F' then 'forward'
                    when 'B' then 'dgrad' when 'W' then 'wgrad' else operation end) as kind,
@@ -342,8 +342,8 @@ def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 class KernelRow(NamedTuple):
     """A row of the table of kernels: all launches of one kernel by one operator with the same inputs.
 
-    * ``calls``, ``us``: launches and time (µs) per step. They are sums over all traces if no trace marks steps.
-    * ``id``, ``label``: the row of its GEMM or convolution in the table ``points``, if there is one.
+    * ``calls``, ``us``: launches and time (µs) per step, or over all traces without steps.
+    * ``id``, ``label``: its GEMM or convolution, if any.
     """
 
     kernel: str
@@ -380,10 +380,11 @@ def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
 
 
 def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    """Return the data for the chart that shows what the GPU does during one step of the job.
+    """Return the data for a chart that shows the GPU's work during one step of the job.
 
-    There are three parts: a table of the GPU's kernels and copies in the order of their start, a table of the times in
-    which the GPU was idle, and the title of the chart.
+    * the GPU's kernels and copies, by start
+    * the times in which the GPU was idle
+    * the chart's title
     """
     named = "select problem, min(id) as id from points group by problem"
     found = con.execute(
@@ -454,11 +455,9 @@ def table(
     filters: Mapping[str, Mapping[str, object]] | None = None,
     default: Order = _BY_SAVING,
 ) -> tuple[pd.DataFrame, int]:
-    """Return rows ``start`` to ``end`` of the web page's table, and the number of all rows.
+    """Return rows ``start`` to ``end`` of the web page's table, in the units of its titles, and the number of all rows.
 
-    * The columns are ``id`` and those in ``TABLE``, in the units that their titles state.
-    * ``sort`` and ``filters`` have the form of AG Grid, a table component for browsers. Unknown columns in them are
-      ignored.
+    * ``sort``, ``filters``: in the form of AG Grid, a table component for browsers.
     * ``default``: the order of rows that ``sort`` leaves equal.
     """
     where, parameters = chosen.where()
@@ -467,6 +466,7 @@ def table(
         rule_sql, more = _grid_filter(name, rule)
         where += f" and {rule_sql}"
         parameters += more
+    # Unknown columns in the order and the filters are ignored.
     known = [x for x in sort if x.get("colId") in TABLE]
     order = [f"{x['colId']} {'desc' if x.get('sort') == 'desc' else 'asc'} nulls last" for x in known]
     columns = ", ".join(f"{name} * {SCALED[name]} as {name}" if name in SCALED else name for name in TABLE)

@@ -40,9 +40,9 @@ _SHOWN = 4
 
 
 class _Log(NamedTuple):
-    """A summary of one log file: its calls of one log category, either all GEMMs or all convolutions.
+    """A summary of one log file's calls: either all its GEMMs or all its convolutions.
 
-    * ``counted``: True if these calls are included in the job's number of calls (view ``workload``).
+    * ``counted``: True if the calls are part of the job's number of calls (view ``workload``).
     * ``by_name``: True if only the file's name states the process.
     """
 

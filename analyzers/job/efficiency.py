@@ -113,10 +113,9 @@ def _device(facts: Mapping[str, str]) -> str | None:
 
 
 def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, str]:
-    """Return the ideal time (roofline, µs) of a GEMM or convolution, and the name of the group in which it is compared.
+    """Return the ideal time (roofline, µs) of a GEMM or convolution, and the name of its group for comparison.
 
-    The members of a group have the same operation, direction, type and bound (memory or arithmetic). If the ideal time
-    is unknown, None and an empty name are returned.
+    None and an empty name if the ideal time is unknown.
     """
     least, device = roofline_us(problem, facts), device_of(facts)
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
@@ -125,18 +124,17 @@ def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, 
         return None, ""
     bound = "memory" if problem.bytes / (device.hbm_gbs * 1e3) >= least else "arithmetic"
     grouped = "" if not isinstance(problem, ConvProblem) else f"{problem.direction} {(problem.groups or 1) > 1}"
+    # The members of a group have the same operation, direction, type and bound (memory or arithmetic).
     return least, f"{problem.kind} {grouped} {input_type(problem, facts)} {bound}"
 
 
 def _reach(least_us: Floats, efficiency: Floats, i: int) -> tuple[int, float]:
-    """Estimate the efficiency that GEMM or convolution number ``i`` could reach, from others that are about as large.
-
-    * Another one is used if the ideal times of both differ by at most the factor ``NEAR``.
-    * The estimate (0 to 1) is the upper quartile of their efficiencies. If there are fewer than ``ENOUGH``, it is
-      ``WITHIN_REACH``.
+    """Estimate the efficiency (0 to 1) that GEMM or convolution number ``i`` could reach, from similar ones.
 
     Also returns how many were used.
     """
+    # Another one is used if the ideal times of both differ by at most the factor NEAR. The estimate is the upper
+    # quartile of their efficiencies.
     near = (least_us >= least_us[i] / NEAR) & (least_us <= least_us[i] * NEAR)
     near[i] = False
     count = int(near.sum())

@@ -1,7 +1,7 @@
 """Find matrix products that are followed by separate kernels for a bias or an activation.
 
-The library could do this work in the kernel of the product itself (an epilogue), which saves time. Such products are
-found in the trace by ``logparse/libraries/torch_profiler/epilogues.py``. A replay can time both forms.
+The library could do this work in the product's kernel (an epilogue), which saves time. Source of the data: the trace
+(``logparse/libraries/torch_profiler/epilogues.py``).
 """
 
 from __future__ import annotations
@@ -82,11 +82,9 @@ class Epilogue:
 
     @property
     def in_library(self) -> str:
-        """The name of the variant in which the library computes the product, the bias and the activation in one kernel.
-
-        If only a bias is added, the library does that by default. If the activation is GELU, the library computes its
-        approximation by tanh.
-        """
+        """The name of the variant in which the library computes product, bias and activation in one kernel."""
+        # If only a bias is added, the library does that by default. If the activation is GELU, the library computes its
+        # approximation by tanh.
         return DEFAULT.text if self.asked.activation == "none" else "torch:fused"
 
 
@@ -126,15 +124,13 @@ class Gradient:
 
 
 def gradients(tables: Tables) -> list[Gradient]:
-    """Return the gradient of each GELU that the program writes out as a formula.
-
-    A trace does not show to which forward pass a gradient belongs. So a gradient is assigned to the matrix product
-    whose result has the same number of elements.
-    """
+    """Return the gradient of each GELU that the program writes out as a formula."""
     sizes: dict[int, GemmProblem] = {}
     for one in epilogues(tables):
         p = one.problem
         if one.form == "written" and p.m is not None and p.n is not None and p.batch_count == 1:
+            # A trace does not show to which forward pass a gradient belongs. So a gradient is assigned to the matrix
+            # product whose result has the same number of elements.
             sizes.setdefault(p.m * p.n, p)
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == GRADIENT)]
     values = [json.loads(text) for text in rows["value"]]
@@ -172,14 +168,15 @@ def _epilogue(value: Mapping[str, object]) -> Epilogue | None:
 def _by_hand(words: Sequence[str]) -> int:
     """Return how many operators at the beginning of the list compute a GELU that the program writes out as a formula.
 
-    Returns 0 if the list does not begin with such a GELU. Copies between and after the operators are counted, too:
-    autocast computes a power in single precision, and then converts the result for the next product.
+    0 if the list does not begin with such a GELU.
     """
     places = [i for i, word in enumerate(words) if word != "copy"]
     if not words or words[0] == "copy":
         return 0
     for formula in (BY_HAND, BY_HAND[1:]):
         if tuple(words[i] for i in places[: len(formula)]) == formula:
+            # Copies between and after the operators are counted, too: autocast computes a power in single precision,
+            # and then converts the result for the next product.
             taken = places[len(formula) - 1] + 1
             return taken + ("copy" in words[:taken] and words[taken : taken + 1] == ["copy"])
     return 0

@@ -1,7 +1,6 @@
 """Estimate how long a job's GEMMs and convolutions should take, from the best times of similar ones.
 
-The estimate is needed if only one kernel was timed, in a trace or another file, because then nothing else shows whether
-that kernel is fast.
+If only one kernel was timed for a call, nothing else shows whether this kernel is fast.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from logparse.target import Facts, arch
 
 @cached_per_run
 def times(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Return the time of a call for each GEMM or convolution for which only one kernel was timed.
+    """Return the time of a call (µs) for each GEMM or convolution for which only one kernel was timed.
 
-    * The columns are ``device, problem, source_id, origin, now_us``.
-    * Times from traces are preferred. If there are several times, the shortest is used.
-    * Files from an unknown device are left out.
+    Columns: ``device, problem, source_id, origin, now_us``. Files from an unknown device are left out.
     """
     traced = traced_calls(tables.kernels, tables.calls).assign(origin=TRACE)
     alone = lone_times(tables).rename(columns={"time_us": "now_us"})
@@ -36,15 +33,14 @@ def times(tables: Tables, settings: Settings) -> pd.DataFrame:
     facts, here = facts_of(tables), {**run_facts(tables), **settings.target}
     device = {str(x): device_name(_completed(facts.get(str(x), {}), here)) for x in rows["source_id"].unique()}
     rows = rows.assign(device=rows["source_id"].map(device), later=rows["origin"] != TRACE)
+    # Times from traces are preferred. If there are several times, the shortest is used.
     rows = rows[rows["device"].notna()].sort_values(["device", "problem", "later", "now_us", "source_id", "origin"])
     return rows.drop_duplicates(["device", "problem"])[["device", *columns]].reset_index(drop=True)
 
 
 def _completed(facts: Facts, here: Facts) -> Facts:
-    """Add the job's own GPU (arch, CU count and device) to the facts of a file that does not name its GPU.
-
-    Nothing is added if the file states its CU count or its device, or if it is from another arch.
-    """
+    """Add the job's own GPU (arch, CU count and device) to the facts of a file that does not name its GPU."""
+    # Nothing is added if the file states its CU count or its device, or if it is from another arch.
     if "cu_count" in facts or "device" in facts or arch(facts) not in (None, arch(here)):
         return facts
     return {**{name: here[name] for name in ("arch", "cu_count", "device") if name in here}, **facts}
@@ -70,12 +66,13 @@ def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataF
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
     """Return two times (µs) for each GEMM or convolution: how long a call takes, and how long it should take.
 
-    * The second time is a rough guess that may come from very different sizes. Use it only to order work.
-    * If one ran on several devices, the device with the larger difference of the two times is used.
+    The second is a rough guess. Use it only to order work.
     """
     out: dict[str, tuple[float, float]] = {}
     for rows, found in expectations(tables, settings).values():
         for text, now, guess in zip(rows["problem"], rows["now_us"].astype(float), found.guess_us, strict=True):
+            # The guess may come from very different sizes. If a GEMM or convolution ran on several devices, the device
+            # with the larger difference of the two times is used.
             if np.isfinite(guess) and (text not in out or now - guess > out[text][0] - out[text][1]):
                 out[str(text)] = (float(now), float(guess))
     return out

@@ -128,14 +128,12 @@ class Gaps:
 
     @property
     def single(self) -> Gap | None:
-        """The one idle period that makes up most of the GPU's idle time, or None if there is no such period.
-
-        It must be at least half of the idle time and at least twice as long as the next one. It is treated separately,
-        because it may never come again.
-        """
+        """The one idle period that makes up most of the GPU's idle time, or None if there is no such period."""
         total = math.fsum(self.us.values())
         if not self.longest or self.longest[0].us < _MOST * total:
             return None
+        # The period must be at least half of the idle time and at least twice as long as the next one. It is treated
+        # separately, because it may never come again.
         second = self.longest[1].us if len(self.longest) > 1 else 0.0
         return self.longest[0] if second < _MOST * self.longest[0].us else None
 
@@ -225,8 +223,9 @@ class GpuTime:
 def gpu_time(tables: Tables, stated: float | None = None) -> GpuTime | None:
     """Return how the GPU spent its time in the job's traces: the time of each kind of work, and the idle time.
 
-    ``stated`` is the number of steps that the user states (``trace_steps``). Returns None if there are no kernels, or
-    if the kernels take no time.
+    * ``stated``: the number of steps that the user states.
+
+    None if there are no kernels, or if they take no time.
     """
     found, steps = _gpu_time(tables), trace_steps(tables, stated)
     if found is None or not stated or found.steps == steps:
@@ -292,20 +291,18 @@ def _gaps(facts: pd.DataFrame) -> Gaps | None:
 
 
 def gpu_us(tables: Tables) -> float | None:
-    """Return the job's GPU time (µs) in its traces, if it can be used to compute the time of one call.
-
-    It cannot be used if the numbers of calls come from a log, and the result is then None. A log counts the calls of
-    the whole job, but the traces contain only a few steps.
-    """
+    """Return the job's GPU time (µs) in its traces, or None if it cannot be used to compute the time of one call."""
+    # A log counts the calls of the whole job, but the traces contain only a few steps. So nothing is returned if the
+    # numbers of calls come from a log.
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
 
 
 def traced_us(tables: Tables) -> float | None:
     """Return the job's GPU time (µs) in its traces, or None without a trace.
 
-    Traces contain only a few steps. So do not divide this time by numbers of calls from a log, which counts the whole
-    job: ``gpu_us`` returns None in this case, but this function does not check it.
+    Do not divide it by numbers of calls from a log: a log counts the whole job, and traces contain only a few steps.
     """
+    # Where the numbers of calls come from is not checked here. gpu_us checks it.
     total = float(kernels_of_run(tables)["total_us"].sum())
     return total if total > 0 else None
 
@@ -346,10 +343,10 @@ def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | Non
 def trace_steps(tables: Tables, stated: float | None = None) -> float | None:
     """Return the number of steps in the job's traces, over all traces. None if it is unknown.
 
-    ``stated`` is the number of steps that the user states. It replaces the number that the traces mark. If a log counts
-    the calls, it is the number of steps in the log, so it says nothing about the traces.
+    * ``stated``: the user's number, which replaces the number that the traces mark.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
+    # If a log counts the calls, the stated number is of the steps in the log, so it says nothing about the traces.
     if not stated or gpu_us(tables) is None:
         return _steps(facts)
     return float(stated * (unmarked_ranks(facts) or 1))
@@ -381,13 +378,11 @@ def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
 
 
 def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """Return the time of a call for each trace and each GEMM or convolution.
+    """Return the mean time of a call for each trace and each GEMM or convolution.
 
     * ``calls``: the job's numbers of calls.
-    * The columns of the result are ``source_id, problem, total_us, calls, now_us, kernel``.
-    * ``now_us``: the mean time of a call.
-    * ``kernel``: the kernel with the most time. Helper kernels (transpose, conversion, fill) are named only if there is
-      no other.
+
+    Columns: ``source_id, problem, total_us, calls, now_us`` (the mean) and ``kernel`` (the one with the most time).
     """
     keys = ["source_id", "problem"]
     own = calls[~is_true(calls["by_tool"])]
@@ -395,6 +390,7 @@ def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     rows = _in_order(kernels[kernels["problem"].notna()])
     total = rows.groupby(keys)["total_us"].sum().reset_index()
     each = rows.groupby([*keys, "kernel"])["total_us"].sum().reset_index()
+    # Helper kernels (transpose, conversion, fill) are named only if there is no other.
     each = each.assign(main=[is_main(str(x)) for x in each["kernel"]])
     main = each.sort_values(["main", "total_us", "kernel"]).drop_duplicates(keys, keep="last")[[*keys, "kernel"]]
     out = main.merge(total, on=keys).merge(count, on=keys)

@@ -32,12 +32,13 @@ from analyzers.evidence.units import units_by_source
 class Rank:
     """How one rank (process) of a job spends its time, in µs per step.
 
-    * ``unit_us``: wall time of a step, without the profiler if that is known.
+    * ``unit_us``: wall time of a step.
     * ``exposed_us``: communication while nothing computes.
-    * ``waiting_us``: the part of ``exposed_us`` in which this rank waits for another rank.
+    * ``waiting_us``: the part of ``exposed_us`` spent waiting for another rank.
     """
 
     rank: int
+    # The wall time is the time without the profiler if that is known.
     unit_us: float
     compute_us: float
     exposed_us: float
@@ -53,9 +54,8 @@ class Rank:
 class Ranks:
     """All ranks of a job, with their times.
 
-    * ``matched``: the fraction of the communication time (0 to 1) in calls that could be compared between all traced
-      ranks.
-    * ``missing``: how many ranks have no trace, as far as the number of ranks is known.
+    * ``matched``: fraction of the communication time (0 to 1) that could be compared between all traced ranks.
+    * ``missing``: how many ranks have no trace, if known.
     """
 
     ranks: tuple[Rank, ...]
@@ -76,12 +76,14 @@ class Ranks:
 def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
     """Correct the time in which a rank only communicates, because the profiler makes this time too long.
 
-    * ``alone_us``: the time in the trace, µs. ``waiting_us`` of it are waits for other ranks.
-    * ``room_us``: the longest possible time: (time of the step without the profiler) − (time of computing).
+    * ``alone_us``: this time in the trace, µs.
+    * ``waiting_us``: its waits for other ranks, µs.
+    * ``room_us``: the longest possible time, µs.
 
-    If ``alone_us`` exceeds ``room_us``, waits are shortened first, then the rest. Returns both times after the
-    correction, µs.
+    Returns the first two, corrected.
     """
+    # The longest possible time is (time of the step without the profiler) − (time of computing). If it is exceeded,
+    # waits are shortened first, then the rest.
     shown = min(alone_us, max(room_us, 0.0))
     return shown, shown - min(alone_us - min(waiting_us, alone_us), shown)
 

@@ -1,7 +1,7 @@
 """Find out whether a library searched for the fastest kernel while the job was traced, and how to avoid that.
 
-A library such as MIOpen may try many kernels at the first call of a convolution. The kernels of a search belong to no
-call and no step. ``logparse/libraries/torch_profiler/searches.py`` defines which kernels belong to a search.
+For example, MIOpen may try many kernels at the first call of a convolution. Kernels of a search belong to no call
+(``logparse/libraries/torch_profiler/searches.py``).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ TUNING = (
 
 @dataclass(frozen=True)
 class Search:
-    """The searches for the fastest kernel of one GEMM or convolution that ran while the job was traced.
+    """The searches for the fastest kernel of one GEMM or convolution while the job was traced.
 
-    * ``calls``: the number of calls that searched.
-    * ``kernels``: the number of kernels that they ran.
-    * ``us``: the time of all these kernels, µs. ``naive_us``: the time of the naive (slow) ones, µs.
+    * ``calls``: calls that searched.
+    * ``us``: time of all ``kernels`` tried, µs.
+    * ``naive_us``: time of the naive (slow) ones, µs.
     """
 
     problem: Problem

@@ -27,12 +27,12 @@ from logparse.quoting import Html, asset
 def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 8050, token: str = "") -> Flask:
     """Return the Flask app that serves the web page.
 
-    Requests are refused if their ``Host`` is neither ``host`` nor a name of this machine. With a ``token``, only
-    requests with this token are answered. The first request has the token in the URL (``?token=``), later requests have
-    it in a cookie.
+    * ``host``: requests to another host name are refused.
+    * ``token``: if set, a request needs it in the URL (``?token=``), later ones in a cookie.
     """
     app = Flask(__name__, static_folder=None)
     pages = page if isinstance(page, Pages) else Pages(page)
+    # The names of this machine (LOOPBACK) are also accepted.
     _guard(app, host, token, port)
     _assets(app, pages, port)
     _parts(app, pages)
@@ -73,14 +73,12 @@ def _assets(app: Flask, pages: Pages, port: int) -> None:
 
 
 def _guard(app: Flask, host: str, token: str, port: int) -> None:
-    """Refuse requests from other sites or without the token, and forbid the page to load anything from elsewhere.
-
-    Scripts come from this host only. They may use ``Function`` ('unsafe-eval'), because Plotly's WebGL needs it to make
-    its drawing functions. Otherwise plotly.js 4 reports that WebGL is not supported. Another build of plotly.js needs
-    no ``Function``, but it is not in the Python package.
-    """
+    """Refuse requests from other sites or without the token, and forbid the page to load anything from elsewhere."""
     names = set(LOOPBACK) | {host}
     policy = (
+        # Scripts come from this host only. They may use Function ('unsafe-eval'), because Plotly's WebGL needs it to
+        # make its drawing functions. Otherwise plotly.js 4 reports that WebGL is not supported. Another build of
+        # plotly.js needs no Function, but it is not in the Python package.
         "default-src 'self'; script-src 'self' 'unsafe-eval'; "
         "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
         "font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; object-src 'none'; base-uri 'none'; "

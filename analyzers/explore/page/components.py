@@ -121,8 +121,8 @@ def _of_both_picks(totals: pd.Series) -> str:
 def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
     """Return the web page's text about the comparison of two runs, from the compared run to this run.
 
-    First come the times of both runs from their traces and their calls, then sums over the GEMMs and convolutions
-    (``queries.changes``). ``choice`` is True if there is another run to compare with.
+    * ``totals``: sums over the GEMMs and convolutions (``queries.changes``).
+    * ``choice``: True if there is another run to compare with.
     """
     if not names[1]:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
@@ -218,10 +218,9 @@ def _chip(text: str, without: Selection) -> html.Element:
 
 
 def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
-    """Return the lists of filters: the most common values of each column, each with a link that switches the value.
+    """Return the lists of filters: the most common values of each column, with percentages of the time.
 
-    Each value has its percentage of the time. The filters are returned as plain data, and ``assets/explore.js`` draws
-    them as text. Three hundred page elements would take the browser as long as drawing a chart.
+    Each value has a link that selects or deselects it.
     """
     if not len(groups):
         return [{"title": "No filters", "entries": [], "more": "", "open": False}]
@@ -238,6 +237,8 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
             continue
         total = sum(amount for _, amount, _ in known) or 1.0
         more = known[0][2] - len(known) if known else 0
+        # The filters are plain data, which assets/explore.js draws as text. Three hundred page elements would take the
+        # browser as long as drawing a chart.
         made.append(
             {
                 "title": title,
@@ -312,11 +313,9 @@ def skeleton() -> list[object]:
 
 
 def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, change: str = "") -> list[object]:
-    """Return the top of the web page: what to do first, sums over the rows of the table, and remarks of the analyzers.
+    """Return the top of the web page: what to do first, sums over the table's rows, and remarks of the analyzers.
 
-    ``change`` says what changed from the compared run. It then comes first, because it is what the user asks. If the
-    user has set filters, the possible saving is counted for the filtered rows only, and remarks about the whole run
-    are folded away.
+    * ``change``: what changed from the compared run.
     """
     remarks = REMARKS if chosen.view == "overview" and not chosen.filters else 0
     calls = f"{amount(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
@@ -330,10 +329,13 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, c
     untimed, of = total["untimed_calls"], f" of {one}" if (one := of_one(total["unit"])) else ""
     what = "Selected" if chosen.filters else "GEMMs and convolutions"
     gap = f"; {amount(untimed)} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
+    # With filters, the possible saving is counted for the filtered rows only, and remarks about the whole run are
+    # folded away.
     saving = (
         f"; up to {duration(float(total['saving_us']))} to save" if total["saving_us"] > 0 and chosen.filters else ""
     )
     headline = printable(capital(known.headline or "no verdict"))
+    # What changed comes first, because it is what the user asks.
     made: list[object] = [html.strong(printable(change)), html.p(f"Left to do: {headline}")] if change else []
     made += [
         *([] if change else [html.strong(headline)]),
@@ -465,13 +467,14 @@ def _look(name: str) -> str:
 def _card(action: Card, number: int, leads: Leads, chosen: Selection) -> html.Element:
     """Return the card of one thing to do, as an element of the web page.
 
-    It is a link to the rows that it concerns. If it concerns none, it leads to the timeline, which marks the kind of
-    work that it concerns. Without a trace, it leads nowhere.
+    It is a link to the rows or the part of the timeline that it concerns.
     """
     rows = leads.rows_of.get(action.name, 0)
     where = None
     if rows:
         where = replace(chosen.cleared(), view="overview", todo=action.name)
+    # A card that concerns no rows leads to the timeline, which marks the kind of work. Without a trace, it leads
+    # nowhere.
     elif leads.traced:
         where = replace(chosen.cleared(), view="timeline", mark=action.mark)
     lead = f"Show {counted(rows, 'problem')}" if rows else f"Show {action.mark or 'it'} in the timeline"
@@ -521,8 +524,8 @@ KERNELS = 200
 def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selection) -> list[object]:
     """Return the web page's table of the kernels with the longest times (``queries.kernels``).
 
-    If a kernel belongs to a GEMM or convolution, a link leads to it. ``unit`` is the word for the step to which the
-    times belong, for example ``request``. It is empty if the times are of the whole run.
+    * ``unit``: the word for the step to which the times belong, such as ``request``. Empty if they are of the whole
+      run.
     """
     if not len(rows):
         return [
@@ -593,8 +596,9 @@ def detail(
 ) -> html.Element:
     """Return the details of one GEMM or convolution: what to do, its numbers, times, kernels, and texts to copy.
 
-    ``names`` are the names of this run and of the compared run. ``expected`` is a sentence about the times of similar
-    ones. ``launched`` are elements about its kernels.
+    * ``names``: this run and the compared run.
+    * ``expected``: a sentence about the times of similar ones.
+    * ``launched``: elements about its kernels.
     """
     estimated = row["saving_from"] == "estimated"
     numbers = [

@@ -102,14 +102,13 @@ class PageData:
     def tries(self, row: pd.Series) -> Sequence[Try]:
         """Return the measured times of all kernels for the GEMM or convolution in a row of the web page's table.
 
-        * Times of different files cannot be compared. So if the row's own file has times, only these times are
-          returned.
-        * A GEMM or convolution without times gets the times of a very similar one. It may be the same call that another
-          file describes differently.
+        If the row's own file has times, only these are returned.
         """
         if not self._tries.wait(30.0) or self.error:
             return ()
         with self.cursor() as con:
+            # Times of different files cannot be compared. A GEMM or convolution without times gets the times of a very
+            # similar one. It may be the same call that another file describes differently.
             sql = f"select {', '.join(_STORED)} from memory.tries where h = hash(?)"
             return of_source(of_query(con.execute(sql, [str(row["measured"])])), row["source_id"])
 
@@ -201,11 +200,7 @@ class PageData:
 
 
 class Pages:
-    """The data of several runs for the web page. The data of a run are loaded when its page is requested.
-
-    Only the first page and the ``_OTHERS`` latest ones are kept, because the data of a large run take hundreds of
-    megabytes.
-    """
+    """The data of several runs for the web page. The data of a run are loaded when its page is requested."""
 
     def __init__(self, first: PageData) -> None:
         self.first = first
@@ -215,8 +210,7 @@ class Pages:
     def of(self, chosen: Selection) -> PageData:
         """Return the data of the run that the user selected on the web page, and of the run to compare it with.
 
-        If the user selected nothing, or a run that does not exist, the data of the first page are returned. A run is
-        never compared with itself.
+        Without a selection, or if the run does not exist, the data of the first page are returned.
         """
         first = self.first
         if not (chosen.run or chosen.compare):
@@ -224,6 +218,7 @@ class Pages:
         with contextlib.suppress(LogparseError):
             first.cursor().close()  # The cursor waits until the runs of the first page are known.
         wanted = (chosen.run or first.run, chosen.compare or first.other)
+        # A run is never compared with itself.
         wanted = (wanted[0], "" if wanted[0] == wanted[1] else wanted[1])
         if wanted == (first.run, first.other) or any(x not in ("", first.other, *first.runs) for x in wanted):
             return first
@@ -231,6 +226,8 @@ class Pages:
             page = self._others.pop(wanted, None) or PageData(first.url, wanted[0], wanted[1] or None, first.target)
             self._others[wanted] = page
             for old in list(self._others)[:-_OTHERS]:
+                # Only the first page and the latest ones are kept, because the data of a large run take hundreds of
+                # megabytes.
                 self._others.pop(old).close()
             return page
 

@@ -1,7 +1,7 @@
 """Answer the browser's requests for the parts of the web page that depend on the user's filters.
 
-The browser's program ``assets/explore.js`` requests each part and draws it. Answers are plain data (``elements``), from
-which the browser makes HTML elements. The report, which needs no server, has the same answers in its file.
+The browser's program ``assets/explore.js`` makes HTML elements from the answers, which are plain data (``elements``).
+The report, which needs no server, has the same answers in its file.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away,
 def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """Answer the browser's request for everything on the web page except charts, table and details.
 
-    The result has the filters and texts, with the ids of the HTML elements as keys (see ``content``). ``asked`` has
-    ``search``: the query string of the URL, which contains the user's filters.
+    The result's keys are the ids of HTML elements (see ``content``). ``asked`` has ``search``, the URL's query string.
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
@@ -86,14 +85,12 @@ class Known(Protocol):
 
 
 def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> dict[str, object]:
-    """Return the contents of the web page as a dictionary: the id of an HTML element, and what the element shows.
-
-    Four keys have data instead, which the page's script uses:
+    """Return the contents of the web page, by the id of the HTML element. Four keys have data instead:
 
     * ``filters``: the filters.
     * ``content``: CSS classes.
-    * ``empty``: the columns that are hidden, because they have no values.
-    * ``names``: the names of the two runs that are compared.
+    * ``empty``: the columns without values, which are hidden.
+    * ``names``: the two runs that are compared.
     """
     total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
     return {
@@ -158,11 +155,7 @@ def _after(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
 def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """Return the chart that the browser requests, and the ``height`` of its box. Both are missing if there is no chart.
 
-    ``asked`` is the browser's request:
-
-    * ``search``: the URL's query string with the view and the filters
-    * ``theme``: light or dark
-    * ``webgl``: True if the browser has WebGL
+    * ``asked``: ``search`` (the URL's query string), ``theme`` (light or dark), ``webgl`` (True if the browser has it).
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
@@ -228,8 +221,9 @@ def problem_card(
 ) -> dict[str, object]:
     """Build the details of one GEMM or convolution (``card``) and the chart of its kernels' times (``figure``).
 
-    ``kernels`` are the kernels that its calls launch. ``near`` are the times of similar ones. ``names`` are the names
-    of this run and of the compared run.
+    * ``kernels``: the kernels that its calls launch.
+    * ``near``: the times of similar ones.
+    * ``names``: this run and the compared run.
     """
     pick = row["pick"] if isinstance(row["pick"], str) else None
     figure = solutions(tries, theme_of(theme), pick=pick, nearby_us=near.times_us if near else ())
@@ -248,8 +242,8 @@ LAUNCHED = 8
 def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """Return the URL's new query string (``search``) after the user clicked in a chart or drew a box in it.
 
-    The query string contains the filters. ``search`` is null if the click or the box selects nothing. ``asked`` is the
-    browser's request: the old ``search``, ``data`` (the event from plotly), and ``boxed`` (True for a box).
+    ``search`` is null if nothing is selected. ``asked`` has the old ``search``, ``data`` (plotly's event) and
+    ``boxed``.
     """
     chosen, data = _chosen(asked), asked.get("data")
     if not isinstance(data, dict):

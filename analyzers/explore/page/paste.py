@@ -1,7 +1,7 @@
 """Texts that the user can copy from the web page, to try the best known kernel for a GEMM or convolution.
 
-There are two texts: a command that measures the kernel with the library's own benchmark, and a line for the library's
-override file (the user's list of kernels), which makes the library use the kernel.
+* a command that measures the kernel with the library's own benchmark
+* a line for the override file, the user's list of kernels for the library
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Paste:
 class Advice:
     """Advice about one GEMM or convolution: a sentence, and two texts that the user can copy.
 
-    * ``command``: the command for the library's benchmark.
-    * ``override``: a line for the file in which the user lists kernels for the library (override file).
+    * ``command``: for the library's benchmark.
+    * ``override``: for the user's list of kernels (override file).
     """
 
     sentence: str
@@ -102,14 +102,14 @@ def _sentence(row: Row) -> str:
 def _in_the_run(row: Row) -> str:
     """Return a sentence that estimates how long a call of this run would take with the best kernel.
 
-    The best kernel was timed elsewhere, for example alone. So its ratio (best time) / (time of the library's choice) is
-    applied to the time of a call in this run. The text is empty if the times were measured in this run, or if no saving
-    is known.
+    It is empty if no saving is known, or if the times were measured in this run.
     """
     same = math.isclose(row["time_us"], row["pick_us"], rel_tol=1e-6)
     if pd.isna(row["pick_us"]) or not row["then_us"] < row["time_us"] or same:
         return ""
     return (
+        # The best kernel was timed elsewhere, for example alone. So its ratio (best time) / (time of the library's
+        # choice) is applied to the time of a call in this run.
         f" In this run a call takes {duration(row['time_us'])}; at the same ratio, the best known solution would "
         f"take {duration(row['then_us'])}."
     )
@@ -157,11 +157,8 @@ def _override(row: Row, verdict: PageVerdict | None) -> Paste:
 
 
 def _none_proposed(row: Row) -> str:
-    """Explain why no override (a kernel to use instead of the library's choice) is proposed for a GEMM or convolution.
-
-    The reason is found from one row of the web page's table, so it is less precise than the one that ``recommend``
-    gives.
-    """
+    """Explain why no override (a kernel to use instead of the library's choice) is proposed for a call."""
+    # The reason is found from one row of the page's table, so it is less precise than the reason that recommend gives.
     if pd.isna(row["best_us"]):
         return "nothing is measured"
     if row["best"] == row["pick"]:
@@ -174,10 +171,9 @@ def _none_proposed(row: Row) -> str:
 
 
 def _written(override: Override, objects: Sequence[Problem]) -> Paste:
-    """Return the line that makes a library use a proposed kernel, so that the user can copy it from the web page.
+    """Return the line for the library's override file (the user's list of kernels) that selects a kernel.
 
-    The line belongs into the library's override file, the user's list of kernels. If no file format can name the
-    kernel, or if the library would ignore the line, the result is a note with the reason.
+    It is a note with the reason if no file format can name the kernel, or if the library would ignore the line.
     """
     facts, reasons = override.target, dict[str, list[str]]()
     for writer in writers_for([override]):

@@ -56,9 +56,10 @@ def explore(
 ) -> None:
     """Show the web page about a Parquet folder: open the browser, and serve the page until the user interrupts it.
 
-    * ``url``: the folder, with the same default as in ``logparse.store.open_store``.
+    * ``url``: the folder, by default as in ``logparse.store.open_store``.
     * ``target``: facts about the machine that will use the override files.
-    * Raises LogparseError if the folder or run does not exist, or if the port is in use.
+
+    Raises LogparseError if the folder, run or port cannot be used.
     """
     facts = target or {}
     listening = _listening(host, port)
@@ -104,15 +105,16 @@ def explore(
 
 @contextmanager
 def _redirecting(address: str) -> Iterator[Path]:
-    """Context manager: a temporary HTML file, readable only by this user, that leads the browser to ``address``.
+    """Context manager: the path of a temporary HTML file that leads the browser to ``address``.
 
-    Yields its path. ``ps`` shows the browser's command line to every user. So the command line has only the path of
-    this file, and not the token. Jupyter does the same (``jupyter_server/serverapp.py``, ``_write_browser_open_file``).
+    Only this user can read the file.
     """
     with TemporaryDirectory(prefix="logparse-") as folder:  # The folder is made with mode 0700.
         page = Path(folder, "open.html")
         with open(os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(leading_to(address))
+        # ps shows the browser's command line to every user. So the command line has only the path of this file, and not
+        # the token. Jupyter does the same (jupyter_server/serverapp.py, _write_browser_open_file).
         yield page
 
 
