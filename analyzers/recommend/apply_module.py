@@ -1,12 +1,11 @@
-"""Write ``apply.py``, a module that a job imports to make changes to itself, such as TF32.
+"""Write ``apply.py``, a module that a job imports to make recommended changes to itself, such as TF32.
 
     import apply
     apply.settings()
     model = apply.model(model)
 
-Without names, it makes the changes that are worth making and whose gain can show in the job's step. With names, it
-makes the named changes. The module contains every recommended change that lines of Python can make. It needs nothing
-but PyTorch.
+Without names, it makes the changes that are worth making and can shorten the job's step. With names, it makes these
+changes. It needs nothing but PyTorch.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ _USE = Shell("add to the program:  import apply; apply.settings(); model = apply
 _NAMED = Shell("add to the program (an action is applied only if it is named):  import apply; @calls@")
 
 
+# The module contains every recommended change that lines of Python can make.
 def chosen(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:

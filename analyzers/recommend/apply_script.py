@@ -34,13 +34,11 @@ _DEVICE = ("arch", "cu_count")
 
 
 def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Facts) -> dict[str, str]:
-    """Return what must be true of a machine on which the override files are used: its GPU and its library versions.
-
-    On another GPU or with another version, an entry of the files may select another kernel. Only libraries whose
-    kernels occur in the files are included.
-    """
+    """Return what must be true of a machine on which the override files are used: its GPU and its library versions."""
     tunable = any(file.name.startswith(TUNABLEOP) for file in files)
     libraries = {x.solution.library for x in overrides} - {"torch"} | ({"torch"} if tunable else set())
+    # On another GPU or with another version, an entry of the files may select another kernel. Only libraries whose
+    # kernels occur in the files are included.
     names = [*_DEVICE, *(name for library in sorted(libraries) for name in facts_of_build(library))]
     names += [name for name in sorted(target) if tunable and name.startswith("validator:")]
     out = {name: target[name] for name in dict.fromkeys(names) if target.get(name)}
@@ -52,14 +50,12 @@ def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Fac
 def script(
     overrides: Sequence[Override], files: Sequence[Emission], target: Facts, folder: str = ".", caution: str = ""
 ) -> Emission | None:
-    """Return the shell script ``apply.sh``, with which libraries use the recommended kernels.
-
-    The script sets environment variables. Returns None if none are needed.
+    """Return the shell script ``apply.sh``, which makes libraries use the recommended kernels. None if not needed.
 
     * ``files``: the override files (lists of kernels for a library) in ``folder``.
-    * ``caution``: a warning about their entries, for example that a gain is not certain. The script prints it on
-      standard error.
+    * ``caution``: a warning about their entries, printed on standard error.
     """
+    # The script sets environment variables.
     lines = [line for file in files for line in settings_of(file)]
     if not lines:
         return None

@@ -43,11 +43,10 @@ class Ceiling:
 
 
 def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, judged: Judgement) -> Ceiling:
-    """Compute the most that a job can gain if its libraries use better kernels, which the user lists in override files.
+    """Compute the most that a job can gain if its libraries use better kernels (from override files).
 
-    * ``rows``: the library's choice and the best kernel for each call, from ``picks_vs_best``.
-    * ``findings``: the single savings that are recommended, already scaled to what the whole job saves
-      (``in_the_job``).
+    * ``rows``: the library's choice and the best kernel for each call (``picks_vs_best``).
+    * ``findings``: the recommended savings, scaled to the whole job (``in_the_job``).
     """
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
@@ -77,9 +76,7 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
 def _each_us(tables: Tables) -> pd.Series:
     """Return the time that one call of each operator (with sizes) takes in the job's traces, µs.
 
-    It is (time of the operator's kernels) / (calls in the traces). Calls that are only in other logs are not used. If
-    logs and traces spell the same operator differently, all spellings are counted together. The web page shows this
-    time as ``traced_us``.
+    The web page shows it as ``traced_us``.
     """
     kernels, held = kernels_of_run(tables), tables.calls[tables.calls["category"] == "profiler"]
     known = pd.DataFrame(
@@ -90,8 +87,11 @@ def _each_us(tables: Tables) -> pd.Series:
         }
     ).astype("float64")
     other = counted_as(tables).to_dict()
+    # If logs and traces spell the same operator differently, all spellings are counted together.
     groups = known.groupby([other.get(text, text) for text in known.index])
     merged = groups.sum(min_count=1).assign(most=groups["most"].max())
+    # The time is (time of the operator's kernels) / (calls in the traces). Calls that are only in other logs are not
+    # used.
     of_all, of_each = (one["us"] / one["held"].fillna(one["most"]) for one in (merged, known))
     each = of_all.combine_first(of_each)
     return each[each > 0]
@@ -133,18 +133,17 @@ def _weighed(finding: Finding, each_us: float | None, total_us: float | None) ->
 def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tuple[pd.Series, list[Finding]]:
     """Add up the measured savings of findings (possible savings), for operators in ``known`` and for all others.
 
-    * The first result is the saving (µs) of each operator in ``known``. Operators whose text may mean the same are
-      included.
-    * The second result is a list with one finding for each other operator: the one with the largest saving.
-
-    Estimated savings are ignored.
+    * first result: the saving (µs) of each operator in ``known``
+    * second result: the best finding of each other operator
     """
     links = tables.links[tables.links["other"].isin(known)].sort_values(["problem", "other"])
+    # Operators whose text may mean the same are included.
     names = dict(zip(links["problem"], links["other"], strict=True)) | {x: x for x in known}
     theirs = tables.links.loc[tables.links["problem"].isin(known), "other"]
     seen, saved, beside = {*known, *theirs}, dict[str, float](), list[Finding]()
     for x in sorted(findings, key=lambda x: -(x.saving_us or 0.0)):
         text = x.problem.text if x.problem else ""
+        # Estimated savings are ignored.
         if not x.saving_us or x.sureness == "estimated":
             continue
         if text in names:

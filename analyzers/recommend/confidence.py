@@ -40,13 +40,12 @@ class Judged:
 class Judgement:
     """The results of all tests in which two kernels were compared again to confirm a gain.
 
-    * ``by_source``: the result of each test, by the id of its file. Several tests of the same two kernels have one
-      result.
-    * ``floor``: the smallest gain that is accepted, as a fraction.
-    * ``tested``: how many pairs of kernels were tested.
-    * ``kept``: how many pairs have an accepted gain.
+    * ``by_source``: each test's result, by the id of its file.
+    * ``floor``: the smallest accepted gain, as a fraction.
+    * ``tested``, ``kept``: the number of pairs tested, and of pairs with an accepted gain.
     """
 
+    # Several tests of the same two kernels have one result.
     by_source: Mapping[str, Judged]
     floor: float
     tested: int
@@ -65,15 +64,15 @@ class Judgement:
 def judgement(tables: Tables, floor: float) -> Judgement:
     """Decide which faster kernels are really faster, after all were measured a second time.
 
-    A gain must be above ``floor``, for example 0.03 for 3 %. The more kernels were measured, the more of them seem
-    faster by chance, so the decision allows for their number. Kernels without a gain in the second measurement are
-    counted, too.
+    * ``floor``: a gain must be above it. 0.03 means 3 %.
     """
     stored = stored_confirmations(tables)
     counts = counting(stored, tables)
     confirmations = judged(stored, counts.values(), floor)
     family = sorted(set(counts.values()))
     verdicts = [confirmations[source] for source in family]
+    # The more kernels were measured, the more of them seem faster by chance, so the decision allows for their number.
+    # Kernels without a gain in the second measurement are counted, too.
     held = benjamini_hochberg([x.p for x in verdicts], RATE)
     kept = [keep and x.speedup.low > 1 + floor for x, keep in zip(verdicts, held, strict=True)]
     verdict_of = {

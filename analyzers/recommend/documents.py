@@ -44,8 +44,7 @@ def documents(found: Recommendation, settings: Settings, targets: Sequence[Targe
 def earlier_files(out: Path) -> list[Path]:
     """Return the paths of files that an earlier ``recommend`` wrote into the folder.
 
-    They are listed in its ``findings.json``. Empty if the list cannot be read. A listed path is returned only if it
-    consists of plain file names and is inside the folder after links are followed.
+    Empty if its ``findings.json`` cannot be read.
     """
     try:
         content = json.loads((out / JSON_NAME).read_text(encoding="utf-8"))
@@ -53,6 +52,8 @@ def earlier_files(out: Path) -> list[Path]:
         named = [(str(target["name"]), str(name)) for target in targets for name in target["files"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
+    # A listed path is returned only if it consists of plain file names and is inside the folder after links are
+    # followed.
     places = [out / target / name for target, name in named if is_file_name(target) and is_file_name(name)]
     return [place for place in places if is_within(place, out)]
 

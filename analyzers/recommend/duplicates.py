@@ -45,13 +45,13 @@ def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
 def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
     """If several findings state a saving for the same calls, let only the best one keep its saving.
 
-    Otherwise the time would be counted twice. Measured savings are preferred to estimated savings, then findings with
-    an override to findings without one, then larger savings. The messages of the other findings tell how much they
-    would save instead.
+    Otherwise the time would be counted twice.
     """
     same = _linked(links, {_text(x) for x in findings if x.saving_us}, both=True)
     claims: dict[str, str] = {}
     out = []
+    # Measured savings are preferred to estimated savings, then findings with an override to findings without one, then
+    # larger savings.
     for finding in sorted(findings, key=lambda x: (x.sureness == "estimated", x.override is None, rank(x))):
         text = _text(finding)
         if not text or not finding.saving_us or unreachable(finding):
@@ -59,6 +59,7 @@ def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fin
             continue
         by = {claims[x] for x in {text, *same.get(text, ())} if x in claims} - {finding.analyzer}
         claims.setdefault(text, finding.analyzer)
+        # The messages of the other findings tell how much they would save instead.
         out.append(_potential(finding, f"{min(by)} proposes another change for the same calls") if by else finding)
     return out
 
@@ -202,17 +203,15 @@ def _better(finding: Finding) -> tuple[str, str] | None:
 
 
 def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """Remove possible savings that are listed twice: once with a known number of calls, and once without.
-
-    This happens because logs may write the same call in two ways. A saving without a number of calls is removed if the
-    same analyzer also reported the saving with a number. But it is kept if it proposes a row for an override file (the
-    user's list of kernels for a library).
-    """
+    """Remove possible savings that are listed twice: once with a known number of calls, and once without."""
     counted = {(x.analyzer, _text(x)) for x in findings if x.calls is not None}
     may_be = _linked(links, {_text(x) for x in findings if x.calls is None}, both=False)
 
     def repeats(x: Finding) -> bool:
         others = may_be.get(_text(x), ())
+        # Logs may write the same call in two ways. A saving without a number of calls is removed if the same analyzer
+        # also reported the saving with a number. But it is kept if it proposes a row for an override file (the user's
+        # list of kernels for a library).
         return x.calls is None and x.override is None and any((x.analyzer, other) in counted for other in others)
 
     return [x for x in findings if not repeats(x)]
@@ -221,10 +220,10 @@ def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list
 def _with_reasons(findings: Sequence[Finding]) -> list[Finding]:
     """Remove estimated findings about a call for which there is a better finding, so that no saving is counted twice.
 
-    A finding is a possible saving. The removed findings become reasons of the best one. Measured findings are better
-    than estimated ones. Otherwise the larger saving per call decides.
+    The removed findings become reasons of the best one.
     """
     best: dict[str, Finding] = {}
+    # Measured findings are better than estimated ones. Otherwise the larger saving per call decides.
     for x in sorted(
         findings, key=lambda x: (x.sureness == "estimated", -(x.per_call_us or 0.0), x.analyzer, x.message)
     ):

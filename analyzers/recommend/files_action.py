@@ -95,11 +95,7 @@ def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
 
 
 def _in_traces(tables: Tables) -> Mapping[str, float]:
-    """Return the time that the job's calls of each operator (with sizes) take in the traces, µs.
-
-    Logs may list an operator under several texts that the trace does not distinguish. Then its traced time is divided
-    among these texts in proportion to their calls.
-    """
+    """Return the time that the job's calls of each operator (with sizes) take in the traces, µs."""
     kernels = kernels_of_run(tables)
     traced = kernels[kernels["problem"].notna()].groupby("problem")["total_us"].sum().astype("float64")
     calls = calls_by_problem(tables.workload).dropna().astype("float64")
@@ -110,6 +106,8 @@ def _in_traces(tables: Tables) -> Mapping[str, float]:
     if not len(links):
         return {}  # An empty column of texts cannot become times.
     links = links.assign(calls=links["problem"].map(calls))
+    # Logs may list an operator under several texts that the trace does not distinguish. Then its traced time is divided
+    # among these texts in proportion to their calls.
     share = links["calls"] / links.groupby("other")["calls"].transform("sum")
     return dict(zip(links["problem"], links["other"].map(traced) * share, strict=True))
 

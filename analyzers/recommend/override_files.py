@@ -39,11 +39,12 @@ class TargetFiles:
 def targets(recommendation: Recommendation, settings: Settings) -> Mapping[str, Facts]:
     """Return the machines for which files are made, by the name of the folder for the files.
 
-    If the user described a machine, it is the only one. Otherwise each machine on which better kernels were measured
-    gets a folder of its own, even if two machines differ only in a fact that the folder's name does not show.
+    If the user described a machine, it is the only one.
     """
     named = [settings.target] if settings.target else [dict(x.target) for x in recommendation.overrides]
     out: dict[str, Facts] = {}
+    # Otherwise each machine on which better kernels were measured gets a folder of its own, even if two machines differ
+    # only in a fact that the folder's name does not show.
     for facts in sorted({tuple(sorted(x.items())) for x in named}) or [()]:
         name, number = folder(dict(facts)), 2
         while name in out:
@@ -64,10 +65,9 @@ def emissions(
 ) -> TargetFiles:
     """Return the files for one machine: override files, scripts that search, and ``apply.sh``.
 
-    An override file makes a library use other kernels, and ``apply.sh`` makes the library read the file.
+    Override files make a library use other kernels. Notes state which overrides were left out, and why.
 
     * ``folder``: where the files will be.
-    * An override is left out if a value that its library checks is unknown. A note then states what is missing.
     """
     offered = [(x, x.override) for x in recommendation.findings if x.override is not None]
     # An override for another device or build is left out. An override whose facts equal the target's never is.
@@ -90,6 +90,7 @@ def emissions(
         made = make(writer, accepted, seen_by(gpus, target))
         files += made.files
         rows += made.held
+        # An override is left out if a value that its library checks is unknown. The note then states what is missing.
         refused = ((counted(count, "override"), why) for why, count in made.refused.items())
         notes += [f"{writer.name}: {count} not written: {why}" for count, why in refused]
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
@@ -165,11 +166,9 @@ _USE = Shell(
 def scripts(
     findings: Sequence[Finding], searches: Sequence[SearchScript] = SEARCH_SCRIPTS
 ) -> tuple[list[Emission], list[str]]:
-    """Return shell scripts that search for faster kernels (``tune_miopen.sh`` …), and notes about calls left out.
-
-    A search is needed for calls that seem too slow, but for which no faster kernel was measured. The calls keep their
-    order in ``findings``. The script that contains the first of them comes first.
-    """
+    """Return shell scripts that search for faster kernels (``tune_miopen.sh`` …), and notes about calls left out."""
+    # A search is needed for calls that seem too slow, but for which no faster kernel was measured. The calls keep the
+    # order of the findings. The script that contains the first of them comes first.
     problems = list(dict.fromkeys(x.problem for x in to_search(findings)))
     concerned = [(search, [x for x in problems if isinstance(x, search.problems)]) for search in searches]
     made, notes = [], []

@@ -157,8 +157,8 @@ def recommend(
 ) -> Recommendation:
     """Run the analyzers on a job, and rank their findings by the time that they save.
 
-    Without ``analyzers``, all are run. Findings with an unknown saving come last, ordered by the loss per call.
-    ``begins`` is called with the name of each analyzer before it runs.
+    * ``analyzers``: by default all.
+    * ``begins``: called with each analyzer's name before it runs.
     """
     usual, judged = _usual(settings), judgement(tables, settings.min_gain)
     chosen = ANALYZERS if analyzers is None else analyzers
@@ -172,6 +172,7 @@ def recommend(
     left_out = [_why_left_out(x, settings, judged) for x in table]
     kept = one_claim_each([x for x, why in zip(table, left_out, strict=True) if why is None], tables.links)
     calls = {str(x): float(n) for x, n in calls_by_problem(tables.workload).dropna().items()}
+    # Findings with an unknown saving come last, ordered by the loss per call.
     ranked = sorted(map(reachable, kept), key=rank)
     findings = one_row_each(ranked, calls, lambda: ladders.races(tables, settings))
     most = _ceiling(table, tables, usual)
@@ -221,11 +222,9 @@ def _tried(tables: Tables) -> tuple[Tried, ...]:
 
 
 def _steps(tables: Tables, settings: Settings) -> float | None:
-    """Return over how many steps the job's calls are counted, or None if it is unknown.
-
-    The user states the number, or the traces mark the steps. Without traces, it is the number of steps or requests that
-    the job itself counted.
-    """
+    """Return over how many steps the job's calls are counted, or None if it is unknown."""
+    # The user states the number, or the traces mark the steps. Without traces, it is the number of steps or requests
+    # that the job itself counted.
     if gpu_us(tables) is not None:
         return trace_steps(tables, settings.steps)
     if settings.steps:
@@ -235,14 +234,10 @@ def _steps(tables: Tables, settings: Settings) -> float | None:
 
 
 def _usual(settings: Settings) -> Settings:
-    """Return the settings for computing the most that the job can gain, including small gains that the user hides.
-
-    They are the user's settings, except for the limits below which a gain is hidden:
-
-    * ``min_gain`` is the default, or the user's value if it is smaller.
-    * ``min_saving_us`` is the default.
-    """
+    """Return the settings for computing the most that the job can gain, including small gains that the user hides."""
     usual = Settings()
+    # The limits below which a gain is hidden are replaced: the smallest gain by the default if that is smaller, and the
+    # smallest saving by the default.
     floor = min(settings.min_gain, usual.min_gain)
     return replace(settings, min_gain=floor, min_saving_us=usual.min_saving_us)
 

@@ -134,8 +134,7 @@ def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
 def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
     """Yield lines about how long a step of the job will take with a change (``name``), according to a simulation.
 
-    The lines also state why the step cannot become faster, for example because the host is too slow, and how far the
-    simulation can be trusted.
+    They also state what limits the step, and how far the simulation can be trusted.
     """
     if recommendation.step is None or isinstance(recommendation.step, str):
         return
@@ -170,10 +169,10 @@ _NUMBERS = (
 def rows(recommendation: Recommendation) -> pd.DataFrame:
     """Return a table of the findings (possible savings) about operators, the most important first.
 
-    The columns are the same as in ``findings.json`` (docs/findings.md). ``saving_us`` is per run of the job (µs). It is
-    missing if the calls or the gain are unknown.
+    Columns as in ``findings.json`` (docs/findings.md). ``saving_us`` is per run of the job, µs.
     """
     rows, columns = recommendation.rows, [*_TEXT, "calls", *_NUMBERS, "solution", "advice"]
+    # The saving is missing if the calls or the gain are unknown.
     values = {"run": [recommendation.run] * len(rows)} | {name: [row[name] for row in rows] for name in columns}
     out = pd.DataFrame(values if rows else None, columns=["run", *columns])
     return out.astype({"calls": "Int64", **dict.fromkeys(_NUMBERS, "float64")})

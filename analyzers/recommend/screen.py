@@ -1,7 +1,7 @@
 """Format a recommendation for a terminal: at most ``LINES`` lines of at most ``COLUMNS`` columns.
 
-The terminal shows the verdict, how the time of a step is divided, the things to do (the best first), and the commands
-to type. ``explained`` shows everything about one thing to do.
+The lines show the verdict, the parts of a step, the things to do, and the commands to type. ``explained`` shows
+everything about one thing to do.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _TITLE, _LABEL, _LEFT_OUT, _HOW, _KINDS, _LITTLE = 44, 9, 2, 5, 3, 0.05
 class Written:
     """The places of a recommendation's files and data.
 
-    * ``out``: the folder with the files. ``files``: the files.
+    * ``out``: the folder with ``files``.
     * ``store``: the stored data that the next commands read.
-    * ``runs``: names of the stored runs. The printed commands use another name for a new run.
+    * ``runs``: stored runs. Commands for a new run use another name.
     """
 
     out: Path
@@ -99,18 +99,15 @@ def _wrapped(line: str, indent: int) -> list[str]:
 
 
 def ending(found: Recommendation, head: Sequence[str], written: Written, apply: Sequence[str]) -> list[str]:
-    """Return the last lines that ``tune`` prints.
+    """Return the last lines that ``tune`` prints: results, what is left to do, and commands.
 
-    They appear in this order:
-
-    * ``head``: the verdict
-    * how the time of a step is divided
-    * what is left to do
-    * ``apply``: the commands that apply the result
-    * a command that shows the reasons, and the path of the report
+    * ``head``: the verdict.
+    * ``apply``: the commands that apply the result.
     """
     seen = verdict(found)
     typed = [line for x in apply for line in _folded(f"apply    {x}")]
+    # The order is: the verdict, how the time of a step is divided, what is left to do, the commands that apply the
+    # result, a command that shows the reasons, and the path of the report.
     lines = [*(line for x in head for line in _wrapped(x, 4)), *(split_lines(seen) if seen.split else [])]
     lines = lines[: LINES - len(typed) - 1]
     words = ["recommend", "--run", found.run, "--explain", *(x.name for x in seen.todo[:1])]
@@ -126,11 +123,7 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
 
 
 def split_lines(seen: Verdict) -> list[str]:
-    """Return lines that show the user what a step spends its time on, for example GEMMs and idle time.
-
-    One line names the largest kinds of work, and ends with the sum of the rest. If this sum is larger than the smallest
-    named kind, further lines name more kinds.
-    """
+    """Return lines that show the user what a step spends its time on, for example GEMMs and idle time."""
     whole = f"a {seen.word}" if seen.unit == "step" else seen.whole
     out = f"  {whole}, {duration(seen.whole_us)}: "
     kinds, idle = [x for x in seen.split if x.name != "idle"], [x for x in seen.split if x.name == "idle"]
@@ -146,6 +139,8 @@ def split_lines(seen: Verdict) -> list[str]:
         rest = sum(x.us for x in kinds[shown:])
         return shown > 0 and rest <= kinds[shown - 1].us and (shown >= _KINDS or rest <= little)
 
+    # One line names the largest kinds of work, and ends with the sum of the rest. If this sum is larger than the
+    # smallest named kind, further lines name more kinds.
     smaller = (n for n in range(room, len(kinds)) if enough(n))
     return _wrapped(line(next(smaller, len(kinds))), 4)
 
@@ -203,9 +198,8 @@ def _unit(todo: Sequence[Todo]) -> str:
 def savings(todo: Sequence[Todo]) -> list[str]:
     """Return the saving of each recommended change as a text, all in one unit of time, for example ``82.5 of 330 ms``.
 
-    * ``≈`` marks an estimate.
-    * ``up to`` marks the largest possible saving, for example ``up to 18 of 40.8 ms``.
-    * ``a call`` is added to the saving of a single call, if the heading speaks of a step or run.
+    * ``≈``: an estimate.
+    * ``up to``: the largest possible saving.
     """
     gains = [x.shown for x in todo]
     numbers, unit = in_one_unit([us for x in gains if x is not None for us in (x.saving_us, x.now_us)])
@@ -215,6 +209,7 @@ def savings(todo: Sequence[Todo]) -> list[str]:
             out.append("unknown")
             continue
         mark = "up to " if x.at_most else "≈ " if x.sureness == "estimated" else ""
+        # If the heading speaks of a step or run, the saving of a single call is marked.
         call = " a call" if x.unit == "call" and _unit(todo) != "call" else ""
         out.append(f"{mark}{next(left)} of {next(left)} {unit}{call}")
     return out
@@ -223,13 +218,14 @@ def savings(todo: Sequence[Todo]) -> list[str]:
 def todo_blocks(todo: Sequence[Todo], seen: Verdict, first: int = 1, whole: bool = False) -> list[list[str]]:
     """Return the lines of each thing to do, numbered: title, saving, certainty, and what to change.
 
-    If what to change fits beside the other columns for all things, it stands there. Else it stands below them, so that
-    it is never cut. A title is cut unless ``whole`` is True.
+    * ``whole``: do not cut titles.
     """
     name = _saves(todo, seen)
     width = _widths(todo, name)
     titles = [printable(x.title) for x in todo]
     titles = titles if whole else shortened(titles, width.title)
+    # If what to change fits beside the other columns for all things, it is printed there. Else it is printed below
+    # them, so that it is never cut.
     beside = _beside(todo, name, first)
     out: list[list[str]] = []
     for n, (x, title, saves) in enumerate(zip(todo, titles, savings(todo), strict=True), first):
@@ -288,14 +284,14 @@ def _change(todo: Todo, number: int | None) -> str:
 
 
 def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
-    """Yield shell commands that the user can paste, to test the recommended changes, to use them, or to look for more.
+    """Yield shell commands to paste, which test the recommended changes, use them, or look for more.
 
-    The first line sets ``$D``, so that the other lines are short. ``$D`` is the folder with the files for the user's
-    machine. If there are files for several machines, each has its folder, and ``$D`` is the folder above them.
+    Commands use ``$D``, the folder with the files, which the first line sets.
     """
     listed = {type(x.remedy) for x in seen.todo}
     placed = [(file.path.parent, file) for file in written.files if file.path is not None]
     folders = list(dict.fromkeys(place for place, _ in placed if place != written.out))
+    # If there are files for several machines, each has its folder, and $D is the folder above them.
     base = folders[0] if len(folders) == 1 else written.out
     names = {_below(place, base, file.name): file for place, file in placed}
     here = "$D"

@@ -1,7 +1,6 @@
 """Simulate the job's step from its traces, to predict its time and what limits it, now and with each change.
 
-A change such as TF32 saves kernel time. The step may gain all of that time, some of it (if communication hides the
-rest) or nothing (if the host launches too slowly). ``analyzers/job/step`` does the simulation.
+Saved kernel time may not shorten the step, for example if the host launches too slowly.
 """
 
 from __future__ import annotations
@@ -42,16 +41,14 @@ class StepTimes:
 
 
 def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | StepUnknown:
-    """Simulate the job's step, now and with each change.
-
-    * To bound the possible gain, the step is also simulated with the best known time of each kernel. This is the
-      shortest time that any worthwhile change gives.
-    * If the simulation is impossible, the reason is returned. For example, the traces contain no calls of the host.
-    """
+    """Simulate the job's step, now and with each change. Returns the reason if the simulation is impossible."""
+    # To bound the possible gain, the step is also simulated with the best known time of each kernel. This is the
+    # shortest time that any worthwhile change gives.
     best: dict[str, Factor] = {}
     for factors in (factors_of(x) for x in actions if x.pays):
         best |= {of: x for of, x in factors.items() if x.value < best.get(of, Factor(1.0, 1.0, 1.0)).value}
     now = step_of(tables, {}, best or None)
+    # For example, the traces contain no calls of the host.
     if isinstance(now, StepUnknown):
         return now
     under = {x.action.name: step_of(tables, factors_of(x)) for x in actions if x.parts}

@@ -42,10 +42,10 @@ def advise(
 ) -> Recommendation:
     """Analyse a run (by default the latest), and return and store what is recommended.
 
-    * ``begins`` is called with the name of each stage before it begins.
+    * ``begins``: called with each stage's name before it begins.
     * ``count_left_out``: also count what no finding uses (``Recommendation.not_used``).
-    * The findings (possible savings) are not stored if the folder cannot be written.
-    * Raises StoreError for an unknown run.
+
+    Raises StoreError for an unknown run.
     """
     begins("reading the store")
     tables = tables_to_analyse(store, run, count_left_out=count_left_out)

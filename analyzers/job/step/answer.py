@@ -94,8 +94,8 @@ FORMAT = "torch-profiler"
 class Factor(NamedTuple):
     """The effect of a change on the time of a kernel: (new time) / (time in the trace), with its interval.
 
-    * A factor of 0 means that the kernel is no longer launched.
-    * ``host_us``: additional time that the host takes for the kernel's calls in an average step, µs.
+    * ``value`` 0: the kernel is no longer launched.
+    * ``host_us``: additional host time of its calls in an average step, µs.
     """
 
     value: float
@@ -216,10 +216,8 @@ class Step:
     def us(self, each: Callable[[Graph], Floats], host_factor: float) -> float:
         """Simulate the job's steps, and return how long a step takes on average, µs.
 
-        * ``each``: returns the times of the kernels and transfers in a graph (a simulated step). A changed time in its
-          result shows what a faster kernel would gain.
-        * ``host_factor``: multiplies all times that the host works. For example, 0.8 simulates a host that needs 20 %
-          less time.
+        * ``each``: returns the times of the kernels and transfers in a graph (a simulated step).
+        * ``host_factor``: multiplies the host's times. 0.8: 20 % less.
         """
         return self.mean_us([times(graph, each(graph), host_factor) for graph in self.graphs])
 
@@ -238,22 +236,20 @@ class Step:
         return self._mean(self._by_kind(at, took))
 
     def issued_us(self, at: Sequence[Sequence[float]]) -> float:
-        """Return how long the host takes in the simulation until it has launched all kernels of a step, on average, µs.
+        """Return the mean time until the simulated host has launched all kernels of a step, µs.
 
-        A job may have several kinds of steps, for example training and evaluation. Only kinds with a measured host time
-        (``host_us``) are used. ``at`` has the result of the simulation: for each graph, when each of its events
-        happens.
+        * ``at``: for each graph, when each of its events happens.
         """
         found = self._by_kind(at, lambda moments, unit, _: moments[unit.issued] - moments[unit.begun])
+        # A job may have several kinds of steps, for example training and evaluation. Only kinds with a measured host
+        # time are used.
         return self._mean({kind: us for kind, us in found.items() if kind in self.host_us})
 
     @property
     def measured_host_us(self) -> float:
-        """Measured mean time that the host works on a step if it never waits for the device, µs. 0 if it is unknown.
-
-        It is the mean of ``host_us`` over the kinds of steps in the traces, weighted by how often they ran.
-        """
+        """Measured mean time that the host works on a step if it never waits for the device, µs. 0 if it is unknown."""
         kinds = {unit.kind for graph in self.graphs for unit in graph.bounds}
+        # The mean over the kinds of steps in the traces is weighted by how often they ran.
         return self._mean({kind: [us] for kind, us in self.host_us.items() if kind in kinds})
 
     @property
@@ -268,8 +264,7 @@ class Step:
     ) -> dict[str, list[float]]:
         """Compute one number for each traced step, for example its time (µs), and return the numbers by kind of step.
 
-        ``took`` computes the number. In the first step of a trace, the host is not yet as far ahead of the device as
-        usual. So this step is used only if there is no other of its kind.
+        * ``took``: computes the number.
         """
         found: dict[str, list[float]] = defaultdict(list)
         first: dict[str, list[float]] = defaultdict(list)
@@ -279,6 +274,8 @@ class Step:
                 in_step = unit.rank in begun
                 (found if in_step else first)[unit.kind].append(took(moments, unit, in_step))
                 begun.add(unit.rank)
+        # In the first step of a trace, the host is not yet as far ahead of the device as usual. So this step is used
+        # only if there is no other of its kind.
         for kind, us in first.items():
             found.setdefault(kind, us)
         return found
@@ -324,10 +321,10 @@ def _waiting(step: Step, factor: float) -> Step:
 def fit_waits(step: Step) -> Step:
     """Correct the simulation's waits for things outside the traces, so that the step takes its measured time.
 
-    Such waits are for data-loader workers or for ranks without a trace. The step is returned unchanged if it has no
-    such waits, or if its time without the profiler is unknown.
+    For example, the step waits for data-loader workers or for ranks without a trace.
     """
     target = step.untraced_us
+    # The step stays as it is if it has no such waits, or if its time without the profiler is unknown.
     if target is None or not any(graph.outside for graph in step.graphs):
         return step
     host = _by_itself(step) if step.measured_host_us else 1.0
@@ -438,9 +435,8 @@ def _reaching(target: float, us: Callable[[float], float], low: float, high: flo
 def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
     """Simulate the step with other kernel times. Returns its time, and the parts that limit it.
 
-    * ``factors``: the factor for each kernel's time. A key is the text of a GEMM or convolution, the name of an
-      operator, or the name of a kernel.
-    * ``best``: the factors that would give each kernel its best known time.
+    * ``factors``: by a GEMM's or convolution's text, an operator's or a kernel's name.
+    * ``best``: factors that would give each kernel its best known time.
     """
     step = fit_waits(step)
     host = host_factor_of(step)
@@ -515,19 +511,17 @@ def _limit_without_communication(step: Step, host: float) -> str:
 def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
     """Return the factor by which the time of each kernel changes, in three rows: values, low ends and high ends.
 
-    ``given`` has the changes. The first key that fits a kernel is used: the text of its GEMM or convolution, the name
-    of its operator, or its own name.
+    * ``given``: the changes, by the key that fits a kernel (see ``answer``).
     """
+    # The first key that fits is used: the text of a GEMM or convolution, the name of the operator, or the name of the
+    # kernel.
     return np.array([x[:3] for x in _each(graph, given)], dtype=np.float64).reshape(-1, 3).T
 
 
 def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
-    """Return by which factor a change of the job multiplies the time of each kernel.
+    """Return by which factor a change of the job multiplies the time of each kernel of a simulated step.
 
-    * ``graph``: the simulated step, with its distinct kernels.
-    * ``given``: the factors, by the name of a kernel, an operator, or a GEMM or convolution.
-
-    A kernel that ``given`` does not have gets the factor 1.
+    * ``given``: factors by the name of a kernel, an operator, or a GEMM or convolution. Without one: 1.
     """
     one = Factor(1.0, 1.0, 1.0)
     return [
@@ -539,14 +533,14 @@ def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
 def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
     """Return the fraction of the host's work that remains after a change. 1 means all of it.
 
-    * Removed kernels need not be launched any more, so the host saves this time.
-    * If calls take longer on the host, this time is added.
     * ``host``: the factor by which the host's traced times are multiplied.
     """
     spared = whole = units = 0.0
     for graph, weight in zip(step.graphs, step.weights, strict=True):
+        # Removed kernels need not be launched any more, so the host saves this time.
         spared += weight * graph.launches_us([x.value == 0 for x in _each(graph, given)])
         whole, units = whole + weight * float(graph.host.sum()), units + weight * len(graph.bounds)
+    # If calls take longer on the host, this time is added.
     longer = units * sum(x.host_us for x in given.values()) / host
     return max(1.0 + (longer - spared) / whole, 0.0) if whole else 1.0
 
@@ -554,13 +548,13 @@ def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
 def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]], host: float) -> dict[str, float]:
     """Return what the changed step spends its time on: the host, kernels, communication and data loading.
 
-    The results are fractions that add up to 1. If the clocks of ranks differ, a fraction may be negative. It is then
-    set to 0.
+    The results are fractions that add up to 1.
     """
     out = dict.fromkeys(KINDS, 0.0)
     for graph, weight, us, moments in zip(step.graphs, step.weights, changed, at, strict=True):
         for kind, part in shares(graph, moments, us, host).items():
             out[kind] += weight * part
+    # If the clocks of ranks differ, a fraction may be negative. It is then set to 0.
     total = math.fsum(max(part, 0.0) for part in out.values())
     return {kind: max(part, 0.0) / total if total else 0.0 for kind, part in out.items()}
 
@@ -571,12 +565,10 @@ def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]]
 def step_of(
     tables: Tables, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None
 ) -> StepAnswer | StepUnknown:
-    """Predict how long a step of the job takes with other kernel times, by simulation.
+    """Predict how long a step of the job takes with other kernel times. Returns the reason if that is impossible.
 
     * ``factors``: the changes of kernel times.
-    * ``best``: the changes that would give each kernel its best known time. They show how short the step can become.
-
-    If the simulation is impossible, the reason is returned.
+    * ``best``: the changes that would give each kernel its best known time.
     """
     step = traced_step(tables)
     if isinstance(step, StepUnknown):
@@ -596,10 +588,11 @@ def step_of(
 
 
 def gain_of(tables: Tables, factors: Mapping[str, Factor]) -> Gain | None:
-    """Simulate a step of the job with changed kernel times, and return its time now and then (µs), without an interval.
+    """Simulate a step of the job with changed kernel times, and return its time now and then (µs).
 
-    ``factors`` has the change of each kernel's time, as for ``step_of``. Returns None if the step cannot be simulated,
-    or if the traces lack one of the operators or kernels.
+    * ``factors``: as for ``step_of``.
+
+    None if that is impossible, or if the traces lack one of the operators or kernels.
     """
     step = traced_step(tables)
     if isinstance(step, StepUnknown):
@@ -691,11 +684,12 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
 def _unchanged(source: str, path: str) -> InputFile:
     """Open a trace file that must be read again, and make sure that it is still the same file.
 
-    Traces that an early version of logparse stored lack the events that the simulation of a step needs, so these are
-    taken from the file. Raises InputError if the file is gone or has changed.
+    Raises InputError if the file is gone or has changed.
     """
     file = InputFile(path)
     try:
+        # Traces that an early version of logparse stored lack the events that the simulation of a step needs, so these
+        # are taken from the file.
         same = source_id(path, file.digest(file.size)) == source
     except (OSError, InputError) as error:
         raise InputError(f"{_NOT_KEPT}, and the file cannot be opened ({error}): {_STORE_ANEW}") from error
@@ -705,12 +699,7 @@ def _unchanged(source: str, path: str) -> InputFile:
 
 
 def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """Choose which traces of the job to use for the simulation of a step, and yield their ids and paths.
-
-    The job may have been traced several times while it ran. The time span with traces of most ranks is used first, and
-    the earliest of several such. A further time span is used if it has a kind of step, for example evaluation, that the
-    first does not have.
-    """
+    """Choose which traces of the job to use for the simulation of a step, and yield their ids and paths."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     of = {
         name: facts[facts["name"] == name].drop_duplicates("source_id").set_index("source_id")["value"].to_dict()
@@ -718,10 +707,13 @@ def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
     }
     seen: dict[str, set[str]] = {}
     windows = rows["source_id"].map(lambda x: float(of["first_unit"].get(x, 0)))
+    # The job may have been traced several times while it ran. The time span with traces of most ranks is used first,
+    # and the earliest of several such.
     order = zip(-windows.map(windows.value_counts()), windows, rows["source_id"], rows["path"], strict=True)
     for _, window, source, path in sorted(order):
         kinds = str(of["unit_kinds"].get(source, ""))
         known = {kind for each in seen.values() for kind in each}
+        # A further time span is used if it has a kind of step, for example evaluation, that the first does not have.
         if str(window) in seen or len(seen) < _WINDOWS or kinds not in known:
             seen.setdefault(str(window), set()).add(kinds)
             yield str(source), str(path)

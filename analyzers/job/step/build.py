@@ -71,10 +71,9 @@ _Place = tuple[int, int]
 class _Stream:
     """The kernels and copies that were launched so far on one stream of the GPU.
 
-    * ``launched``: when each of them was launched. −inf means before the trace.
-    * ``ended``: when each of them ended.
-    * ``nodes``: the node of the graph for each of them.
-    * ``tail``: the node after which the stream's next work can begin.
+    * ``launched``, ``ended``: when. −inf: before the trace.
+    * ``nodes``: their nodes in the graph.
+    * ``tail``: the node after which the next work can begin.
     """
 
     launched: list[float] = field(default_factory=list)
@@ -237,17 +236,16 @@ class _Rank:
             take[type(todo[i])](todo[i])
 
     def _add_backlog(self) -> None:
-        """Make the simulated GPU busy at first, if it still ran earlier kernels when the trace began.
-
-        These kernels are not in the trace. They show only because the first traced kernel began much later than its
-        launch. In this case all streams wait until the time at which that kernel began in the trace.
-        """
+        """Make the simulated GPU busy at first, if it still ran earlier kernels when the trace began."""
         begun = [(x.start, x) for x in self._trace.works if x.correlation in self._call_of]
         first = min(begun, key=lambda x: x[0])[1] if begun else None
+        # These kernels are not in the trace. They show only because the first traced kernel began much later than its
+        # launch.
         if first is None or first.start - self._call_of[first.correlation].end <= BACKLOG_US:
             return
         ended = first.start - self._begin
         node = self._nodes.add(ended, KERNELS, lag_a=ended)
+        # All streams wait until the time at which that kernel began in the trace.
         for place in {x.stream for x in self._trace.works}:
             self._streams[place].add(NEVER, first.start, node)
 
@@ -258,13 +256,12 @@ class _Rank:
         return [Unit(min(x.start for x in self._trace.calls), max(ends), "")] if ends else []
 
     def bounds(self) -> list[Bounds]:
-        """Return where each step begins and ends in the graph of moments that is used to simulate the job.
-
-        A step begins when the host has finished the step before and the GPU has run all work that was launched in it.
-        """
+        """Return where each step begins and ends in the graph of moments that is used to simulate the job."""
         units = self._units()
         nodes: list[int] = []
         for at in [units[0].start, *(x.end for x in units)] if units else []:
+            # A step begins when the host has finished the step before and the GPU has run all work that was launched in
+            # it.
             given = [each.given(at) for each in self._streams.values()]
             nodes.append(self._nodes.join([self._marks[at], *(x for x in given if x)], HOST))
         return [
@@ -277,12 +274,13 @@ class _Rank:
     def _point(self, thread: Thread, at: float, host: float | None = None, b: int = 0, lag_b: float = NEVER) -> int:
         """Add a moment of a host thread, such as the end of a call, to the simulated step, and return its node.
 
-        * ``at``: when the moment was in the trace, µs.
-        * ``host``: how long the thread worked since its previous moment, µs. By default it worked all the time.
-        * ``b``, ``lag_b``: another moment for which this one waits (its node), and the delay after it, µs.
+        * ``at``: when, µs.
+        * ``host``: working time since the thread's previous moment, µs.
+        * ``b``, ``lag_b``: the node of another moment for which this one waits, and the delay, µs.
         """
         before = self._last.get(thread, 0)
         at -= self._begin
+        # By default the thread worked all the time.
         worked = at - self._nodes.at[before] if host is None else max(host, 0.0)
         self._last[thread] = node = self._nodes.add(at, HOST, before, b, host=worked, lag_b=lag_b)
         return node
@@ -365,14 +363,16 @@ class _Rank:
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
         """Return the kernel or copy (its node) for which the host or a GPU stream waited. 0 if nothing is found.
 
-        The wait is for a CUDA or HIP event. Some traces name the kernel before the event. Otherwise it is guessed: of
-        all kernels and copies that were launched before the wait was called (``called``) and ended before the wait was
-        over (``by``), it is the last to end.
+        * ``called``: when the wait began.
+        * ``by``: when it was over.
         """
+        # The wait is for a CUDA or HIP event. Some traces name the kernel before the event.
         if wait is not None and wait.record in self._records:
             stated = self._streams.get(wait.on) if wait.on else None
             return stated.given(self._records[wait.record]) if stated else 0
         self.guessed += 1
+        # Otherwise the kernel is guessed: of all kernels and copies that were launched before the wait was called and
+        # ended before the wait was over, it is the last to end.
         found = (NEVER, 0)
         for each in (each for place, each in self._streams.items() if place != besides):
             k = min(bisect.bisect_right(each.launched, called), bisect.bisect_right(each.ended, by + _ROUND_US))
@@ -414,33 +414,29 @@ class _Rank:
             self._in_graph(work, node)
 
     def _lags(self, start: float, tail: int, launch: tuple[int, float] | None, within: bool) -> tuple[float, float]:
-        """Return the delays with which a kernel begins, µs: after the earlier work of its stream, and after its launch.
-
-        The kernel really waited for the later of the two, so this one gets the observed delay. The other one gets the
-        delay that is usual on this machine.
-        """
+        """Return the delays with which a kernel begins, µs: after its stream's earlier work, and after its launch."""
         gap = start - self._nodes.at[tail]
         if launch is None:
             return gap, NEVER
         lag = start - self._nodes.at[launch[0]]
         if not tail:
             return NEVER, lag
+        # The kernel really waited for the later of the two, so this one gets the observed delay. The other one gets the
+        # delay that is usual on this machine.
         if within or gap - self._usual.gap <= lag - self._usual.launch:
             return gap, min(self._usual.launch, lag)
         return min(self._usual.gap, gap), lag
 
     def _within_graph(self, work: Work) -> list[int]:
-        """Return the node that the kernel of a CUDA or HIP graph waits for, in a list. The list may be empty.
-
-        A graph has several streams, and traces do not show which kernel waits for which. So the first kernel of a
-        stream is assumed to wait for the kernel of another stream that ended last before it. For all other kernels the
-        list is empty.
-        """
+        """Return the node that the kernel of a CUDA or HIP graph waits for, in a list. The list may be empty."""
         seen = self._graphs.setdefault(work.correlation, {})
+        # A graph has several streams, and traces do not show which kernel waits for which. Only the first kernel of a
+        # stream is assumed to wait.
         if work.stream in seen:
             return []
         start = work.start - self._begin + _ROUND_US
         ended = [(self._nodes.at[x], x) for each in seen.values() for x in each if self._nodes.at[x] <= start]
+        # It waits for the kernel of another stream that ended last before it.
         return [max(ended)[1]] if ended else []
 
     def _in_graph(self, work: Work, node: int) -> None:
@@ -455,12 +451,7 @@ class _Rank:
 
 
 def _launches(trace: RankTrace) -> dict[int, float]:
-    """Return how long the host worked to launch each kernel (µs). The keys are correlation ids.
-
-    Three things are included: the launch call, a buffer fill just before it, and what the host did for the same
-    operator since its previous launch. If the call had to wait because the GPU's queue was full, the call itself is
-    left out.
-    """
+    """Return how long the host worked to launch each kernel (µs). The keys are correlation ids."""
     of = {x.correlation: trace.identities[x.kernel].op if x.kernel >= 0 else None for x in trace.works}
     before: dict[Thread, tuple[object, float, float | None]] = {}
     out: dict[int, float] = {}
@@ -470,7 +461,10 @@ def _launches(trace: RankTrace) -> dict[int, float]:
         if operator is None:
             before[call.thread] = (last, ended, first)
             continue
+        # If the call had to wait because the GPU's queue was full, the call itself is left out.
         end = call.start if call.end - call.start > _LATE_US else call.end
+        # The time includes the launch call, a buffer fill just before it, and what the host did for the same operator
+        # since its previous launch.
         out[call.correlation] = max(end - (ended if operator and operator == last else first), 0.0)
         before[call.thread] = (operator, call.end, None)
     return out

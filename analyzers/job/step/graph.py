@@ -38,9 +38,8 @@ _PASSES = 64
 class Bounds(NamedTuple):
     """The nodes of the graph at which a step of one rank begins and ends.
 
-    * ``kind``: the kind of step.
-    * ``first``, ``last``: the nodes at which the whole step begins and ends, on host and device.
-    * ``begun``, ``issued``: the nodes at which the host begins the step and has launched all of its work.
+    * ``first``, ``last``: the whole step begins and ends, on host and device.
+    * ``begun``, ``issued``: the host begins the step and has launched all of its work.
     """
 
     rank: int
@@ -200,8 +199,8 @@ def make_graph(
 def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> list[float]:
     """Compute when each node (moment) of the graph is reached, in µs after the beginning.
 
-    * ``us``: the durations of kernels and transfers, one per node. The default is the durations in the trace.
-    * ``host_factor``: the factor by which the host's times are multiplied.
+    * ``us``: durations of kernels and transfers, one per node. Default: as traced.
+    * ``host_factor``: multiplies the host's times.
     """
     took = graph.us if us is None else us
     columns = (graph.a, graph.b, graph.lag_a + host_factor * graph.host + took, graph.lag_b + took)

@@ -34,10 +34,9 @@ class Call:
 class Work:
     """A kernel, copy or fill that ran on a device stream. Times in µs.
 
-    * ``kernel``: its index among the trace's kernels, −1 for a copy or fill.
-    * ``ranks``: for a collective, the name of its group of ranks, or "" if the trace does not state the group. None for
-      other work.
-    * ``host_copy``: True for a copy between device and host memory, which may block the call.
+    * ``kernel``: index among the trace's kernels, −1 for a copy or fill.
+    * ``ranks``: a collective's group of ranks, "" if unknown. None for other work.
+    * ``host_copy``: True for a copy between device and host.
     """
 
     stream: tuple[int, int]
@@ -46,6 +45,7 @@ class Work:
     correlation: int
     kernel: int = -1
     ranks: str | None = None
+    # A copy between device and host memory may block the call.
     host_copy: bool = False
 
     @property
