@@ -177,16 +177,14 @@ def whole_of(found: Recommendation) -> str:
 
 
 def verdict(found: Recommendation) -> Verdict:
-    """Make the list of things to do from a recommendation, with a headline.
-
-    The surest saving comes first: measured savings, then estimates, then savings of which only an upper bound is known.
-    Among savings that are equally sure, the largest comes first.
-    """
+    """Make the list of things to do from a recommendation, with a headline. The surest saving comes first."""
     time = found.gpu_time
     steps = time.steps if time is not None else found.steps
     unit: Unit = "step" if steps else "run"
     listed = [*_with_combination(_actions(found), found), *_of_findings(found), *_of_the_job(found)]
     unseen = sorted((x for x in listed if _is_hidden(x, time)), key=lambda x: _rank(x, time))
+    # Measured savings come first, then estimates, then savings of which only an upper bound is known. Among savings
+    # that are equally sure, the largest comes first.
     todo = sorted((x for x in listed if x not in unseen), key=lambda x: _rank(x, time))
     gains = _gains(found, todo)
     headline = _headline(found, todo, len(unseen))
@@ -221,14 +219,15 @@ def _left_out(time: GpuTime | None) -> tuple[str, ...]:
 def _rank(todo: Todo, time: GpuTime | None) -> tuple[bool, int, float, float, str]:
     """Return a sort key for things to do, the best first.
 
-    The surest gains come first, because an upper bound is often far above the real gain. But a gain below ``_SMALL`` of
-    the traced time comes after larger upper bounds. Equally sure gains are sorted by the time that a step gains, then
-    by GPU time. Savings per call come last, because the number of calls is unknown.
+    The surest gains come first, then the largest. Savings per call come last, because the number of calls is unknown.
     """
     whole = _whole_us(time)
+    # An upper bound is often far above the real gain, so surer gains come first. But a gain below _SMALL of the traced
+    # time comes after larger upper bounds.
     small = todo.unit != "call" and whole is not None and todo.gained_us < _SMALL * whole
     in_job = todo.sureness == "measured in the job"
     sure = SURENESS.index("unknown") if small and not in_job else SURENESS.index(todo.sureness)
+    # Equally sure gains are sorted by the time that a step gains, then by GPU time.
     return todo.unit == "call", sure, -todo.gained_us, -todo.saving_us, todo.name
 
 
@@ -236,11 +235,7 @@ _LIMITS = {"host": "the host", "kernels": "its kernels"}
 
 
 def _limit(found: Recommendation) -> str:
-    """Write the sentence about the limit of the step, which is for example its kernels, the host, or communication.
-
-    It also tells how much a step would save with the best known kernels, with a faster host, and with communication
-    that takes no time.
-    """
+    """Write the sentence about the limit of the step, which is for example its kernels, the host, or communication."""
     now, time = found.now, found.gpu_time
     one = f"a {found.word}" if time is None or time.steps else whole_of(found)
     if now is None:
@@ -254,6 +249,8 @@ def _limit(found: Recommendation) -> str:
     if now.limit == COMMUNICATION and time is not None and time.exposed_us and time.window_us:
         share = f"{_pair(time.exposed_us / (time.steps or 1.0), 'of', time.window_us / (time.steps or 1.0))}"
         said[0] += f" ({share}, {time.exposed_us / time.window_us:.0%}, in which nothing else runs)"
+    # The sentence also tells how much a step would save with the best known kernels, with a faster host, and with
+    # communication that takes no time.
     ends = (
         ("running the best known kernels", ceilings.best_us),
         ("a host twice as fast", ceilings.half_host_us if of_host else None),
@@ -358,14 +355,14 @@ def _split(time: GpuTime | None) -> tuple[Share, ...]:
 def _actions(found: Recommendation) -> list[Todo]:
     """Return the changes of the job that are worth making, as entries for the to-do list.
 
-    * Kernels that the user lists for the libraries (override files) are one of the changes.
-    * If two changes cannot be made together, or if one contains the other, only the one that saves more is kept.
-    * Changes that the generated ``apply.py`` makes by default are always kept.
+    One of them is the use of override files (the user's list of kernels for the libraries).
     """
     kept: list[ActionResult] = []
     unnamed = chosen([x for x in found.actions if x.action.kind != "files"], hidden(found), found.in_job)
     for result in sorted(found.actions, key=lambda x: -x.saving_us):
         files = result.action.kind == "files" and result.saving_us > 0
+        # If two changes cannot be made together, or if one contains the other, only the one that saves more is kept.
+        # Changes that the generated apply.py makes by default are always kept.
         if (result.pays or files) and (result in unnamed or not any(alternatives(result, x) for x in kept)):
             kept.append(result)
     return [_action(x, found) for x in kept]
@@ -374,12 +371,12 @@ def _actions(found: Recommendation) -> list[Todo]:
 def _with_combination(listed: Sequence[Todo], found: Recommendation) -> list[Todo]:
     """Put the changes that were measured together in the running job into one entry of the list of things to do.
 
-    Their gain is the one that was measured, because the savings of single changes do not add up. Without such a
-    measurement the list is returned unchanged.
+    Without such a measurement the list is returned unchanged.
     """
     names = found.combination
     if not names:
         return list(listed)
+    # The gain of the entry is the measured one, because the savings of single changes do not add up.
     results = [x for x in found.actions if x.action.name in names]
     lines = sum(len(x.application.settings) + len(x.application.model) for x in results)
     name, title = TOGETHER.join(names), f"use {' and '.join(names)}"
@@ -473,14 +470,14 @@ def _of_findings(found: Recommendation) -> list[Todo]:
 def groups(found: Recommendation) -> dict[str, list[int]]:
     """Group the findings that the user handles in the same way (for example by one search), by a key of the group.
 
-    The members of a group are numbers, from 1, of findings in the ranking. Savings that a listed change already
-    includes are left out. The first line of a key is the name of the thing to do.
+    The members are numbers, from 1, of findings in the ranking. A key's first line names the thing to do.
     """
     covered = {x.of for y in found.actions if y.pays or y.action is OVERRIDES for x in y.parts}
     files = any(x.action is OVERRIDES for x in found.actions)
     out: dict[str, list[int]] = {}
     for number, finding in enumerate(found.findings, 1):
         text = finding.problem.text if finding.problem else ""
+        # Savings that a listed change already includes are left out.
         if text not in covered and not (files and finding.override is not None):
             remedy = finding.remedy
             out.setdefault(f"{remedy.name or finding.analyzer}\n{remedy.changes}", []).append(number)
@@ -577,12 +574,13 @@ def _is_of_the_trace(found: Recommendation) -> bool:
 def _at_most(found: Recommendation, saving_us: float) -> Gain | None:
     """Return the time of a step now, and the shortest time that it can have after its kernels became faster.
 
-    The second time is (time now) − ``saving_us``, but no less than a step whose kernels take no time. The profiler
-    makes steps longer, so None is returned if no time without it is known.
+    None if no time without the profiler is known.
     """
     now = found.now
+    # The profiler makes steps longer.
     if now is None or (found.gpu_time is not None and found.gpu_time.profiled):
         return None
+    # The new time is no less than the time of a step whose kernels take no time.
     return Gain(now.now_us, max(now.now_us - saving_us, now.ceilings.free_kernels_us))
 
 
@@ -604,11 +602,7 @@ def waits_for_data(found: Recommendation) -> bool:
 
 
 def _of_the_job(found: Recommendation) -> list[Todo]:
-    """Return recommendations about losses of the whole job, for example a GPU that waits for the host.
-
-    The possible saving is the smaller one of two times: how long the step waits now, and how much shorter the simulated
-    step is without this wait. The second can be smaller, because the step may then wait for something else.
-    """
+    """Return recommendations about losses of the whole job, for example a GPU that waits for the host."""
     time, named = found.gpu_time, {x.action.name for x in found.actions}
     whole = _whole_us(time)
     if time is None or whole is None:
@@ -625,6 +619,9 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
         if lost is None or remark.remedy.name in named:
             continue
         each, most = lost / (time.steps or 1.0), _gain_without(waits, found)
+        # The possible saving is the smaller one of two times: how long the step waits now, and how much shorter the
+        # simulated step is without this wait. The second can be smaller, because the step may then wait for something
+        # else.
         saved = min(each, most)
         known = remark.saving_us is not None and remark.in_run is not None
         step = _expected(found, remark.analyzer) if known else None
@@ -667,8 +664,7 @@ def _of_unknown_worth(remark: Finding, time: GpuTime) -> Todo:
 def _gain_without(waits: str | None, found: Recommendation) -> float:
     """Return how much shorter the step would be without one kind of wait, according to the simulation, µs.
 
-    ``waits`` is ``host`` (which includes waits for data) or ``communication``. Returns infinity, which means no limit,
-    for other waits, or if the step is not simulated.
+    * ``waits``: ``host`` (includes data) or ``communication``. Otherwise, or without a simulation: infinity (no limit).
     """
     now = found.now
     if now is None or not _is_of_the_trace(found):
@@ -728,11 +724,11 @@ def change_text(todo: Todo) -> str:
 
 
 def gain(todo: Todo) -> str:
-    """Write a gain as text: the time of a step before and after, or the GPU time if the step's time is unknown.
+    """Write a gain as text: the time of a step (else of the GPU) before and after.
 
-    * ``45.4 → 41.1 ms``: measured or simulated.
-    * ``≈ 45.4 → 41.1 ms``: estimated.
-    * ``up to 18.5 of 45.4 ms``: a bound, because nothing was measured.
+    * ``45.4 → 41.1 ms``: measured or simulated
+    * ``≈ 45.4 → 41.1 ms``: estimated
+    * ``up to 18.5 of 45.4 ms``: a bound, not measured
     """
     shown = todo.shown
     if shown is None:
@@ -754,11 +750,12 @@ def interval_text(todo: Todo) -> str:
 def kernels_text(todo: Todo) -> str:
     """Write the time of the kernels before and after a change as text, like ``kernels 54.9 → 51.2 ms: ``.
 
-    It is shown together with the step's time. It is empty if the step's time or the kernels' saving is unknown. If the
-    step gains much less than its kernels, the text says what the step waits for.
+    It is empty if the step's time or the kernels' saving is unknown.
     """
     if todo.step is None or todo.gain is None or todo.sureness == "unknown":
         return ""
+    # The text is shown together with the step's time. If the step gains much less than its kernels, the text says what
+    # the step waits for.
     but = f", but {todo.slowed_by} is the limit" if todo.slowed_by else ""
     return f"kernels {_pair(todo.gain.now_us, '→', todo.gain.then_us)}{but}: "
 
@@ -808,26 +805,22 @@ def _why_unknown(todo: Todo) -> str:
 
 
 def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
-    """Tell whether ``now_us`` is the measured time of a whole step or run, so that a percentage of it makes sense.
-
-    Without a trace, ``now_us`` is only the sum of the calls for which two kernels were timed. The time of the rest is
-    then unknown.
-    """
+    """Tell whether ``now_us`` is the measured time of a whole step or run, so that a percentage of it makes sense."""
     if todo.step is not None:
         return not todo.at_most
     if todo.sureness not in SURENESS[:2]:
         return False
     time = found.gpu_time
+    # Without a trace, the time is only the sum of the calls for which two kernels were timed. The time of the rest is
+    # then unknown.
     kernels_us = time.kernels_us / (time.steps or 1.0) if time is not None else math.inf
     return now_us >= (1 - _LEAST) * kernels_us
 
 
 def _limited(found: Recommendation) -> str:
-    """Return what limits the step if it is not its kernels, for example "the host is the limit; ". Else it is empty.
-
-    The simulation of the step decides. Without a simulation, the fraction of time in which the GPU is busy decides.
-    """
+    """Return what limits the step if it is not its kernels, for example "the host is the limit; ". Else it is empty."""
     time, now = found.gpu_time, found.now
+    # The simulation of the step decides. Without a simulation, the fraction of time in which the GPU is busy decides.
     if now is not None:
         return "" if now.limit == "kernels" else f"{_LIMITS.get(now.limit, now.limit)} is the limit; "
     return "the host is the limit; " if time is not None and time.waits and time.steps and not time.profiled else ""

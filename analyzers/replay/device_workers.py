@@ -79,8 +79,7 @@ def opened_devices(
 def local_devices(devices: Sequence[str]) -> tuple[str, ...]:
     """Return the named devices of this machine. Without names, return all GPUs, or the CPU if there is no GPU.
 
-    Raises InputError if torch does not see a named GPU, or if a GPU is named twice, because its workers would disturb
-    each other.
+    Raises InputError if torch does not see a named GPU, or if a GPU is named twice.
     """
     gpus = [name for name in devices if name.startswith("cuda")]
     seen = visible_devices() if gpus or not devices else ()
@@ -90,6 +89,7 @@ def local_devices(devices: Sequence[str]) -> tuple[str, ...]:
             raise InputError(
                 f"--device: there is no GPU {name.removeprefix('cuda:')}; PyTorch sees {there} on this machine"
             )
+        # The workers of a GPU that is named twice would disturb each other.
         if gpus.count(name) > 1:
             raise InputError(f"--device names GPU {name.removeprefix('cuda:')} twice")
     return tuple(devices) or seen
@@ -110,8 +110,8 @@ def visible_devices() -> tuple[str, ...]:
 class RayDevice:
     """A GPU (or a CPU core) of a Ray cluster, on which worker processes are started.
 
-    A Ray actor sees only its own GPU, so the GPU's name is always ``cuda:0``. After a worker was opened,
-    ``place.device`` also contains the node's address.
+    * ``place.device``: ``cuda:0`` (a Ray actor sees only its own GPU). After a worker was opened, with the node's
+      address.
     """
 
     def __init__(self, ray: Any, place: Place) -> None:

@@ -41,12 +41,13 @@ class UnsettledError(Exception):
 class SteadyClock:
     """Takes measurements only while the clock of the GPU is steady.
 
-    * ``reading``: runs a reference computation and returns its time, µs. The reference also runs during the
-      measurements. A GPU at its power limit has a lower clock than an idle GPU, and both clocks are steady.
+    * ``reading``: runs a reference computation and returns its time, µs.
     * ``now``: returns the present time, s.
     """
 
     def __init__(self, reading: Callable[[], float], now: Callable[[], float] = time.monotonic) -> None:
+        # The reference also runs during the measurements. A GPU at its power limit has a lower clock than an idle GPU,
+        # and both clocks are steady.
         self._reading, self._now = reading, now
         self._checked_s = -math.inf
         self._reference_us = math.nan
@@ -54,10 +55,10 @@ class SteadyClock:
     def settle(self) -> None:
         """Keep the GPU busy with a reference computation until its clock is steady, so that the last times agree.
 
-        The GPU must be busy because an idle clock is steady too, but much too low. Raises UnsettledError if the times
-        do not agree within 5 s.
+        Raises UnsettledError if the times do not agree within 5 s.
         """
         started = self._now()
+        # The GPU must be busy because an idle clock is steady too, but much too low.
         last = [self._reading()]
         while self._now() - started < _MOST_S:
             last = [*last[-_READINGS + 1 :], self._reading()]
@@ -81,8 +82,9 @@ class SteadyClock:
     def held(self, sample: Callable[[], T], *, every_s: float = _EVERY_S) -> T:
         """Repeat a measurement (``sample``) until the GPU's clock did not change during it, and return its result.
 
-        * If the clock was checked within the last ``every_s`` seconds, the result is returned without a new check.
-        * Raises UnsettledError if the clock changes for 5 s and in at least three tries.
+        * ``every_s``: seconds for which a checked clock need not be checked again.
+
+        Raises UnsettledError if the clock changes for 5 s and in at least three tries.
         """
         started, tries = self._now(), 0
         while True:
@@ -162,10 +164,12 @@ def _nvidia(device: str) -> dict[str, str]:
 def _amd(device: str) -> dict[str, str]:
     """Return how busy an AMD GPU is, in percent, as the amdgpu driver states it in sysfs.
 
-    Source: kernel documentation, ``gpu_busy_percent``. ``device`` is the number of the card. If it is a UUID instead
-    (from ROCR's list of devices), the load is unknown, because a UUID does not tell the number of the card.
+    * ``device``: the number of the card. A UUID gives no result.
+
+    Source: kernel documentation, ``gpu_busy_percent``.
     """
     cards = sorted(Path("/sys/class/drm").glob("card*/device/gpu_busy_percent"))
+    # A UUID (from ROCR's list of devices) does not tell the number of the card.
     if not device.isdecimal() or int(device) >= len(cards):
         return {}
     with contextlib.suppress(OSError):

@@ -45,10 +45,9 @@ _SETUP_S = 0.3
 class Item:
     """A GEMM or convolution that is going to be measured, with its expected saving.
 
-    * ``time_us``: the best guess of the time of one call, µs.
-    * ``regret``: the fraction of that time that may be saved (0 to 1).
-    * ``basis``: ``measured`` if the time was measured or is from a trace. ``assumed`` if it is computed from peak rates
-      alone.
+    * ``time_us``: the best guess of a call's time, µs.
+    * ``regret``: the fraction of it that may be saved (0 to 1).
+    * ``basis``: ``measured``, or ``assumed`` from peak rates alone.
     """
 
     problem: Problem
@@ -57,6 +56,7 @@ class Item:
     regret: float
     solutions: int
     workspace_bytes: int | None = None
+    # A time from a trace is measured, too.
     basis: Literal["measured", "assumed"] = "assumed"
 
     @property
@@ -178,15 +178,13 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
 
 
 def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return two times for each GEMM or convolution, µs: the time that was measured, and how fast it should be.
-
-    Files may describe the same call in different ways. So if the exact text has no times, a text that may be the same
-    call is looked up instead.
-    """
+    """Return two times for each GEMM or convolution, µs: the time that was measured, and how fast it should be."""
     found = guesses(tables, settings)
     if not found:
         return {}
     texts = pd.Series([x.text for x in wanted], dtype=object)
+    # Files may describe the same call in different ways. So if the exact text has no times, a text that may be the same
+    # call is looked up instead.
     links = linked_measurements(tables, texts, pd.Series(list(found), dtype=object)).drop_duplicates("problem")
     return {str(text): found[str(other)] for text, other in zip(links["problem"], links["other"], strict=True)}
 

@@ -47,9 +47,9 @@ class Race(Generic[S]):
     """The result of timing several kernels against each other.
 
     * ``best``: the kernel with the smallest median time.
-    * ``samples_us``: the times of each kernel, µs.
-    * ``dropped``: the reason why each other kernel was dropped.
-    * ``ended``: the reason why the comparison ended.
+    * ``samples_us``: each kernel's times, µs.
+    * ``dropped``: why each other kernel was dropped.
+    * ``ended``: why the comparison ended.
     """
 
     best: S
@@ -150,20 +150,18 @@ class _Racing(Generic[S]):
                 self._drop(solution, "slower half")
 
     def _decided(self) -> str:
-        """Several kernels are timed against each other. Return why no further times are needed, or an empty text.
-
-        For example, the reason is "no worthwhile saving" if no kernel can be much faster than the library's choice. The
-        text is empty as long as a kernel may turn out to be much faster.
-        """
+        """Several kernels are timed against each other. Return why no further times are needed, or an empty text."""
         noise, worth = self._noise(), 1 - self.rules.threshold
         pick_high = self._bounds(self.pick, noise)[1]
         rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]
         if len(self.alive) == 1 or not rivals:
             return "one left"
         if all(low >= pick_high * worth for low, _ in rivals):
+            # No kernel can be much faster than the library's choice.
             return "no worthwhile saving"
         if min(low for low, _ in rivals) >= max(high for _, high in rivals) * worth and self.pick not in self.alive:
             return "all left are alike"
+        # A kernel may still turn out to be much faster.
         return ""
 
     def _end(self, why: str) -> Race[S]:

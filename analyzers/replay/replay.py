@@ -1,7 +1,7 @@
 """The command ``logparse replay``: measure the GEMMs and convolutions of a job on this machine's or a cluster's GPUs.
 
-Each result is stored at once. So nothing is lost however the program ends, and the next call continues after it. A
-kernel is measured only once for each GEMM or convolution, machine and set of library versions.
+Each result is stored at once, so the next call continues after it. A kernel is measured only once for each GEMM or
+convolution, machine and set of library versions.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class ReplayStep:
 class ReplayReport:
     """The result of a replay, which times a job's GEMMs and convolutions alone.
 
-    * ``confirmations``: the results of second comparisons of the fastest kernel, by text of the GEMM or convolution.
-    * ``kept``: texts of GEMMs and convolutions whose gain is still confirmed after correction for many tests.
+    * ``confirmations``: second comparisons of the fastest kernel.
+    * ``kept``: operators whose gain is still confirmed after correction for many tests.
     * ``resume``: True if the next replay with the same options skips what was measured.
     """
 
@@ -107,6 +107,7 @@ class ReplayReport:
     finished: bool = True
     interrupted: bool = False
     results: list[Result] = field(default_factory=list)
+    # The keys are texts of GEMMs and convolutions.
     confirmations: dict[str, Confirmation] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
     remarks: list[str] = field(default_factory=list)

@@ -1,7 +1,6 @@
 """Prepare, check and time the kernels for one GEMM or convolution on a GPU.
 
-A kernel is prepared when it is first timed, and its result is checked before it is timed again. A library may crash or
-hang in this process. So ``announce`` first tells the parent process which kernel is next.
+A library may crash or hang in this process. So ``announce`` first tells the parent process which kernel is next.
 """
 
 from __future__ import annotations
@@ -79,16 +78,15 @@ class Sampler:
         self._fastest = math.inf
 
     def take(self, solution: Solution) -> float:
-        """Run a kernel repeatedly, and return the time of one execution, µs.
-
-        The first call shows whether the kernel is much too slow. Before the second one, the kernel's result is checked.
-        Three errors are possible:
+        """Run a kernel repeatedly, and return the time of one execution, µs. It raises
 
         * WithdrawnError if the kernel is not usable
         * UnhealthyDeviceError if the GPU fails
-        * OutOfMemoryError if not even the operands fit, so that no other kernel could run either
+        * OutOfMemoryError if not even the operands fit, so that no kernel can run
         """
         taken = self._taken.get(solution.text, 0)
+        # At the first call, the kernel is prepared, and its time shows whether it is much too slow. Before the second
+        # one, its result is checked.
         time_us = self._guarded(solution, lambda: self._first(solution) if taken == 0 else self._next(solution, taken))
         self._taken[solution.text] = taken + 1
         self._fastest = min(self._fastest, time_us)
@@ -97,11 +95,12 @@ class Sampler:
     def unchecked(self, solution: Solution) -> float:
         """Run a kernel repeatedly without checking its result, and return the time of one execution, µs.
 
-        This is for kernels that a proposed change of the job would use. The first execution decides how many executions
-        are timed together. Raises the same errors as ``take``.
+        Raises the same errors as ``take``.
         """
 
         def sample() -> float:
+            # This is for kernels that a proposed change of the job would use. The first execution decides how many
+            # executions are timed together.
             runnable = self.ready(solution)
             if solution.text not in self._single_us:
                 self._single_us[solution.text] = runnable.sample_us(1)
@@ -210,16 +209,14 @@ class Sampler:
             self._give_up(solution, "wrong", fault)
 
     def _fresh_inputs(self, seed: int, first: Solution, count: int) -> None:
-        """If ``seed`` is new, write new random data into the inputs, and run the kernel once without using its time.
-
-        The first run after new data is slower or faster than later ones, because caches and clocks differ. Without the
-        unused run, a copy of the library's choice seemed faster than the original.
-        """
+        """If ``seed`` is new, write new random data into the inputs, and run the kernel once without using its time."""
         if seed != self._conditions.seed:
             self._conditions = replace(self._conditions, seed=seed)
             for backend in dict.fromkeys(self._owners.values()):
                 backend.refresh(seed)
             # This run is not timed. Otherwise the same kernel of a block would always be the first one after new data.
+            # The first run after new data is slower or faster than later ones, because caches and clocks differ.
+            # Without the unused run, a copy of the library's choice seemed faster than the original.
             self.ready(first).sample_us(count)
 
     def _failed(self, solution: Solution, error: Exception) -> NoReturn:

@@ -57,12 +57,13 @@ class Limits:
 class History:
     """Earlier measurements, which ``logparse replay`` need not repeat, by machine and library versions.
 
-    * ``races``: times of kernels that were measured to find the fastest.
-    * ``timed``: times that were measured to predict what a change of the job gains.
-    * ``confirmed``: pairs of kernels that were already measured a second time, to make sure that one is faster.
+    * ``races``: to find the fastest kernel.
+    * ``timed``: to predict what a change of the job gains.
+    * ``confirmed``: pairs of kernels that were measured a second time.
     """
 
     races: Mapping[str, Known] = field(default_factory=dict)
+    # Two kernels are measured a second time to make sure that one is faster.
     confirmed: Mapping[str, Set[tuple[str, str, str]]] = field(default_factory=dict)
     timed: Mapping[str, Known] = field(default_factory=dict)
 

@@ -1,8 +1,7 @@
 """Share measurements between machines: export them as a bundle of files, and use the bundles of others.
 
-A GEMM or convolution that another machine has timed is not measured again, except for a tenth of them as a check. A
-bundle contains no path, no name of a host, process or user, and not the order of calls
-(``logparse.libraries.own.bundle``). The content of the files is printed.
+What another machine has timed is not measured again, except for a tenth as a check. A bundle contains no path, no name
+of a host, process or user, and not the order of calls (``logparse.libraries.own.bundle``). Its content is printed.
 """
 
 from __future__ import annotations
@@ -79,9 +78,7 @@ class Borrowed:
     def report(self, results: Iterable[Result]) -> list[str]:
         """Tell the user in one line how much the measurements from other machines helped.
 
-        The line states how many GEMMs and convolutions were skipped because of them. Some were measured here
-        nevertheless, as a check. The line also states how often the other machine's fastest kernel is the fastest here,
-        too.
+        For example, how many GEMMs and convolutions were skipped because of them.
         """
         settled, lost = 0, []
         for result in results:
@@ -94,6 +91,8 @@ class Borrowed:
         line = f"{counted(settled, 'problem')} answered by other machines' records"
         if not lost:
             return [line] if self.settled else []
+        # Some were measured here nevertheless, as a check. The line also states how often the other machine's fastest
+        # kernel is the fastest here, too.
         held = sum(x <= HELD for x in lost)
         return [
             (

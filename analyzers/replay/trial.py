@@ -92,14 +92,14 @@ class WorkerContext:
     def run(self, task: Task) -> Result | Confirmed:
         """Do one task of a worker process: time all kernels for a GEMM or convolution, or compare two of them again.
 
-        If several processes compare the same two kernels, each uses other random data. Raises UnsettledError if the
-        device's clock does not become steady before such a comparison.
+        Raises UnsettledError if the device's clock does not become steady before such a comparison.
         """
         started = time.perf_counter()
         if isinstance(task, ConfirmTask) and self._clock is not None:
             self._clock.ready()
         try:
             trial = Trial(self, task)
+            # If several processes compare the same two kernels, each uses other random data.
             done = trial.race(task) if isinstance(task, RaceTask) else trial.confirm(task)
         finally:
             self.release()
@@ -114,17 +114,14 @@ class WorkerContext:
         return max((backend.cache_bytes for backend in self.backends.values()), default=0)
 
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
-        """Choose how many copies of the operands a measurement uses.
-
-        All copies together are larger than the last-level cache. Each execution uses another copy, so it does not find
-        its data in the cache. If even the largest allowed number of copies fits the cache, the cache is evicted before
-        each sample.
-        """
+        """Choose how many copies of the operands a measurement uses, so that it does not find its data in the cache."""
         held, cache = problem.bytes, self.cache_bytes
         tf32 = self.place.tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32
         known = Conditions(seed=self.method.seed, workspace_bytes=workspace_bytes, tf32=tf32)
         if self.method.cache == "hot" or not held or not cache:
             return known
+        # All copies together are larger than the last-level cache, and each execution uses another copy. If even the
+        # largest allowed number of copies fits the cache, the cache is evicted before each sample.
         sets = 1 + math.ceil(self.method.rotate * cache / held)
         return replace(known, sets=min(self.method.max_sets, sets), evict=sets > self.method.max_sets)
 
@@ -184,8 +181,8 @@ class Trial:
     def _known_result(self, pick: Solution, known: Mapping[str, Measurement]) -> Result:
         """Return which kernel is the fastest for a GEMM or convolution, from earlier measurements on this machine.
 
-        Nothing is measured, because all kernels already have a time (``known``). ``pick`` is the library's choice. It
-        is also the result if no other kernel is much faster.
+        * ``known``: the times of all kernels.
+        * ``pick``: the library's choice, also the result if no other is much faster.
         """
         timed = [row for row in known.values() if row.status == "ok" and row.time_us]
         picked = next((row for row in timed if row.solution == pick), None)

@@ -64,19 +64,18 @@ def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answ
 
 
 def refuse_what_cannot_run(options: Options) -> None:
-    """Raise InputError if measuring would fail: a package is missing, or there is no GPU and the CPU was not asked for.
-
-    The CPU must be asked for, because its times tell nothing about a GPU. Nothing is checked on a Ray cluster. A
-    backend that the user wrote is not checked either, because it may need neither package nor GPU.
-    """
+    """Raise InputError if measuring would fail: a package is missing, or there is no GPU and no ``--device cpu``."""
+    # Nothing is checked on a Ray cluster.
     if options.engine != "local":
         return
+    # A backend that the user wrote is not checked either, because it may need neither package nor GPU.
     known = [backend for backend in BACKENDS if backend.name in options.backends]
     for backend in known:
         if packages := backend.missing():
             raise InputError(
                 f"--backend {backend.name} needs {' and '.join(packages)}: pip install {' '.join(packages)}"
             )
+    # The CPU must be asked for, because its times tell nothing about a GPU.
     if known and not options.devices and not (has_gpu_files() and local_devices(()) != ("cpu",)):
         where = (
             "run `logparse replay` where the job ran (`logparse export --to bundle` takes the calls to that machine)"

@@ -1,7 +1,7 @@
 """The worker process that measures on a GPU, and the parent's connection to it. A library's crash ends only the worker.
 
-A worker receives tasks and sends messages. Before each step, the worker names the kernel that it is about to run. If
-the worker ends, or sends no message for too long, the parent records that kernel as failed and starts another worker.
+Before each step, the worker sends the name of the kernel. If the worker ends or is silent for too long, the parent
+records this kernel as failed and starts another worker.
 """
 
 from __future__ import annotations
