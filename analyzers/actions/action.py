@@ -31,8 +31,8 @@ CONVOLUTION, GEMM = "convolution", "GEMM"
 class Change:
     """The form that one call of an operator takes after a change of the job, such as TF32.
 
-    * ``problem``: the new operator with its sizes, or None if the call disappears.
-    * ``solution``: its kernel, by default the library's own choice.
+    * ``problem``: the new operator, or None if the call disappears.
+    * ``solution``: its kernel, by default the library's choice.
     """
 
     # A call disappears, for example, if it copies from one memory layout to another and is no longer needed.

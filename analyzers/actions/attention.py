@@ -1,7 +1,6 @@
 """Changes that make PyTorch compute attention (``scaled_dot_product_attention``) with another backend.
 
-Attention on the math backend is not changed, because a trace shows it as matrix products and a softmax. If a backend
-refuses an operand, the call stays on its present backend.
+Attention on the math backend is not changed, because a trace shows it as matrix products and a softmax.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ def _application(job: Job, backend: str) -> Application | None:
     if job.backend == "CPU":  # The CPU has no order of backends of its own.
         line = Python("torch.backends.cuda.enable_flash_sdp(False)")
         return Application(line=line, settings=(line,))
+    # If a backend refuses an operand (a mask, a size), the call stays on its present backend.
     order = [BACKENDS[x] for x in dict.fromkeys((backend, *now, "flash", "efficient", "cudnn", "math"))]
     order = [x for x in order if x != "CUDNN_ATTENTION" or job.backend != "HIP"]
     names = ", ".join(f"SDPBackend.{x}" for x in order)

@@ -55,8 +55,8 @@ def _to(
 ) -> Callable[[Work, Job], Change | None]:
     """Return a function that gives, for a call, the kernel that replaces a matrix product and the kernels after it.
 
-    * ``suits``: whether one kernel can do all the work of the call.
-    * ``solution``: the name of that kernel.
+    * ``suits``: one kernel can do all the work of the call.
+    * ``solution``: its name.
     """
 
     def change(work: Work, job: Job) -> Change | None:

@@ -342,13 +342,14 @@ def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 class KernelRow(NamedTuple):
     """A row of the table of kernels: all launches of one kernel by one operator with the same inputs.
 
-    * ``calls``, ``us``: launches and time (µs) per step, or over all traces without steps.
+    * ``calls``, ``us``: launches and time (µs) per step.
     * ``id``, ``label``: its GEMM or convolution, if any.
     """
 
     kernel: str
     op: str
     kind: str
+    # They are sums over all traces if no trace marks steps.
     calls: float
     us: float
     id: str | None
@@ -458,7 +459,6 @@ def table(
     """Return rows ``start`` to ``end`` of the web page's table, in the units of its titles, and the number of all rows.
 
     * ``sort``, ``filters``: in the form of AG Grid, a table component for browsers.
-    * ``default``: the order of rows that ``sort`` leaves equal.
     """
     where, parameters = chosen.where()
     where += f" and {default.where}"
@@ -468,6 +468,7 @@ def table(
         parameters += more
     # Unknown columns in the order and the filters are ignored.
     known = [x for x in sort if x.get("colId") in TABLE]
+    # Rows that are equal in the user's order are in the default order.
     order = [f"{x['colId']} {'desc' if x.get('sort') == 'desc' else 'asc'} nulls last" for x in known]
     columns = ", ".join(f"{name} * {SCALED[name]} as {name}" if name in SCALED else name for name in TABLE)
     limit = "" if end is None else f"limit {max(0, end - start)} offset {max(0, start)}"

@@ -223,9 +223,9 @@ class GpuTime:
 def gpu_time(tables: Tables, stated: float | None = None) -> GpuTime | None:
     """Return how the GPU spent its time in the job's traces: the time of each kind of work, and the idle time.
 
-    * ``stated``: the number of steps that the user states.
+    * ``stated``: the user's number of steps.
 
-    None if there are no kernels, or if they take no time.
+    None if kernels take no time.
     """
     found, steps = _gpu_time(tables), trace_steps(tables, stated)
     if found is None or not stated or found.steps == steps:

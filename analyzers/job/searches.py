@@ -1,7 +1,6 @@
 """Find out whether a library searched for the fastest kernel while the job was traced, and how to avoid that.
 
-For example, MIOpen may try many kernels at the first call of a convolution. Kernels of a search belong to no call
-(``logparse/libraries/torch_profiler/searches.py``).
+For example, MIOpen may try many kernels at the first call of a convolution.
 """
 
 from __future__ import annotations
@@ -30,6 +29,8 @@ TUNING = (
 )
 
 
+# The kernels of a search belong to no call and no step. logparse/libraries/torch_profiler/searches.py defines which
+# kernels belong to a search.
 @dataclass(frozen=True)
 class Search:
     """The searches for the fastest kernel of one GEMM or convolution while the job was traced.

@@ -45,8 +45,8 @@ class Ceiling:
 def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, judged: Judgement) -> Ceiling:
     """Compute the most that a job can gain if its libraries use better kernels (from override files).
 
-    * ``rows``: the library's choice and the best kernel for each call (``picks_vs_best``).
-    * ``findings``: the recommended savings, scaled to the whole job (``in_the_job``).
+    * ``rows``: the present and the best kernels (``picks_vs_best``).
+    * ``findings``: savings scaled to the whole job (``in_the_job``).
     """
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
@@ -133,8 +133,8 @@ def _weighed(finding: Finding, each_us: float | None, total_us: float | None) ->
 def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tuple[pd.Series, list[Finding]]:
     """Add up the measured savings of findings (possible savings), for operators in ``known`` and for all others.
 
-    * first result: the saving (µs) of each operator in ``known``
-    * second result: the best finding of each other operator
+    * first result: saving (µs) of each operator in ``known``
+    * second result: the other operators' best findings
     """
     links = tables.links[tables.links["other"].isin(known)].sort_values(["problem", "other"])
     # Operators whose text may mean the same are included.

@@ -40,9 +40,9 @@ class Judged:
 class Judgement:
     """The results of all tests in which two kernels were compared again to confirm a gain.
 
-    * ``by_source``: each test's result, by the id of its file.
+    * ``by_source``: results by the id of the test's file.
     * ``floor``: the smallest accepted gain, as a fraction.
-    * ``tested``, ``kept``: the number of pairs tested, and of pairs with an accepted gain.
+    * ``tested``, ``kept``: how many pairs were tested and accepted.
     """
 
     # Several tests of the same two kernels have one result.

@@ -1,7 +1,6 @@
 """Format a recommendation for a terminal: at most ``LINES`` lines of at most ``COLUMNS`` columns.
 
-The lines show the verdict, the parts of a step, the things to do, and the commands to type. ``explained`` shows
-everything about one thing to do.
+``explained`` shows everything about one thing to do.
 """
 
 from __future__ import annotations
@@ -57,6 +56,8 @@ class Written:
         return next(x for x in chain(["after"], numbered) if x not in self.runs)
 
 
+# The terminal shows the verdict, how the time of a step is divided, the things to do (the best first), and the commands
+# to type.
 def screen(found: Recommendation, written: Written, n: int | None = None) -> list[str]:
     """Return the lines that the terminal shows for a recommendation.
 

@@ -468,7 +468,7 @@ def _of_findings(found: Recommendation) -> list[Todo]:
 
 
 def groups(found: Recommendation) -> dict[str, list[int]]:
-    """Group the findings that the user handles in the same way (for example by one search), by a key of the group.
+    """Group the findings that the user handles in the same way, for example by one search.
 
     The members are numbers, from 1, of findings in the ranking. A key's first line names the thing to do.
     """

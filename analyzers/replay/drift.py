@@ -82,9 +82,9 @@ class SteadyClock:
     def held(self, sample: Callable[[], T], *, every_s: float = _EVERY_S) -> T:
         """Repeat a measurement (``sample``) until the GPU's clock did not change during it, and return its result.
 
-        * ``every_s``: seconds for which a checked clock need not be checked again.
+        * ``every_s``: how long a check of the clock is valid, s.
 
-        Raises UnsettledError if the clock changes for 5 s and in at least three tries.
+        Raises UnsettledError if the clock changes for 5 s.
         """
         started, tries = self._now(), 0
         while True:
@@ -92,6 +92,7 @@ class SteadyClock:
             if self._now() - self._checked_s < every_s or self._steady():
                 return taken
             every_s = 0.0  # After a result was discarded, the next result is always checked.
+            # The clock must also change in at least three tries.
             if tries >= _LEAST_TRIES and self._now() - started > _MOST_S:
                 raise UnsettledError(
                     f"the GPU's clock changed during each of {tries} tries, in {self._now() - started:.1f} s"

@@ -45,8 +45,8 @@ _SETUP_S = 0.3
 class Item:
     """A GEMM or convolution that is going to be measured, with its expected saving.
 
-    * ``time_us``: the best guess of a call's time, µs.
-    * ``regret``: the fraction of it that may be saved (0 to 1).
+    * ``time_us``: expected time of a call, µs.
+    * ``regret``: the fraction that may be saved (0 to 1).
     * ``basis``: ``measured``, or ``assumed`` from peak rates alone.
     """
 

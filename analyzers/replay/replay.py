@@ -1,7 +1,6 @@
 """The command ``logparse replay``: measure the GEMMs and convolutions of a job on this machine's or a cluster's GPUs.
 
-Each result is stored at once, so the next call continues after it. A kernel is measured only once for each GEMM or
-convolution, machine and set of library versions.
+Each result is stored at once, so the next call continues after it.
 """
 
 from __future__ import annotations
@@ -98,8 +97,8 @@ class ReplayReport:
     """The result of a replay, which times a job's GEMMs and convolutions alone.
 
     * ``confirmations``: second comparisons of the fastest kernel.
-    * ``kept``: operators whose gain is still confirmed after correction for many tests.
-    * ``resume``: True if the next replay with the same options skips what was measured.
+    * ``kept``: operators whose gain survives correction for many tests.
+    * ``resume``: the next replay skips what was measured.
     """
 
     run: str
@@ -112,6 +111,7 @@ class ReplayReport:
     kept: set[str] = field(default_factory=set)
     remarks: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    # It skips only if the options are the same.
     resume: bool = True
 
 
@@ -208,6 +208,7 @@ def history(store: Store) -> History:
 
     A replay times the job's GEMMs and convolutions alone.
     """
+    # A kernel is measured only once for each GEMM or convolution, machine and set of library versions (environment).
     rows = store.query(
         f"""select m.problem, m.solution, m.origin, m.status, m.time_us, f.value as environment
             from measurements m join facts f using (source_id)

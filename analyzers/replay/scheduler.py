@@ -58,8 +58,8 @@ class History:
     """Earlier measurements, which ``logparse replay`` need not repeat, by machine and library versions.
 
     * ``races``: to find the fastest kernel.
-    * ``timed``: to predict what a change of the job gains.
-    * ``confirmed``: pairs of kernels that were measured a second time.
+    * ``timed``: to predict a change's gain.
+    * ``confirmed``: pairs of kernels measured a second time.
     """
 
     races: Mapping[str, Known] = field(default_factory=dict)

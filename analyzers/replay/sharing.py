@@ -1,7 +1,7 @@
 """Share measurements between machines: export them as a bundle of files, and use the bundles of others.
 
-What another machine has timed is not measured again, except for a tenth as a check. A bundle contains no path, no name
-of a host, process or user, and not the order of calls (``logparse.libraries.own.bundle``). Its content is printed.
+A bundle contains no path, no name of a host, process or user, and not the order of calls
+(``logparse.libraries.own.bundle``).
 """
 
 from __future__ import annotations
@@ -144,6 +144,7 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
     notes = [f"{counted(len(known), 'problem')} with their calls, but without order or time of the calls"]
     notes += [f"{counted(count, 'record')} of {machine}" for machine, count in machines.most_common()]
     emitted = [Emission(name, data, Shell(), shared=True) for name, data in files]
+    # The notes are printed, so that the user sees what the bundle contains.
     return emitted, [*notes, "the files contain no paths, and no names of hosts, users or processes"]
 
 

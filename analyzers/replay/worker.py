@@ -1,7 +1,6 @@
 """The worker process that measures on a GPU, and the parent's connection to it. A library's crash ends only the worker.
 
-Before each step, the worker sends the name of the kernel. If the worker ends or is silent for too long, the parent
-records this kernel as failed and starts another worker.
+If the worker ends or is silent for too long, the parent records the present kernel as failed and starts another worker.
 """
 
 from __future__ import annotations
@@ -157,6 +156,7 @@ class Worker(Handle):
 
 
 def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> None:
+    # A worker receives tasks and sends messages. Before each step, the worker names the kernel that it is about to run.
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C.
     # If the parent ends, this thread ends the worker too, even in a hung kernel.
     threading.Thread(target=end_with_parent, daemon=True).start()

@@ -34,10 +34,11 @@ def compare(
 ) -> Figure:
     """Draw a point for each GEMM or convolution: its time in this run over its time in the compared run.
 
-    * ``points``: a table with ``here_us``, ``other_us`` (the two times) and ``moved`` (``faster`` …).
-    * ``totals``: sums over all points, from ``queries.changes``.
-    * ``headed``: False if the page shows the result above the chart.
+    * ``points``: with the columns ``here_us``, ``other_us``, ``moved``.
+    * ``totals``: sums over all points (``queries.changes``).
+    * ``headed``: False if the page shows the result itself.
     """
+    # The columns are the two times, and "faster", "slower" and so on.
     rows = points[(points["here_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):
         return blank(NOTHING, theme, height=HEIGHT)

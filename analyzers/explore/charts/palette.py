@@ -1,7 +1,7 @@
-"""Colours and style of a figure, dark and light. People with common colour deficiencies can distinguish them.
+"""Colours and style of a figure, dark and light, also for people with colour deficiencies.
 
-* Categories: the colours of Okabe and Ito ("Color Universal Design", 2008).
-* Numbers: the colour scale cividis, also readable in grey.
+* Categories: colours of Okabe and Ito ("Color Universal Design", 2008).
+* Numbers: the scale cividis, also readable in grey.
 * Symbols repeat the meaning of the colours.
 """
 

@@ -27,8 +27,8 @@ def rows_for(savings: pd.DataFrame) -> int:
 def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme) -> Figure:
     """Draw the time that is lost because the library does not choose the fastest known kernels.
 
-    * Left: the number of GEMMs and convolutions by their loss (``queries.regrets``).
-    * Right: the time saved if the first N kernels are replaced (``queries.savings``).
+    * Left: the number of operators by loss (``queries.regrets``).
+    * Right: time saved by replacing N kernels (``queries.savings``).
     """
     judged = regrets[regrets["problems"] > 0]
     if not len(judged) and not len(savings):

@@ -30,8 +30,7 @@ HEIGHT = 560  # Height in px, with and without data, so that a filter moves noth
 def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     """Draw a point for each GEMM or convolution: its present TFLOP/s over its arithmetic intensity (flop per byte).
 
-    A point's area is proportional to its time. Its colour shows the possible saving if that is known, else the
-    operation.
+    A point's area is proportional to its time. Its colour shows the possible saving.
     """
     rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
     if not len(rows):
@@ -44,6 +43,7 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     judged, diameter = (rows["saving_us"] > 0).to_numpy(), sizes(rows["total_us"])
     if judged.any():
         _judged(figure, rows[judged], diameter[judged], theme)
+    # If no saving is known, the colour shows the operation.
     _plain(figure, rows[~judged], diameter[~judged], theme, only=not judged.any())
     styled(figure, theme, height=HEIGHT)
     figure.update_xaxes(

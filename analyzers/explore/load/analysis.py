@@ -67,7 +67,6 @@ def analyse(
 ) -> Analysis:
     """Run all analyzers on a run of a job (default: the latest), and return the results for the web page.
 
-    * ``limits``: DuckDB settings for reading.
     * ``begins``: called with each stage's name before it begins.
 
     Raises StoreError if there is no such run.
@@ -75,6 +74,7 @@ def analyse(
     settings = settings or Settings()
     # The stages are the same as in analyzers.recommend.verb.advise.
     begins("reading the store")
+    # The limits are DuckDB settings for reading.
     tables = tables_to_analyse(store, run, limits)
     result = recommend(tables, settings, begins=begins)
     result = result if result.gpu_time is None else with_step(result, tables)

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 def beside(word: str, store: Store) -> tuple[Store, str]:
     """Find the run with which the user wants to compare. Returns its Parquet folder (``Store``) and its name.
 
-    The user writes one of three texts:
-
-    * ``STORE``: a Parquet folder.
-    * ``STORE#RUN`` or ``STORE:RUN``
-    * a run in ``store``
+    * ``word``: a Parquet folder, ``STORE#RUN``, ``STORE:RUN``, or a run in ``store``.
 
     Raises StoreError for any other text.
     """

@@ -121,7 +121,7 @@ def _of_both_picks(totals: pd.Series) -> str:
 def comparison(known: PageVerdict, names: Names, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
     """Return the web page's text about the comparison of two runs, from the compared run to this run.
 
-    * ``totals``: sums over the GEMMs and convolutions (``queries.changes``).
+    * ``totals``: sums from ``queries.changes``.
     * ``choice``: True if there is another run to compare with.
     """
     if not names[1]:
@@ -594,10 +594,10 @@ def detail(
     expected: str = "",
     launched: Sequence[object] = (),
 ) -> html.Element:
-    """Return the details of one GEMM or convolution: what to do, its numbers, times, kernels, and texts to copy.
+    """Return the details of one GEMM or convolution: what to do, numbers, times, kernels, and texts to copy.
 
     * ``names``: this run and the compared run.
-    * ``expected``: a sentence about the times of similar ones.
+    * ``expected``: a sentence about times of similar ones.
     * ``launched``: elements about its kernels.
     """
     estimated = row["saving_from"] == "estimated"

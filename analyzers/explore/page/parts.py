@@ -1,7 +1,6 @@
 """Answer the browser's requests for the parts of the web page that depend on the user's filters.
 
-The browser's program ``assets/explore.js`` makes HTML elements from the answers, which are plain data (``elements``).
-The report, which needs no server, has the same answers in its file.
+Answers are plain data (``elements``), from which the browser's program ``assets/explore.js`` makes HTML elements.
 """
 
 from __future__ import annotations
@@ -153,9 +152,9 @@ def _after(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
 
 
 def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the chart that the browser requests, and the ``height`` of its box. Both are missing if there is no chart.
+    """Return the chart that the browser requests, and its ``height``. Both are missing if there is no chart.
 
-    * ``asked``: ``search`` (the URL's query string), ``theme`` (light or dark), ``webgl`` (True if the browser has it).
+    * ``asked``: ``search`` (the URL's query string), ``theme`` (light or dark), ``webgl``.
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
@@ -163,6 +162,7 @@ def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
         with page.cursor() as con:
             if chosen.view == "compare" and not page.other:  # The text above states what to do.
                 return {}
+            # The value webgl is True if the browser has WebGL.
             style = ChartStyle(theme_of(str(asked.get("theme"))), names=page.names, headed=False)
             return figure_of(con, chosen, style, webgl=bool(asked.get("webgl")))
     except LogparseError:
@@ -223,7 +223,6 @@ def problem_card(
 
     * ``kernels``: the kernels that its calls launch.
     * ``near``: the times of similar ones.
-    * ``names``: this run and the compared run.
     """
     pick = row["pick"] if isinstance(row["pick"], str) else None
     figure = solutions(tries, theme_of(theme), pick=pick, nearby_us=near.times_us if near else ())
@@ -261,6 +260,7 @@ def watch(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 
 PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {
+    # The report, which needs no server, has the same answers in its file.
     "surroundings": surroundings,
     "chart": drawn,
     "card": card,

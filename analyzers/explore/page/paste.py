@@ -1,7 +1,7 @@
-"""Texts that the user can copy from the web page, to try the best known kernel for a GEMM or convolution.
+"""Two texts for the user to copy, to try the best known kernel for a GEMM or convolution.
 
-* a command that measures the kernel with the library's own benchmark
-* a line for the override file, the user's list of kernels for the library
+* a command that measures it with the library's own benchmark
+* a line for the override file, the user's list of kernels
 """
 
 from __future__ import annotations

@@ -54,12 +54,11 @@ def explore(
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Show the web page about a Parquet folder: open the browser, and serve the page until the user interrupts it.
+    """Show the web page about a Parquet folder (``url``), until the user interrupts it.
 
-    * ``url``: the folder, by default as in ``logparse.store.open_store``.
     * ``target``: facts about the machine that will use the override files.
 
-    Raises LogparseError if the folder, run or port cannot be used.
+    Raises LogparseError if the folder or run does not exist, or if the port is in use.
     """
     facts = target or {}
     listening = _listening(host, port)
@@ -70,6 +69,7 @@ def explore(
         from analyzers.explore.load.beside import beside
         from logparse.store import open_store
 
+        # Without a URL, the default folder is used.
         store = open_store(url)
         store.latest_run(run)
         if compare is not None:

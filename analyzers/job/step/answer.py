@@ -94,10 +94,10 @@ FORMAT = "torch-profiler"
 class Factor(NamedTuple):
     """The effect of a change on the time of a kernel: (new time) / (time in the trace), with its interval.
 
-    * ``value`` 0: the kernel is no longer launched.
-    * ``host_us``: additional host time of its calls in an average step, µs.
+    * ``host_us``: additional host time in an average step, µs.
     """
 
+    # A factor of 0 means that the kernel is no longer launched.
     value: float
     low: float
     high: float
@@ -216,8 +216,8 @@ class Step:
     def us(self, each: Callable[[Graph], Floats], host_factor: float) -> float:
         """Simulate the job's steps, and return how long a step takes on average, µs.
 
-        * ``each``: returns the times of the kernels and transfers in a graph (a simulated step).
-        * ``host_factor``: multiplies the host's times. 0.8: 20 % less.
+        * ``each``: returns the times of kernels and transfers in a simulated step.
+        * ``host_factor``: multiplies the host's times. 0.8 is 20 % less.
         """
         return self.mean_us([times(graph, each(graph), host_factor) for graph in self.graphs])
 
@@ -435,8 +435,8 @@ def _reaching(target: float, us: Callable[[float], float], low: float, high: flo
 def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
     """Simulate the step with other kernel times. Returns its time, and the parts that limit it.
 
-    * ``factors``: by a GEMM's or convolution's text, an operator's or a kernel's name.
-    * ``best``: factors that would give each kernel its best known time.
+    * ``factors``: by the name of an operator or a kernel, or the text of a GEMM or convolution.
+    * ``best``: for each kernel's best known time.
     """
     step = fit_waits(step)
     host = host_factor_of(step)
@@ -521,7 +521,7 @@ def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
 def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
     """Return by which factor a change of the job multiplies the time of each kernel of a simulated step.
 
-    * ``given``: factors by the name of a kernel, an operator, or a GEMM or convolution. Without one: 1.
+    * ``given``: factors by kernel, operator, or GEMM or convolution. A kernel without one gets 1.
     """
     one = Factor(1.0, 1.0, 1.0)
     return [
@@ -568,7 +568,7 @@ def step_of(
     """Predict how long a step of the job takes with other kernel times. Returns the reason if that is impossible.
 
     * ``factors``: the changes of kernel times.
-    * ``best``: the changes that would give each kernel its best known time.
+    * ``best``: the changes to each kernel's best known time.
     """
     step = traced_step(tables)
     if isinstance(step, StepUnknown):
@@ -592,7 +592,7 @@ def gain_of(tables: Tables, factors: Mapping[str, Factor]) -> Gain | None:
 
     * ``factors``: as for ``step_of``.
 
-    None if that is impossible, or if the traces lack one of the operators or kernels.
+    None if the simulation is impossible.
     """
     step = traced_step(tables)
     if isinstance(step, StepUnknown):
@@ -601,6 +601,7 @@ def gain_of(tables: Tables, factors: Mapping[str, Factor]) -> Gain | None:
     known = {name for graph in step.graphs for x in graph.identities for name in (x.problem, x.op, x.kernel)}
     host = host_factor_of(step)
     simulated = _traced(step, host).us
+    # There is also no result if the traces lack one of the operators or kernels.
     if not simulated or not factors or not known.issuperset(factors):
         return None
     then = step.us(lambda x: x.scaled(factors_of(x, factors)[0]), host * _left(step, factors, host))

@@ -71,11 +71,12 @@ _Place = tuple[int, int]
 class _Stream:
     """The kernels and copies that were launched so far on one stream of the GPU.
 
-    * ``launched``, ``ended``: when. −inf: before the trace.
+    * ``launched``, ``ended``: times.
     * ``nodes``: their nodes in the graph.
     * ``tail``: the node after which the next work can begin.
     """
 
+    # The time −inf means before the trace.
     launched: list[float] = field(default_factory=list)
     ended: list[float] = field(default_factory=list)
     nodes: list[int] = field(default_factory=list)
@@ -274,9 +275,8 @@ class _Rank:
     def _point(self, thread: Thread, at: float, host: float | None = None, b: int = 0, lag_b: float = NEVER) -> int:
         """Add a moment of a host thread, such as the end of a call, to the simulated step, and return its node.
 
-        * ``at``: when, µs.
         * ``host``: working time since the thread's previous moment, µs.
-        * ``b``, ``lag_b``: the node of another moment for which this one waits, and the delay, µs.
+        * ``b``, ``lag_b``: the node of a moment to wait for, and the delay, µs.
         """
         before = self._last.get(thread, 0)
         at -= self._begin

@@ -38,8 +38,8 @@ _PASSES = 64
 class Bounds(NamedTuple):
     """The nodes of the graph at which a step of one rank begins and ends.
 
-    * ``first``, ``last``: the whole step begins and ends, on host and device.
-    * ``begun``, ``issued``: the host begins the step and has launched all of its work.
+    * ``first``, ``last``: on host and device.
+    * ``begun``, ``issued``: the host begins, and has launched all work.
     """
 
     rank: int

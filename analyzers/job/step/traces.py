@@ -34,15 +34,16 @@ class Call:
 class Work:
     """A kernel, copy or fill that ran on a device stream. Times in µs.
 
-    * ``kernel``: index among the trace's kernels, −1 for a copy or fill.
-    * ``ranks``: a collective's group of ranks, "" if unknown. None for other work.
-    * ``host_copy``: True for a copy between device and host.
+    * ``kernel``: index of the kernel, −1 for a copy or fill.
+    * ``ranks``: a collective's group, "" if unknown. None for other work.
+    * ``host_copy``: copies between device and host.
     """
 
     stream: tuple[int, int]
     start: float
     us: float
     correlation: int
+    # The index is among the trace's kernels.
     kernel: int = -1
     ranks: str | None = None
     # A copy between device and host memory may block the call.
