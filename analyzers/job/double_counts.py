@@ -42,8 +42,8 @@ _SHOWN = 4
 class _Log(NamedTuple):
     """A summary of one log file's calls: either all its GEMMs or all its convolutions.
 
-    * ``counted``: the calls are part of the job's (view ``workload``).
-    * ``by_name``: only the file's name states the process.
+    * ``counted``: True if they are in the job's number of calls (view ``workload``).
+    * ``by_name``: True if only the file's name states the process.
     """
 
     conv: bool

@@ -76,14 +76,13 @@ class Ranks:
 def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
     """Correct the time in which a rank only communicates, because the profiler makes this time too long.
 
-    * ``alone_us``: this time, µs.
-    * ``waiting_us``: its waits for other ranks, µs.
+    Returns this time and its waits for other ranks, µs.
+
     * ``room_us``: the longest possible time, µs.
     """
     # The longest possible time is (time of the step without the profiler) − (time of computing). If it is exceeded,
     # waits are shortened first, then the rest.
     shown = min(alone_us, max(room_us, 0.0))
-    # The results are the corrected time, and the part of it that waits for other ranks.
     return shown, shown - min(alone_us - min(waiting_us, alone_us), shown)
 
 

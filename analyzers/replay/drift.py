@@ -84,7 +84,7 @@ class SteadyClock:
 
         * ``every_s``: how long a check of the clock is valid, s.
 
-        Raises UnsettledError if the clock changes for 5 s.
+        Raises UnsettledError if the clock changes for 5 s, in three or more tries.
         """
         started, tries = self._now(), 0
         while True:
@@ -92,7 +92,6 @@ class SteadyClock:
             if self._now() - self._checked_s < every_s or self._steady():
                 return taken
             every_s = 0.0  # After a result was discarded, the next result is always checked.
-            # The clock must also change in at least three tries.
             if tries >= _LEAST_TRIES and self._now() - started > _MOST_S:
                 raise UnsettledError(
                     f"the GPU's clock changed during each of {tries} tries, in {self._now() - started:.1f} s"

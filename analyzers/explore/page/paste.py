@@ -1,6 +1,6 @@
 """Two texts for the user to copy, to try the best known kernel for a GEMM or convolution.
 
-* a command that measures it with the library's own benchmark
+* a command that measures the kernel with the library's own benchmark
 * a line for the override file, the user's list of kernels
 """
 

@@ -54,7 +54,7 @@ def explore(
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Show the web page about a Parquet folder (``url``), until the user interrupts it.
+    """Show the web page about a Parquet folder (``url``) in the browser, until the user interrupts it.
 
     * ``target``: facts about the machine that will use the override files.
 

@@ -435,8 +435,8 @@ def _reaching(target: float, us: Callable[[float], float], low: float, high: flo
 def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
     """Simulate the step with other kernel times. Returns its time, and the parts that limit it.
 
-    * ``factors``: by the name of an operator or a kernel, or the text of a GEMM or convolution.
-    * ``best``: for each kernel's best known time.
+    * ``factors``: by the text of a GEMM or convolution, or the name of an operator or kernel.
+    * ``best``: factors for each kernel's best known time.
     """
     step = fit_waits(step)
     host = host_factor_of(step)

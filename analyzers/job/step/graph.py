@@ -38,7 +38,7 @@ _PASSES = 64
 class Bounds(NamedTuple):
     """The nodes of the graph at which a step of one rank begins and ends.
 
-    * ``first``, ``last``: on host and device.
+    * ``first``, ``last``: the step begins and ends, on host and device.
     * ``begun``, ``issued``: the host begins, and has launched all work.
     """
 

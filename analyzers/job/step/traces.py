@@ -36,7 +36,7 @@ class Work:
 
     * ``kernel``: index of the kernel, −1 for a copy or fill.
     * ``ranks``: a collective's group, "" if unknown. None for other work.
-    * ``host_copy``: copies between device and host.
+    * ``host_copy``: True between device and host.
     """
 
     stream: tuple[int, int]
