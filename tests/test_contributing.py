@@ -12,7 +12,7 @@ import pytest
 from analyzers.evidence.tables import Settings
 from logparse.libraries.kinds.format import Head
 from logparse.model import Gain, GemmProblem, Measurement, Reject
-from tests.analyzers.build import call, tables
+from tests.analyzers.build import call, tables, work
 from tests.analyzers.example import gemm
 from tests.libraries.reading import Memory
 
@@ -49,6 +49,7 @@ def test_the_example_of_a_finding_finds_the_slow_leading_dimension(slow_us: floa
     traced = tables(
         kernels=[row | {"problem": x.text, "total_us": 4 * us, "min_us": us, "max_us": us} for x, us in times],
         calls=[call(x.text, count=4, source_id="trace", category="profiler") for x, _ in times],
+        workload=[work(x.text, 4) for x, _ in times],
     )
     found = example("leading dimensions")["find"](traced, Settings())
-    assert [x.per_call for x in found] == [Gain(120.0, 100.0)] * count
+    assert [(x.per_call, x.calls) for x in found] == [(Gain(120.0, 100.0), 4)] * count
