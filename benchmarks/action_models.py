@@ -26,12 +26,11 @@ Made = tuple[nn.Module, tuple[torch.Tensor, ...] | dict[str, torch.Tensor], Call
 
 @dataclass(frozen=True)
 class Model:
-    """A model for the benchmark, with the settings of its training step.
+    """A model for the benchmark.
 
-    * ``make``: a function that makes the model. It gets the device and ``small`` (a size for tests), and returns
-      ``Made``.
-    * ``autocast``: the type for autocast, or None if the step runs in float32.
-    * ``trains``: False if the model is only used for inference.
+    * ``make(device, small)`` makes the model (``Made``); ``small`` is a size for tests.
+    * ``autocast`` is the type for autocast, or None for float32.
+    * ``trains`` is False if the model is only used for inference.
     """
 
     make: Callable[[torch.device, bool], Made]

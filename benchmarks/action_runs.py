@@ -39,10 +39,10 @@ _TIMED = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The settings of a training run: ``steps`` profiled steps of a model on a device.
+    """The settings of a training run on a device, whose trace is written to ``trace``.
 
-    The trace is written to ``trace``. ``apply`` is the path of a generated ``apply.py``, and ``action`` the name of the
-    change that it makes. If both are empty, the model runs unchanged.
+    ``steps`` steps are profiled. ``apply`` is the path of a generated ``apply.py``, or empty if the model runs
+    unchanged.
     """
 
     model: str
@@ -156,11 +156,9 @@ def imported(path: str) -> Any:
 
 
 def as_device(trace: dict[str, Any]) -> dict[str, Any]:
-    """Make the trace of a CPU look like the trace of a GPU, by adding a kernel for each operator.
-
-    * The kernel of a convolution or matrix product takes as long as the whole operator.
-    * The kernel of another operator takes as long as the operator without the operators that it calls.
-    """
+    """Make the trace of a CPU look like the trace of a GPU, by adding a kernel for each operator."""
+    # The kernel of a convolution or matrix product takes as long as the whole operator. The kernel of another operator
+    # takes as long as the operator without the operators that it calls.
     events = [x for x in trace["traceEvents"] if x.get("cat") == "cpu_op" and x["name"].startswith("aten::")]
     kernels = []
     for thread in {x["tid"] for x in events}:

@@ -279,11 +279,9 @@ def main() -> None:
 
 
 def _measured(options: argparse.Namespace, results: Path) -> tuple[dict[str, Any], Path]:
-    """Measure the models that the user chose. Return the results (record), and the path of the file in which they are.
-
-    The file is written again after each change that was measured. Results of other models that the file contained
-    before are kept.
-    """
+    """Measure the models that the user chose. Return the results, and the path of the file in which they are."""
+    # The file is written again after each change that was measured. Results of other models that the file contained
+    # before are kept.
     options.devices = ("cuda:0",) if options.device == "cuda" else ("cpu",)
     if options.device == "cpu":
         # With more threads, the threads would wait for each other, and the times would depend on the machine's load.

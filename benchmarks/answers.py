@@ -227,12 +227,11 @@ def of_many(folder: Path, find_db: str) -> Iterator[Question]:
 
 
 def of_find_dbs(store: Path, files: Sequence[Path], later: Sequence[Path]) -> Iterator[Question]:
-    """Yield the questions that are asked about stored MIOpen find-dbs (files of measured kernels), such as ``top``.
+    """Yield questions about stored MIOpen find-dbs (files of measured kernels), such as ``top``.
 
-    * ``store`` is the Parquet folder into which the find-dbs are read.
-    * ``later`` are the same files with other times. They are read into a second Parquet folder, which ``diff`` compares
-      with the first.
+    ``store`` is the Parquet folder of the find-dbs. ``later`` are the same files with other times, for ``diff``.
     """
+    # The later files are read into a second Parquet folder, which diff compares with the first.
     after = store.with_name(f"{store.name}-after")
     ingested(store, files)
     ingested(after, later)
@@ -342,9 +341,10 @@ def _written(target: Path, file: Path, change: Callable[[str, str], tuple[str, s
 def one_device(files: Sequence[Path]) -> list[Path]:
     """Give find-dbs (MIOpen's files of measured kernels) of several GPUs the file name of a single GPU.
 
-    MIOpen recognises the GPU by the file name, so all files seem to be for one GPU. The new names are hard links, each
-    in a folder of its own. Returns the paths of the links.
+    Returns the paths of hard links with the new names.
     """
+    # MIOpen recognises the GPU by the file name, so all files seem to be for one GPU. Each link is in a folder of its
+    # own.
     out = []
     for file in files:
         target = file.parent / f"as-{file.name.split('.')[0]}" / USER_NAME
@@ -406,11 +406,10 @@ def by_sql(store: Path, sql: str, after: Path | None = None) -> str:
 def by_pandas(store: Path, program: str, after: Path | str | None = None) -> str:
     """Return the source code of a complete Python program that answers a question with pandas.
 
-    ``program`` is the part that computes the answer. The lines that it needs are added in front of it:
-
-    * ``read(table, columns)`` is a function that reads the Parquet files of a table in ``store``.
-    * ``AFTER`` is the path of a second Parquet folder, for questions that compare two folders.
+    ``program`` is the part that computes the answer. ``store`` is the Parquet folder that it reads.
     """
+    # The lines in front of the program define read(table, columns), which reads the Parquet files of a table in the
+    # store, and AFTER, the path of a second Parquet folder for questions that compare two folders.
     return f"""
 import glob
 import pandas as pd

@@ -314,10 +314,10 @@ def table(known: Known, folds: int, leave: str, origami: bool) -> Iterator[dict[
 def by_origami(known: Known) -> Floats:
     """Return the times in µs that AMD's analytical model Origami predicts for matrix products on a gfx942.
 
-    For each tile size, Origami predicts how many cycles a product takes. The shortest prediction is used. No GPU is
-    needed. Source: rocm-origami 0.0.3 (MIT, github.com/ROCm/rocm-libraries, shared/origami). Its build script asks for
-    HIP, but only the declarations of HIP's device queries are needed.
+    Source: rocm-origami 0.0.3 (MIT, github.com/ROCm/rocm-libraries, shared/origami). No GPU is needed.
     """
+    # For each tile size, Origami predicts how many cycles a product takes. The shortest prediction is used. Origami's
+    # build script asks for HIP, but only the declarations of HIP's device queries are needed.
     import origami
 
     arch, cus = known.device.split()
@@ -354,11 +354,9 @@ def tiles(name: str, hardware: Any, dtype: Any) -> list[Any]:
 
 
 def from_shipped(known: Known) -> Guesses:
-    """Estimate the best times on this device from the best times that are shipped with logparse.
-
-    The shipped times come from other machines. They are corrected by a factor, which is computed from the times of the
-    library's default kernels on this device.
-    """
+    """Estimate the best times on this device from the best times that are shipped with logparse."""
+    # The shipped times come from other machines. They are corrected by a factor, which is computed from the times of
+    # the library's default kernels on this device.
     none = pd.DataFrame({x: pd.Series(dtype="object") for x in ("device", "problem", "time_us", "source")})
     alone = pd.DataFrame({"problem": known.texts, "time_us": known.default_us})
     found = BestTimes(known.device, none, shipped(known.device)).beside(alone).expect(known.texts)
@@ -440,10 +438,9 @@ def judged(name: str, known: Known, guesses: Guesses) -> dict[str, object]:
 
 
 def area(score: Floats, true: Sequence[bool] | Floats) -> float | None:
-    """Return how well a score separates true cases from false ones (the area under the ROC curve).
+    """Return the probability that a true case has a higher score than a false one (the area under the ROC curve).
 
-    It is the probability that a true case has a higher score than a false one. Returns None if all cases are true or
-    all are false.
+    Returns None if all cases are true or all are false.
     """
     yes = np.asarray(true, dtype=bool)
     if yes.all() or not yes.any():

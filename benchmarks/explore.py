@@ -130,9 +130,10 @@ VIEW, AGAIN, FILTER, SEARCH, ROW = "view", "view again", "filter", "search", "ro
 def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[float, float, float]:
     """Do one interaction, such as a click, and measure how long the web page takes for it.
 
-    Returns the milliseconds from the click or key to the last change that it causes, first on the screen, then on the
-    whole page, and the server's CPU milliseconds for it.
+    Returns the milliseconds until the screen and the whole page no longer change, and the server's CPU milliseconds.
     """
+    # Both times reach from the click or key to the last change that it causes, first on the screen, then on the whole
+    # page.
     page.evaluate(WATCH, PARTS)
     used = watch.cpu_s
     act()
@@ -144,12 +145,9 @@ def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[
 
 
 def interactions(page: Any, rounds: int, watch: Watch) -> dict[str, list[tuple[float, float, float]]]:
-    """Do all interactions with the web page, and return their times by kind and tab.
-
-    1. In each tab, filters are switched on and off, another filter each time.
-    2. All tabs are opened with other filters each time, and are opened again with the same filters.
-    3. Texts are searched, and rows of the table are opened.
-    """
+    """Do all interactions with the web page, and return their times by kind and tab."""
+    # In each tab, filters are switched on and off, another filter each time. All tabs are opened with other filters
+    # each time, and are opened again with the same filters. Then texts are searched, and rows of the table are opened.
     times: dict[str, list[tuple[float, float, float]]] = {}
 
     def take(what: str, view: str, act: Callable[[], None]) -> None:
@@ -275,15 +273,10 @@ The sizes are one trace, a find-db of 9,600 convolutions, a find-db of 193,590 c
 
 
 def owed(out: dict[str, Any], size: str) -> dict[str, object]:
-    """Compare the measured speed and memory of the web page with the limits that are promised.
-
-    Four figures are compared:
-
-    * the median time until the page shows its headline (the result of the analysis),
-    * the longest time until charts, filters and table are there for the first time,
-    * the median time of the slowest click,
-    * the largest memory of the server and its helper processes.
-    """
+    """Compare the measured speed and memory of the web page with the limits that are promised."""
+    # Four figures are compared: the median time until the page shows its headline (the result of the analysis), the
+    # longest time until charts, filters and table are there for the first time, the median time of the slowest click,
+    # and the largest memory of the server and its helper processes.
     looks = [value for name, value in out.items() if name.startswith("look")]
     memory = "largest memory of server and readers (MB)"
     up = out.get("once up", {})

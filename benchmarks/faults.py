@@ -105,9 +105,10 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
 def tried(url: str, files: Iterator[Path], fault: Callable[[bytes, random.Random], bytes | None], seed: int) -> str:
     """Damage each file of a store in one way, look whether logparse notices the damage, and repair the file.
 
-    Returns four cells of the printed table: the number of damaged files, and for how many of them ``check`` found the
-    damage, a command ended with an error, or an answer changed.
+    Returns four cells of the printed table.
     """
+    # The cells are the number of damaged files, and for how many of them check found the damage, a command ended with
+    # an error, or an answer changed.
     wanted, _ = answers(url)
     counts, rng = Counter[str](), random.Random(seed)
     for file in files:

@@ -174,9 +174,9 @@ def _backends(options: argparse.Namespace, *wanted: tuple[str, str]) -> list[str
 def unpack_wheels(wheels: str | None, folder: str) -> None:
     """Unpack Python wheels into ``folder``, and make them importable in this process and its workers.
 
-    Machines with GPUs often lack packages that logparse needs, and then a long run would read no trace. So the program
-    ends at once if such a package is still missing.
+    Ends the program if a package that logparse needs is still missing.
     """
+    # Machines with GPUs often lack packages that logparse needs, and then a long run would read no trace.
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     for wheel in sorted(Path(wheels).glob("*.whl")) if wheels else ():
         if version in wheel.name or "-none-any" in wheel.name:
@@ -248,9 +248,9 @@ def _record(
 def _said_slow(slow: Sequence[Problem], record: Mapping[str, Any]) -> dict[str, Any]:
     """Test whether convolutions that MIOpen's file of measured times shows as slow are slow on this GPU, too.
 
-    A convolution is slow here if a second measurement confirmed that another kernel is faster than PyTorch's default.
     Returns counts, and lists of the convolutions that are slow and that are not.
     """
+    # A convolution is slow here if a second measurement confirmed that another kernel is faster than PyTorch's default.
     measured = {row["problem"]: row for row in record["results"] if row["pick"]}
     tried = {row["problem"]: row for row in record["confirmations"]}
     confirmed: list[dict[str, Any]] = []

@@ -81,9 +81,11 @@ Key: TypeAlias = tuple[str, str]
 class Setting:
     """A change of a model's settings that gives some of its calls another kernel, for example another BLAS library.
 
-    * ``kind`` is the kind of calls that get another kernel, for example convolutions.
-    * ``solution`` is the name that ``logparse replay`` uses for the other kernel, when it times the same call alone.
+    * ``kind`` is the kind of the changed calls, for example convolutions.
+    * ``solution`` is the name of the other kernel in ``logparse replay``.
     """
+
+    # logparse replay times the same call with the other kernel alone.
 
     name: str
     kind: str = ""
@@ -174,8 +176,7 @@ def in_any_layout(text: str) -> str:
 class Calls:
     """The times of a model's matrix products and convolutions in a running job, and the kernels that they used.
 
-    Both are stored for each setting of the job, for example ``channels_last``. Times are in µs per call, with one value
-    for each trace.
+    Both are stored for each setting of the job. Times are in µs per call, one for each trace.
     """
 
     times: dict[str, dict[str, list[float]]] = field(default_factory=dict)
@@ -185,9 +186,10 @@ class Calls:
     def add(self, setting: str, store: Store, run: str) -> None:
         """Read how long each matrix product and convolution took in a profile of the model, and remember the times.
 
-        ``setting`` is the setting under which the model was profiled. The setting ``channels_last`` changes the memory
-        layouts of the operands. So calls are compared by their names without layouts.
+        ``setting`` is the setting under which the model was profiled.
         """
+        # The setting channels_last changes the memory layouts of the operands. So calls are compared by their names
+        # without layouts.
         tables = tables_of(store, run)
         rows = timings(tables)
         rows = rows[rows["basis"] == TRACE]
@@ -204,9 +206,10 @@ class Calls:
 class Pair:
     """The times of one matrix product or convolution in a model, with the default kernel and with another kernel.
 
-    The model was profiled several times with each of the two kernels. ``before_us`` and ``after_us`` have one time per
-    profile, in µs per call.
+    ``before_us`` and ``after_us`` have one time per profile, in µs per call.
     """
+
+    # The model was profiled several times with each of the two kernels.
 
     model: str
     problem: str
@@ -235,9 +238,9 @@ class Pair:
 def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
     """Train each model with its default settings and with changed settings, and profile it each time.
 
-    The settings are used in order and then in reverse order, so that slow drifts of the GPU cancel out. Returns the
-    longest calls of each model, each with its times with the default kernel and with another kernel.
+    Returns each model's longest calls, with their times with the default kernel and with another one.
     """
+    # The settings are used in order and then in reverse order, so that slow drifts of the GPU cancel out.
     device, store = torch.device(options.device), open_store(str(folder / "store"), create=True)
     settings = settings_of(device.type == "cuda")
     out: list[Pair] = []
@@ -392,10 +395,9 @@ def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
 def in_job(confirmation: Confirmation) -> Interval:
     """Predict how much a call gains from another kernel in the running job, as a 95 % interval.
 
-    The prediction is made from a measurement of the call alone, outside the job. A gain is the ratio of the call's
-    times with the two kernels. The interval of the measurement is widened by ``IN_JOB``, the usual difference between
-    times alone and times in a job.
+    A gain is the ratio of the call's times with the two kernels, here measured alone, outside the job.
     """
+    # The interval of the measurement is widened by IN_JOB, the usual difference between times alone and times in a job.
     ahead = prediction(confirmation)
     half = math.hypot(math.log(ahead.high / ahead.value), _NORMAL_975 * IN_JOB)
     return Interval(ahead.value, ahead.value * math.exp(-half), ahead.value * math.exp(half))
@@ -404,8 +406,7 @@ def in_job(confirmation: Confirmation) -> Interval:
 def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
     """Compare how much faster each call became in the job with the prediction from timing the call alone.
 
-    Returns one row for each call. The row has the ratio of the call's two times in the job, and the interval in which
-    this ratio was predicted to be.
+    Returns one row for each call: the ratio of its two times in the job, and the predicted interval.
     """
     cold = joined(replays[COLD.name])
     judged = judge_all(cold)[0]
@@ -454,12 +455,10 @@ def _medians(pairs: Pairs | None) -> list[float] | None:
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return in how many cases the gain in the job was inside the interval that had been predicted for it.
 
-    Cases are calls of a model. The numbers are given for three sets of calls:
-
-    * ``pairs``: all calls.
-    * ``changed``: only calls that used another kernel after a setting of the job was changed.
-    * ``findings``: only changed calls that gain or lose at least 3 %.
+    The cases are all calls, calls that used another kernel, and calls that gain or lose at least 3 %.
     """
+    # "changed" are only calls that used another kernel after a setting of the job was changed. "findings" are only
+    # changed calls that gain or lose at least 3 %.
     changed = [row for row in rows if row["changed"]]
     found = [row for row in changed if abs(math.log(row["replay_ratio"])) >= math.log1p(FLOOR)]
     out: dict[str, Any] = {}
@@ -529,9 +528,9 @@ def environment(device: str) -> dict[str, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare two speed-ups of each kernel: inside a model's training, and when the call is timed alone.
 
-    Writes all times to a file, and prints a summary. Returns 1 if too few of the speed-ups inside the training lie in
-    the interval that the times alone predict.
+    Returns 1 if too few speed-ups in the training lie in the predicted interval.
     """
+    # All times are written to a file, and a summary is printed. The times of the call alone predict the interval.
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--models", nargs="+", choices=tuple(JOBS), default=list(JOBS))

@@ -112,11 +112,11 @@ def _read(line: str) -> Outcome:
 
 
 def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W") -> list[Problem]:
-    """Choose random convolutions from a MIOpen find-db, only large ones (above 2 GFLOP) of one direction.
+    """Choose random convolutions above 2 GFLOP of one direction from a MIOpen find-db.
 
-    The direction is forward (F), backward data (B), or weight gradient (W, the default). Convolutions that torch cannot
-    run are left out. The same ``seed`` gives the same sample.
+    The direction is F (forward), B (backward data) or W (weight gradient). The same ``seed`` gives the same sample.
     """
+    # Convolutions that torch cannot run are left out.
     found = set()
     for line in _lines(_opened(path, "--find-db")):
         try:
@@ -130,11 +130,11 @@ def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W"
 
 
 def slow_wgrads(path: str | None) -> list[Problem]:
-    """Return the convolutions in a find-db whose weight gradient is slow by the rule of ``logparse recommend``.
+    """Return the convolutions above 2 GFLOP in a find-db whose weight gradient is slow, the largest loss of time first.
 
-    A weight gradient is slow if it takes much longer than the forward and backward-data passes of the same layer. Only
-    convolutions with more than 2 GFLOP are returned. The one with the largest loss of time comes first.
+    The rule is the one of ``logparse recommend``.
     """
+    # A weight gradient is slow if it takes much longer than the forward and backward-data passes of the same layer.
     found = [
         outcome.tables["measurements"] for outcome in find_db.read(_FindDb(path)) if "measurements" in outcome.tables
     ]

@@ -67,10 +67,11 @@ It has three parts: ``copy`` or ``planted``, the text of the GEMM, and the pair'
 class Known(Torch):
     """Kernels whose true time ratios are known, to test whether ``logparse replay`` measures these ratios correctly.
 
-    * ``copy:N`` is PyTorch's default kernel under another name, so the true ratio of two copies is 1.
-    * ``part:SHARE`` copies only the fraction SHARE of a matrix. So ``part:0.95`` takes 95 % of the time of
-      ``part:1.0``.
+    * ``copy:N`` is PyTorch's default kernel, so two copies have the ratio 1.
+    * ``part:0.95`` takes 95 % of the time of ``part:1.0``.
     """
+
+    # part:SHARE copies only the fraction SHARE of a matrix.
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
         super().solutions(problem, 1)  # This line raises an error if torch does not run the problem.
@@ -115,11 +116,9 @@ class Pair:
 
 
 def pairs_of(smoke: bool, copies: int) -> list[Pair]:
-    """Return the pairs of kernels to compare, in the order in which they are measured.
-
-    Pairs of two equal kernels and pairs with a known difference of 2 to 6 % alternate. So both kinds are measured even
-    if the time ends before the list does.
-    """
+    """Return the pairs of kernels to compare, in the order in which they are measured."""
+    # Pairs of two equal kernels and pairs with a known difference of 2 to 6 % alternate. So both kinds are measured
+    # even if the time ends before the list does.
     sizes = (64, 96) if smoke else SIZES
     types = ("f32_r",) if smoke else ("bf16_r", "f16_r")
     problems = [
@@ -251,9 +250,10 @@ def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, A
 def prediction(confirmation: Confirmation) -> Interval:
     """Predict which ratio of two kernels' times one more process would measure, as a 95 % interval.
 
-    The given interval is narrower, because it is about the mean of n processes. The value of a single further process
-    varies around this mean with a variance that is (n + 1) times as large.
+    The given interval is about the mean of n processes.
     """
+    # The given interval is narrower. The value of a single further process varies around the mean with a variance that
+    # is (n + 1) times as large.
     value = confirmation.speedup.value
     half = math.log(confirmation.speedup.high / value) * math.sqrt(confirmation.processes + 1)
     return Interval(value, value * math.exp(-half), value * math.exp(half))

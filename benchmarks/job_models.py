@@ -1,9 +1,10 @@
 """Make small models of the usual kinds for ``in_job.py``, in plain torch with random weights. Nothing is downloaded.
 
-There are image networks (``models.py``) and three kinds of transformers: GPT-2 (biases, GELU), Llama (grouped queries,
-gated SiLU, no biases) and ViT (197 tokens, a patch convolution).  Each has a few layers only, because more layers would
-repeat the same problems.
+There are image networks (``models.py``) and three kinds of transformers: GPT-2, Llama and ViT.
 """
+
+# GPT-2 has biases and GELU, Llama has grouped queries, gated SiLU and no biases, and ViT has 197 tokens and a patch
+# convolution. Each has a few layers only, because more layers would repeat the same problems.
 
 from __future__ import annotations
 

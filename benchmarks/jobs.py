@@ -261,11 +261,9 @@ class _Stages:
         yield from self._truths()
 
     def _kept(self) -> None:
-        """Repeat only the prediction of the step's time, from files that an earlier call of this benchmark left.
-
-        In the earlier call, the unchanged and the changed job may also have taken turns on the GPU. If so, a second
-        prediction starts from the time of the unchanged job that was measured in these turns.
-        """
+        """Repeat only the prediction of the step's time, from files that an earlier call of this benchmark left."""
+        # In the earlier call, the unchanged and the changed job may also have taken turns on the GPU. If so, a second
+        # prediction starts from the time of the unchanged job that was measured in these turns.
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise
 
@@ -281,11 +279,9 @@ class _Stages:
         return {"JOB_APPLY": str(self._folder / "applied" / "apply.py"), "JOB_APPLY_NAMES": ",".join(names)}
 
     def _foretold(self) -> None:
-        """Predict how long a step of the job takes with each change, from a trace and from kernels timed alone.
-
-        ``logparse tune`` does the same: the job is traced, then run once more without the profiler, and its calls are
-        timed alone (replay).
-        """
+        """Predict how long a step of the job takes with each change, from a trace and from kernels timed alone."""
+        # logparse tune does the same: the job is traced, then run once more without the profiler, and its calls are
+        # timed alone (replay).
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise, write
         from analyzers.replay.replay import Options, replay
@@ -311,12 +307,10 @@ class _Stages:
     def _simulated(self, found: Any, run: str) -> Any:
         """Return the simulated time of a step (µs), now and with each change.
 
-        If the step cannot be simulated, the reason is returned as a string. Two simulations of the unchanged step are
-        added:
-
-        * ``traced_us``: with all times as they are under the profiler.
-        * ``scaled_us``: with the host's time and waits scaled to a run without profiler.
+        If the step cannot be simulated, the reason is returned as a string.
         """
+        # Two simulations of the unchanged step are added: traced_us with all times as they are under the profiler, and
+        # scaled_us with the host's time and waits scaled to a run without profiler.
         from analyzers.actions.totals import factors_of
         from analyzers.evidence.runs import tables_of
         from analyzers.job.step.answer import Step, fit_waits, traced_step
@@ -472,11 +466,9 @@ class _Stages:
         return {"unit": found.sort, "tracing": found.tracing, "mean_us": found.mean_us, "kinds": kinds}
 
     def _truths(self) -> Iterator[str]:
-        """Let the program time its own steps with and without the changes, to see whether logparse's verdict is right.
-
-        These times do not depend on logparse. The unchanged program, the program with the recommended changes, and the
-        program with other changes take turns. If nothing is recommended, the second one is left out.
-        """
+        """Let the program time its own steps with and without the changes, to test the verdict of logparse."""
+        # These times do not depend on logparse. The unchanged program, the program with the recommended changes, and
+        # the program with other changes take turns. If nothing is recommended, the second one is left out.
         from logparse.capture import with_overrides
 
         sides: dict[str, tuple[Sequence[str], Mapping[str, str]]] = {"before": (self._command, self._environ)}
@@ -644,9 +636,10 @@ def _by_turns(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Start several programs at once, and let them take turns on the device for ``seconds`` seconds.
 
-    After each turn, yields the number of the program and its report. The order of the programs is reversed each time,
-    so that no program is always first. The first turn is a warm-up and is left out.
+    Yields the number of the program and its report after each turn but the first.
     """
+    # The order of the programs is reversed each time, so that no program is always first. The first turn is a warm-up
+    # and is left out.
     held: list[_Run] = []
     with tempfile.TemporaryDirectory(dir=folder, prefix="truth-") as place:
         try:

@@ -1,9 +1,10 @@
 """Check how reliable ``logparse replay`` is when it reports that another kernel is faster than the default.
 
-* ``gpu_replay.py --repeat`` measures everything twice, and counts how many reports come again.
-* ``gpu_replay.py --null`` counts false reports. It compares PyTorch's default kernel with copies of itself under other
-  names (``COPIES``). A copy cannot be faster, so every report is false.
+* ``gpu_replay.py --repeat`` measures twice, and counts how many reports come again.
+* ``gpu_replay.py --null`` counts false reports, about copies of the default kernel.
 """
+
+# The copies are PyTorch's default kernel under other names (COPIES). A copy cannot be faster, so every report is false.
 
 from __future__ import annotations
 
@@ -94,11 +95,9 @@ class Replay:
 
 
 def verdicts(outcomes: Sequence[Outcome]) -> Replay:
-    """Decide for which operators a faster kernel was found, by the same rules as ``logparse replay``.
-
-    A faster kernel counts only if repeated comparisons with the default confirm it. Many operators are tested at once,
-    so the rules correct for gains that appear by chance.
-    """
+    """Decide for which operators a faster kernel was found, by the same rules as ``logparse replay``."""
+    # A faster kernel counts only if repeated comparisons with the default confirm it. Many operators are tested at
+    # once, so the rules correct for gains that appear by chance.
     confirmed = {x.problem.text: x for x in outcomes if isinstance(x, Confirmed)}
     judged, kept = judge_all({text: x.pairs for text, x in confirmed.items()})
     raced = frozenset(x.problem.text for x in outcomes if isinstance(x, Result) and x.pick_us)
@@ -197,11 +196,11 @@ def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Rep
 
 
 def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: float) -> dict[str, Pairs]:
-    """Compare a kernel with copies of itself in fresh processes, in the way in which ``replay`` confirms a gain.
+    """Compare PyTorch's default kernel with copies of itself in fresh processes, as ``replay`` confirms a gain.
 
-    The kernel is PyTorch's default. No copy is faster than the original, so any gain that is found is false. Returns
-    the paired times.
+    Returns the paired times. Any gain that is found is false.
     """
+    # No copy is faster than the original.
     wanted = [
         Pair(
             ("copy", problem.text, turn),
@@ -222,9 +221,10 @@ def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: 
 def _upper(count: int, trials: int) -> float:
     """Return an upper bound for the true fraction of an event that was seen ``count`` times in ``trials`` trials.
 
-    If the fraction were larger, so few events would have a probability of less than 5 % (Clopper and Pearson). The
-    bound is found by bisection.
+    The confidence is 95 % (Clopper and Pearson).
     """
+    # If the fraction were larger, so few events would have a probability of less than 5 %. The bound is found by
+    # bisection.
     low, high = 0.0, 1.0
     for _ in range(50):
         share = (low + high) / 2

@@ -1,8 +1,10 @@
-"""Image models in plain torch, for machines without torchvision: same layers, shapes and parameter counts.
+"""Image models in plain torch with random weights, for machines without torchvision: same layers, shapes and counts.
 
-ResNet-50 (He et al., 2015; the stride in the 3×3, as in torchvision): 25,557,032 parameters.  RegNetY-3.2GF
-(Radosavovic et al., 2020; grouped 3×3 with squeeze and excitation): 19,436,338 parameters.  Weights are random.
+Sources: ResNet-50 (He et al., 2015) and RegNetY-3.2GF (Radosavovic et al., 2020).
 """
+
+# ResNet-50 has the stride in the 3×3, as in torchvision, and 25,557,032 parameters. RegNetY-3.2GF has grouped 3×3
+# convolutions with squeeze and excitation, and 19,436,338 parameters. torchvision has the same counts.
 
 from __future__ import annotations
 

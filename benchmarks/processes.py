@@ -14,11 +14,12 @@ from dataclasses import dataclass
 class Cost:
     """The time and memory that one run of a program took.
 
-    * ``peak_mb`` is the largest memory of all its processes at one moment, in 10^6 bytes. A page that several processes
-      share is divided among them (proportional set size), so it is counted once.
-    * ``resident_mb`` is the largest resident set of one process. It does not depend on other programs that share the
-      same pages.
+    * ``peak_mb``: the largest proportional set size of all its processes at one moment, in 10^6 bytes.
+    * ``resident_mb``: the largest resident set of one process.
     """
+
+    # A page that several processes share is divided among them in the proportional set size, so it is counted once. The
+    # resident set does not depend on other programs that share the same pages.
 
     wall_s: float
     cpu_s: float

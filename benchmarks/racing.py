@@ -151,11 +151,10 @@ class MeteredRunnable:
 
 
 class Simulated:
-    """Imitates a library's kernels without a GPU: their times are drawn at random from an earlier measurement.
+    """Imitates a library's kernels without a GPU: their times are drawn at random from an earlier measurement."""
 
-    A drawn time is the kernel's median × a relative deviation. The deviation is taken at random from all samples of the
-    operator's kernels, because most kernels have only one sample.
-    """
+    # A drawn time is the kernel's median × a relative deviation. The deviation is taken at random from all samples of
+    # the operator's kernels, because most kernels have only one sample.
 
     cache_bytes = 0
 
@@ -263,9 +262,9 @@ class Bench:
     def exhaustive(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
         """Time every kernel for an operator equally often, and return the fastest one.
 
-        ``logparse replay`` times only the most promising kernels so often. The GPU time that was spent on kernels
-        nearly as fast as the best one is stored in ``near_gpu_s`` (in s).
+        ``near_gpu_s`` counts the GPU time (s) spent on kernels nearly as fast as the best one.
         """
+        # logparse replay times only the most promising kernels so often.
         times, spent_us = {}, {}
         for solution, runnable in ready.items():
             before_us = self.backend.gpu_us
@@ -411,11 +410,12 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Compare the race of kernels with two other ways of choosing a kernel, over all matrix products and convolutions.
+    """Compare the race of kernels with two other ways of choosing a kernel: timing all kernels, and TunableOp's search.
 
-    The other ways are timing all kernels and TunableOp's search. The result has the total time of the chosen kernels,
-    the GPU seconds and the wall seconds of each way, and the race's totals divided by the totals of the other ways.
+    Returns the total time of the chosen kernels, the GPU seconds and the wall seconds of each way.
     """
+    # All matrix products and convolutions are added up. The race's totals divided by the totals of the other ways are
+    # added.
     out: dict[str, float] = {"problems": len(rows), "solutions": sum(row["solutions"] for row in rows)}
     for name in ("racing", "exhaustive", "tunableop"):
         for key in ("gpu_s", "time_us", "wall_s"):

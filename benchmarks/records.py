@@ -36,9 +36,9 @@ KINDS = ("fprops", "dgrads", "wgrads")
 def timed(result: Mapping[str, Any]) -> dict[str, float]:
     """Return the measured time (µs) of each kernel for one matrix product or convolution.
 
-    ``result`` is an entry of a benchmark's result file. Kernels that failed are left out. In the files that
-    ``searched.py`` writes, a kernel's entry is a list instead of a dictionary.
+    ``result`` is an entry of a benchmark's result file. Kernels that failed are left out.
     """
+    # In the files that searched.py writes, a kernel's entry is a list instead of a dictionary.
     rows = [x if isinstance(x, list) else [x["solution"], x["status"], x["time_us"]] for x in result["rows"]]
     return {x[0]: float(x[2]) for x in rows if x[1] == "ok"}
 

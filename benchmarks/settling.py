@@ -144,14 +144,12 @@ CASES = (
 
 
 def kept(values: Times, least: int, unbiased: bool = False) -> NDArray[np.int_]:
-    """Cut the warm-up off each series of step times. Returns how many values of each series remain.
+    """Cut the warm-up off each series of step times by MSER. Returns how many values of each series remain.
 
-    Of all possible cuts, the one with the smallest error of the mean is chosen. At least ``least`` values remain. With
-    m remaining values x, the error is
-
-    * sum((x - mean)^2) / m^2 (the rule MSER),
-    * or s^2 / m if ``unbiased`` (White's rule), where s^2 is the unbiased variance.
+    At least ``least`` values remain. ``unbiased`` uses the unbiased variance (White's rule).
     """
+    # Of all possible cuts, the one with the smallest error of the mean is chosen. With m remaining values x, the error
+    # is sum((x - mean)^2) / m^2 (the rule MSER), or s^2 / m (White's rule), where s^2 is the unbiased variance.
     count = values.shape[1]
     held = np.arange(1, count + 1)
     last_first = (values - np.median(values, axis=1, keepdims=True))[:, ::-1]
@@ -191,20 +189,19 @@ def batches_of_ranks(times: Times) -> NDArray[np.bool_]:
 
 
 def before(times: Times) -> NDArray[np.bool_]:
-    """Tell for each series of step times whether it is steady, by the rule of earlier versions of logparse.
+    """Tell for each series of step times whether it is steady, by the rule MSER of earlier versions of logparse.
 
-    The rule is MSER, which finds the end of the warm-up and cuts the warm-up off. At least three times remain. The
-    series is not steady if more than half of it is cut off.
+    A series is not steady if more than half of it is cut off as warm-up.
     """
+    # MSER finds the end of the warm-up and cuts the warm-up off. At least three times remain.
     count = times.shape[1]
     return np.asarray(count - kept(times, 3) <= count // 2)
 
 
 def rest_of_a_quarter(times: Times) -> NDArray[np.bool_]:
-    """Tell for each series of step times whether the job's warm-up is over.
+    """Tell for each series of step times whether the warm-up is over: if MSER cuts off less than half of the times.
 
-    The rule MSER decides how many times are cut off as warm-up, so that at least a quarter of the times remain. The
-    warm-up is over if less than half of the times are cut off.
+    At least a quarter of the times remain.
     """
     return less_than_half(times, quarter(times.shape[1]))
 
@@ -220,21 +217,19 @@ def winsorised(times: Times) -> NDArray[np.bool_]:
 
 
 def ranks_alone(times: Times) -> NDArray[np.bool_]:
-    """Tell for each simulated series of step times whether the job's warm-up is over, by a simplified rule.
-
-    The rule replaces each time by its position in the sorted series (1st, 2nd, …). It then cuts the warm-up off. The
-    warm-up is over if less than half of the series was cut. The rule that logparse uses adds up several consecutive
-    positions first.
-    """
+    """Tell for each simulated series of step times whether the job's warm-up is over, by a simplified rule."""
+    # The rule replaces each time by its position in the sorted series (1st, 2nd, …). It then cuts the warm-up off. The
+    # warm-up is over if less than half of the series was cut. The rule that logparse uses adds up several consecutive
+    # positions first.
     return less_than_half(ranked(times), quarter(times.shape[1]), unbiased=True)
 
 
 def mser_5(times: Times) -> NDArray[np.bool_]:
     """Tell for each series whether its times are settled, by MSER-5 (Hoad, Robinson and Davies, 2010).
 
-    It finds the end of the warm-up. It works on means of five times and may not cut within the last five means. Fewer
-    than 30 times are never settled.
+    Fewer than 30 times are never settled.
     """
+    # MSER-5 finds the end of the warm-up. It works on means of five times and may not cut within the last five means.
     if times.shape[1] < 30:
         return np.zeros(len(times), dtype=bool)
     return less_than_half(batched(times, 5), 6)
@@ -306,11 +301,9 @@ def draw(case: Case, series: int, seed: Sequence[int]) -> Mapping[int, Times]:
 
 
 def differences(drawn: Mapping[int, Times]) -> int:
-    """Count how often two implementations of the same rule disagree. The result should be 0.
-
-    The rule decides when step times have become steady. One implementation judges many series of times at once. The
-    other one is the function ``settled`` of logparse. Both judge the same simulated series.
-    """
+    """Count how often two implementations of the same rule about steady step times disagree. The result should be 0."""
+    # The rule decides when step times have become steady. One implementation judges many series of times at once. The
+    # other one is the function settled of logparse. Both judge the same simulated series.
     return sum(
         int(at) != settled(times.tolist())
         for count in COUNTS

@@ -71,7 +71,7 @@ class Watched:
 def main() -> int:
     """Measure how a GPU's clock settles after a rest and under load. Write the results to a file, and print a summary.
 
-    Returns 1 if the results are not good enough, for example if the clock does not settle after a rest.
+    Returns 1 if the clock does not settle well enough.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
@@ -209,9 +209,9 @@ def load(options: argparse.Namespace, reference: Watched, large: Runnable) -> di
 def copies(options: argparse.Namespace, reference: Watched, one: Runnable, other: Runnable) -> dict[str, Any]:
     """Compare a matrix product with an exact copy of itself just after the GPU was idle.
 
-    The comparison is made with and without the loop that waits until the GPU's clock is steady. Returns the logarithm
-    of the ratio of both times, which should be 0.
+    Returns the logarithm of the ratio of both times, which should be 0.
     """
+    # The comparison is made with and without the loop that waits until the GPU's clock is steady.
     count = executions(one.sample_us(4))
     ratios: dict[str, list[float]] = {"held": [], "free": []}
     for _ in range(options.rounds):

@@ -203,7 +203,7 @@ class Pair:
         """True if the simulated time of the changed step is right. There are two ways to be right:
 
         * Its error is at most 5 %.
-        * The measured time is in the simulated interval, and this interval is narrow: at most 10 % to either side.
+        * The measured time is in the simulated interval, which is at most ±10 % wide.
         """
         narrow = self.high_us - self.low_us <= 2 * WIDEST * self.then_us
         return abs(self.error) <= NEAR or (narrow and self.low_us <= self.measured_us <= self.high_us)
@@ -294,11 +294,9 @@ def own_errors(jobs: Mapping[str, Any]) -> list[float]:
 
 
 def foretold(jobs: Mapping[str, Any]) -> list[str]:
-    """Return the lines of two tables that show how well logparse predicts step times. All times are in ms.
-
-    * The first table has the steps of the unchanged jobs, as simulated and as measured.
-    * The second table has the steps of jobs to which a change was made, such as another precision.
-    """
+    """Return the lines of two tables that show how well logparse predicts step times. All times are in ms."""
+    # The first table has the steps of the unchanged jobs, as simulated and as measured. The second table has the steps
+    # of jobs to which a change was made, such as another precision.
     out = ["| job | untraced | simulated as traced | scaled | limited by |", "|" + "---|" * 5]
     near = []
     for name, row in jobs.items():

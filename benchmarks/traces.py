@@ -149,9 +149,9 @@ def ran(command: Sequence[str], env: Mapping[str, str]) -> Cost:
 def medians(trace: Mapping[str, Any], program: str, *verbs: str) -> dict[str, float]:
     """Return the median wall and CPU seconds of a program, and the median of its largest memory (MB).
 
-    A program may consist of several commands. Their seconds are added up, and the largest memory is used. If ``verbs``
-    are given, only these commands are included.
+    If ``verbs`` are given, only these commands of the program are included.
     """
+    # A program may consist of several commands. Their seconds are added up, and the largest memory is used.
     rounds = [[cost for verb, cost in x[program].items() if verb in verbs or not verbs] for x in trace["rounds"]]
     return {
         "wall_s": statistics.median(sum(x["wall_s"] for x in each) for each in rounds),

@@ -34,12 +34,11 @@ job.
 
 
 def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
-    """Compare what ``logparse try`` says about each change of a job with the times of the program itself.
+    """Compare what ``logparse try`` says about each change of a job (``row``) with the program's times (``truths``).
 
-    * ``row`` is the job's record, with the results of ``logparse try`` in ``tried``.
-    * ``truths`` says for each change by how much it changes the step's time, by the program's own clock: ``change``,
-      ``low`` and ``high``. −0.1 is 10 % less.
+    In ``truths``, ``change``, ``low`` and ``high`` are relative changes of the step's time: −0.1 is 10 % less.
     """
+    # row is the job's record, with the results of logparse try in "tried".
     trials = [record(json.dumps(x).encode()) for x in row.get("trials", ())]
     return [
         {**_compared(said, truths.get(said["action"])), "narrow_s": narrow_after(trials, said["action"])}
@@ -50,9 +49,10 @@ def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] |
 def narrow_after(trials: Sequence[Record], action: str) -> float | None:
     """Return how many seconds of trying a change were needed until its gain was known precisely. None means never.
 
-    The gain is precise if its interval is narrower than ``NARROW``. The interval is computed after each process that
-    tried the change, because the result files do not state when a single measurement was made.
+    The gain is precise if its interval is narrower than ``NARROW``.
     """
+    # The interval is computed after each process that tried the change, because the result files do not state when a
+    # single measurement was made.
     seen = [x for trial in trials for x in trial.seen if x.name == action and x.pairs]
     for count in range(1, len(seen) + 1):
         found = Tried(action, tuple(seen[:count]))
@@ -76,11 +76,9 @@ def _compared(said: Mapping[str, Any], truth: Mapping[str, Any] | None) -> dict[
 
 
 def best(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the change for which ``logparse try`` found the largest gain, or None if no change was timed.
-
-    Changes that were also timed in separate starts of the program come first. A combination of changes was only tried
-    in the running program.
-    """
+    """Return the change for which ``logparse try`` found the largest gain, or None if no change was timed."""
+    # Changes that were also timed in separate starts of the program come first. A combination of changes was only tried
+    # in the running program.
     return min((x for x in found if x["said"]), key=lambda x: (x["truth"] is None, x["said"][0]), default=None)
 
 

@@ -1,8 +1,10 @@
 """Training and inference jobs of well-known libraries on one device: ``python clients.py NAME``, a name of ``JOBS``.
 
-Each library runs its own training loop. The program calls ``next(run.paced())`` at the end of each step, which waits or
-ends the loop as the benchmark demands. Weights and data are random, and nothing is downloaded.
+Weights and data are random, and nothing is downloaded.
 """
+
+# Each library runs its own training loop. The program calls next(run.paced()) at the end of each step, which waits or
+# ends the loop as the benchmark demands.
 
 from __future__ import annotations
 

@@ -133,11 +133,13 @@ def paced(kinds: int = 1, settle: int = _SETTLE) -> Iterator[int]:
 
 
 def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: dict[int, float]) -> None:
-    """Answer requests until the time is over. If the job takes turns with another process, wait in the other's turns.
+    """Answer requests of random sizes until the time is over, or take turns with another process.
 
-    ``choose`` draws the size of each request at random. Each answer is timed, because a server waits for it. In the
-    average of the times, a size is weighted by its probability (``shares``), and not by how often it was drawn.
+    ``choose`` draws the size of each request. ``shares`` has the probability of each size.
     """
+    # Each answer is timed, because a server waits for it. In the average of the times, a size is weighted by its
+    # probability, and not by how often it was drawn. If the job takes turns with another process, it waits in the
+    # other's turns.
 
     def answered(least: int, seconds: float) -> list[tuple[int, float]]:
         begun, times = time.perf_counter(), list[tuple[int, float]]()
@@ -188,10 +190,10 @@ def _report(number: int, seconds: dict[str, list[float]], units: int, shares: di
 def _turns() -> Iterator[int]:
     """Wait for permission to work, again and again, and yield the number of each permitted turn.
 
-    The benchmark lets several processes work in turns. Turn 3 may begin when the file ``3.go`` exists. Each rank looks
-    for the files itself. If a rank waited for another rank in a collective operation instead, it would keep its GPU
-    busy.
+    Turn 3 may begin when the file ``3.go`` exists.
     """
+    # The benchmark lets several processes work in turns. Each rank looks for the files itself. If a rank waited for
+    # another rank in a collective operation instead, it would keep its GPU busy.
     assert _TURNS is not None
     if dist.is_initialized():
         _agreed(0)
