@@ -69,12 +69,10 @@ def gemm(m: int = 4096, **more: object) -> GemmProblem:
 
 
 def everything() -> Tables:
-    """Return made-up data of a run in which several analyzers find something to improve.
-
-    * A find-db (MIOpen's file of solver times) of an MI300X has a slow weight gradient of ResNeXt.
-    * A log has the kernels that hipBLASLt chose, and its queries to the heuristic that chooses them.
-    * TunableOp's verbose log has the times of other kernels.
-    """
+    """Return made-up data of a run in which several analyzers find something to improve."""
+    # A find-db (MIOpen's file of solver times) of an MI300X has a slow weight gradient of ResNeXt. A log has the
+    # kernels that hipBLASLt chose, and its queries to the heuristic that chooses them. TunableOp's verbose log has the
+    # times of other kernels.
     one, two, three = gemm().text, gemm(2048).text, gemm(1024).text
     build = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
     heuristic = "rocblaslt_matmul_algo_get_heuristic"

@@ -64,12 +64,10 @@ def traced(model: Any, path: Path, as_device: Any) -> None:
 def loop(tmp_path_factory: pytest.TempPathFactory, torch_processes: None) -> tuple[Store, Path, Any]:
     """Trace a small training job and measure its calls, once for all tests of this file.
 
-    Returns three values:
-
-    * a store (Parquet folder) with the traced run ``before`` and the measured times,
-    * a folder for the files that ``recommend`` writes,
-    * a function that turns the trace of a CPU into the trace of a GPU.
+    Returns a store (Parquet folder), a folder for the files of ``recommend``, and a function for traces.
     """
+    # The store has the traced run "before" and the measured times. The function turns the trace of a CPU into the trace
+    # of a GPU.
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
         as_device = importlib.import_module("action_runs").as_device

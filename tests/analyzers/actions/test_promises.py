@@ -72,11 +72,9 @@ def test_a_layout_changes_images_and_drops_copies_that_only_turn_them() -> None:
 
 
 def test_a_slice_of_a_channels_last_gradient_is_channels_last() -> None:
-    """If images are stored as channels_last, a gradient that is cut out of a larger image's gradient is too.
-
-    For example, DeepLabV3 concatenates five images. The gradient of one of them is a slice of channels, so its strides
-    differ from the strides of a whole image.
-    """
+    """If images are stored as channels_last, a gradient that is cut out of a larger image's gradient is too."""
+    # For example, DeepLabV3 concatenates five images. The gradient of one of them is a slice of channels, so its
+    # strides differ from the strides of a whole image.
     part = Operand("float16", (2, 3, 4, 4), (128, 16, 4, 1))
     resized = OperatorProblem("aten::upsample_bilinear2d_backward", (part, "[4, 4]", "[2, 3, 1, 1]", "False", "", ""))
     known = job((CONV, 9.0), (resized, 1.0))
@@ -87,11 +85,10 @@ def test_a_slice_of_a_channels_last_gradient_is_channels_last() -> None:
 
 
 def test_adding_the_gradient_of_a_mean_costs_a_copy() -> None:
-    """With channels_last, adding the gradient of a mean to an image costs a copy, and logparse predicts its cost.
-
-    The gradient of a mean over pixels (as in squeeze-and-excitation) is one value for all pixels: its strides are 0.
-    Such a tensor has no layout, so PyTorch leaves it in NCHW. Adding it to an image in channels_last then needs a copy.
-    """
+    """With channels_last, adding the gradient of a mean to an image costs a copy, and logparse predicts its cost."""
+    # The gradient of a mean over pixels (as in squeeze-and-excitation) is one value for all pixels: its strides are 0.
+    # Such a tensor has no layout, so PyTorch leaves it in NCHW. Adding it to an image in channels_last then needs a
+    # copy.
     mean = OperatorProblem("aten::div", (Operand("float16", (2, 8, 4, 4), (8, 1, 0, 0)), Operand("int64", (), ())))
     total = OperatorProblem("aten::add_", (PLAIN, PLAIN, "1"))
     turned = OperatorProblem("aten::copy_", (LAST, PLAIN, "False"))
@@ -139,9 +136,9 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
 def test_printed_intervals_contain_the_measured_times() -> None:
     """In 92 of 97 cases, the interval that logparse predicts for a step's time after a change is right.
 
-    The changes were made and measured on an H200. An interval that only considers the scatter of the measured kernels
-    would contain just 17 of the 97 times.
+    The changes were made and measured on an H200.
     """
+    # An interval that only considers the scatter of the measured kernels would contain just 17 of the 97 times.
     held, alone, small, pays = [], [], [], []
     for name in ("actions", "actions-others"):
         path = ROOT / "benchmarks" / "results" / f"{name}-NVIDIA-H200-2026-11-23.json"
@@ -242,23 +239,19 @@ def test_the_output_layer_is_what_is_padded() -> None:
 
 
 def test_the_layer_of_queries_keys_and_values_is_not_the_output_layer() -> None:
-    """The layer that computes queries, keys and values is not mistaken for the model's output layer.
-
-    No other layer reads the outputs of a model's output layer. But the same is true for a layer in Swin's first blocks:
-    attention splits its 288 = 3 × 96 outputs into heads of 32. So this property alone must not make a layer the output
-    layer.
-    """
+    """The layer that computes queries, keys and values is not mistaken for the model's output layer."""
+    # No other layer reads the outputs of a model's output layer. But the same is true for a layer in Swin's first
+    # blocks: attention splits its 288 = 3 × 96 outputs into heads of 32. So this property alone must not make a layer
+    # the output layer.
     known = job(*((x, 9.0) for x in linear(288, 96)), *((x, 0.1) for x in linear(1000, 768)))
     assert padded_output.odd_output(known) == 1000
     assert padded_output.odd_output(job(*((x, 9.0) for x in linear(288, 96)))) is None
 
 
 def test_the_layer_before_the_softmax_is_the_output_layer() -> None:
-    """If a softmax in the trace reads the outputs of a layer, only that layer is taken for the model's output layer.
-
-    Here the softmax reads 1,000 outputs. Attention with grouped queries has a layer with 360 = 5 × 72 outputs and 192
-    inputs, which could be an output layer by its sizes.
-    """
+    """If a softmax in the trace reads the outputs of a layer, only that layer is taken for the model's output layer."""
+    # Here the softmax reads 1,000 outputs. Attention with grouped queries has a layer with 360 = 5 × 72 outputs and 192
+    # inputs, which could be an output layer by its sizes.
     layers = [(x, 9.0) for x in linear(360, 192)] + [(x, 0.1) for x in linear(1000, 768)]
     loss = OperatorProblem("aten::_log_softmax", (Operand("float32", (512, 1000), (1000, 1)), "1", "False"))
     assert padded_output.odd_output(job(*layers)) == 360

@@ -1,8 +1,9 @@
 """Tests of the verdicts of ``logparse verify``: did a change of settings or of the model make a job faster?
 
-The jobs are made up, and the right verdicts were computed by hand. ``verify`` must compare steps of the same kind, tell
-computation from communication, and use wall-clock time.
+The jobs are made up, and the right verdicts were computed by hand.
 """
+
+# verify must compare steps of the same kind, tell computation from communication, and use wall-clock time.
 
 from __future__ import annotations
 
@@ -89,12 +90,13 @@ def job(
     more: Mapping[str, Mapping[str, object]] | None = None,
     ratios: Mapping[str, float] | None = None,
 ) -> Tables:
-    """Return made-up measurements of a job: its steps of the given kinds, and the times of its convolutions.
+    """Return made-up measurements of a job with steps of the given kinds.
 
-    * ``ratio`` says how a change alters the time of each convolution: (time with the change) / (time without it).
-    * ``ratios`` says the same separately for each kernel: {kernel: ratio}.
-    * ``more`` adds what is known about the job's files: {file: {name: value}}.
+    * ``ratio`` and ``ratios`` are (time with the change) / (time without it), for all convolutions or per kernel.
+    * ``more`` adds facts about the job's files.
     """
+    # The measurements are the steps, and the times of the convolutions. ratios has the form {kernel: ratio}, and more
+    # has the form {file: {name: value}}.
     held = {x.name: json.dumps({"count": x.count, "traced": x.traced, "us": x.wall}) for x in kinds}
     facts: dict[str, dict[str, object]] = {
         "units": {"unit": "optimizer", "unit_tracing": "settled"} | {f"unit:{name}": x for name, x in held.items()},
@@ -154,11 +156,9 @@ def simple(run: str, conv_us: float, wall: Sequence[float], **more: float) -> Ta
 
 
 def test_a_gain_in_kernels_and_wall_time_is_verified() -> None:
-    """A change is "verified" if both the kernels and the whole step became faster by as much as was promised.
-
-    Here convolutions take 1 ms of the 2 ms of all kernels. The change promises to save a fifth of the 1 ms, and it does
-    save 0.2 ms.
-    """
+    """A change is "verified" if both the kernels and the whole step became faster by as much as was promised."""
+    # Here convolutions take 1 ms of the 2 ms of all kernels. The change promises to save a fifth of the 1 ms, and it
+    # does save 0.2 ms.
     found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
     assert found.verdict == "verified"
     assert (found.unit, found.promised.then_us, found.measured) == ("step", 1800, Gain(2000, 1800))
@@ -169,11 +169,9 @@ def test_a_gain_in_kernels_and_wall_time_is_verified() -> None:
 
 
 def test_shorter_waits_in_nccl_kernels_are_no_gain() -> None:
-    """If NCCL's kernels get shorter only because they wait less, a change gets no credit for that.
-
-    In this DDP job all kernels took 52.1 ms before and 43.1 ms after the change, but the step got no faster. NCCL's
-    kernels account for 7.7 ms of the difference.
-    """
+    """If NCCL's kernels get shorter only because they wait less, a change gets no credit for that."""
+    # In this DDP job all kernels took 52.1 ms before and 43.1 ms after the change, but the step got no faster. NCCL's
+    # kernels account for 7.7 ms of the difference.
     before = job("before", Kind(8, 100, 6, 15000, 15000, 22100, steady(39700)), ratio=0.95)
     after = job("after", Kind(8, 100, 6, 13700, 15000, 14400, steady(41500)), ratio=0.95)
     found = judged(before, after)
@@ -211,9 +209,11 @@ def test_a_setting_in_use_promises_no_further_gain() -> None:
 def server(run: str, counts: Sequence[int], traced: Sequence[int], ratio: float) -> Tables:
     """Return a run of a server with batches of 1, 4 and 16.
 
-    ``counts`` and ``traced`` state how often each batch size ran, and in how many traced steps. ``ratio`` multiplies
-    the time of the convolutions. With ratio 1, they take half of the kernels' time.
+    ``counts`` and ``traced`` have the number of steps of each batch size. ``ratio`` multiplies the time of the
+    convolutions.
     """
+    # counts has the numbers in the run, traced the numbers in the trace. With ratio 1, the convolutions take half of
+    # the kernels' time.
     each = zip((1, 4, 16), counts, traced, (200, 400, 1200), (1000, 1500, 3000), strict=True)
     kinds = (
         Kind(batch, n, held, us * ratio, us, 0, steady(wall * (0.5 + ratio / 2))) for batch, n, held, us, wall in each
@@ -239,11 +239,9 @@ def test_other_batch_sizes_are_no_gain() -> None:
 
 
 def test_batch_sizes_that_one_run_lacks_are_left_out() -> None:
-    """If the second run has no trace of one batch size, ``verify`` compares the other sizes, and the output says so.
-
-    Batch 16 is missing. It takes 300 of the 1350 µs in the first run, so (1350 − 300) / 1350 = 78 % of the time can be
-    compared.
-    """
+    """If the second run has no trace of one batch size, ``verify`` compares the other sizes, and the output says so."""
+    # Batch 16 is missing. It takes 300 of the 1350 µs in the first run, so (1350 − 300) / 1350 = 78 % of the time can
+    # be compared.
     before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 0), 0.8)
     found = judged(before, after)
     assert found.share == pytest.approx(1050 / 1350, rel=0.01)
@@ -304,11 +302,9 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
 
 
 def test_a_gain_below_the_promise_does_not_pass() -> None:
-    """If a change makes the job faster, but by less than was promised, the verdict is "faster, not as promised".
-
-    The promise is 200 µs, but the gain is only 40 µs. The gain is real, because two equal runs differ by less than
-    that.
-    """
+    """If a change makes the job faster, but by less than was promised, the verdict is "faster, not as promised"."""
+    # The promise is 200 µs, but the gain is only 40 µs. The gain is real, because two equal runs differ by less than
+    # that.
     found = judged(simple("before", 1000, steady(2500)), simple("after", 960, steady(2450)))
     assert found.verdict == "faster, not as promised"
     assert not found.refuted, "the step is faster, so what was applied stays"
@@ -354,12 +350,10 @@ def simulated(
 
 
 def test_the_gain_is_compared_with_the_simulated_gain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``verify`` compares the measured gain of a step with the gain that a simulation of the step predicts.
-
-    Kernels and step get 200 µs faster. But the kernels run during communication, so the simulation predicts only 20 µs.
-    The kernels do not explain the other 180 µs, so the verdict is "time unknown". If the simulation predicts 180 µs,
-    the verdict is "verified".
-    """
+    """``verify`` compares the measured gain of a step with the gain that a simulation of the step predicts."""
+    # Kernels and step get 200 µs faster. But the kernels run during communication, so the simulation predicts only 20
+    # µs. The kernels do not explain the other 180 µs, so the verdict is "time unknown". If the simulation predicts 180
+    # µs, the verdict is "verified".
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
     monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2480, 2000, 0.01))
     found = judged(before, after)
@@ -419,11 +413,9 @@ def test_a_host_bound_step_is_not_made_faster_by_kernels(
     ],
 )
 def test_unchanged_kernel_times_mean_no_effect(after_us: int, launched: float, verdict: str) -> None:
-    """If kernels and launches take as long as before a change, the verdict is "had no effect", however steps vary.
-
-    On an H200, the kernels of a step of the job ``moe`` took 20.0 ms before and 19.9 ms after a change. Its steps take
-    33 ms and vary by 8 %, so a shorter step proves nothing.
-    """
+    """If kernels and launches take as long as before a change, the verdict is "had no effect", however steps vary."""
+    # On an H200, the kernels of a step of the job moe took 20.0 ms before and 19.9 ms after a change. Its steps take 33
+    # ms and vary by 8 %, so a shorter step proves nothing.
     before, after = simple("before", 1000, steady(2500)), simple("after", after_us, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * launched))
     found = judged(before, after, times=(timed("a", 2500, 2900, 2600), timed("b", 2500, 2600, 2450)))
@@ -443,12 +435,10 @@ def prefill(run: str, conv_us: float, walls: Sequence[float]) -> Tables:
 
 
 def test_untimed_main_steps_give_time_unknown() -> None:
-    """If the steps that make up most of the time were not timed, the verdict is "time unknown".
-
-    Here a server alternates between two kinds of steps: it reads prompts (prefill) and generates tokens (decode). Only
-    decoding steps were timed, because the first prefill came after the last timed step. They say nothing about the time
-    of a prefill.
-    """
+    """If the steps that make up most of the time were not timed, the verdict is "time unknown"."""
+    # Here a server alternates between two kinds of steps: it reads prompts (prefill) and generates tokens (decode).
+    # Only decoding steps were timed, because the first prefill came after the last timed step. They say nothing about
+    # the time of a prefill.
     untimed = judged(prefill("before", 90_000, []), prefill("after", 72_000, []))
     assert (untimed.verdict, untimed.wall, untimed.refuted) == ("time unknown", None, False)
     timed_too = prefill("before", 90_000, steady(100_000)), prefill("after", 72_000, steady(82_000))
@@ -526,11 +516,9 @@ def timed(run: str, *walls: float) -> list[Units]:
 
 
 def test_alternating_runs_have_students_interval() -> None:
-    """The time after a change gets the interval of Student's t-test, from three runs before and three after it.
-
-    The runs take 100, 101, 102 µs before and 97, 98, 99 µs after the change. The averages are 101 and 98 µs, each with
-    a variance of 1/3. So there are 4 degrees of freedom, and the interval is 98 ± t · √(1/3 + 1/3).
-    """
+    """The time after a change gets the interval of Student's t-test, from three runs before and three after it."""
+    # The runs take 100, 101, 102 µs before and 97, 98, 99 µs after the change. The averages are 101 and 98 µs, each
+    # with a variance of 1/3. So there are 4 degrees of freedom, and the interval is 98 ± t · √(1/3 + 1/3).
     found = unit_time(timed("a", 100, 101, 102), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
     off = student_t_quantile(0.975, 4) * (2 / 3) ** 0.5
     kinds = ("float16[8, 3]",)
@@ -546,11 +534,9 @@ def by_turns(*us: float, kind: str = "float16[8, 3]") -> list[dict[str, float]]:
 
 
 def test_alternating_runs_are_compared_with_their_neighbours() -> None:
-    """If a job runs in turns with and without a change, each turn is compared with the turns before and after it.
-
-    So it does no harm that the host gets slower for a while, or that some turns are disturbed. The steps take 100 µs
-    before and 80 µs after the change, and this gain of 20 µs is found.
-    """
+    """If a job runs in turns with and without a change, each turn is compared with the turns before and after it."""
+    # So it does no harm that the host gets slower for a while, or that some turns are disturbed. The steps take 100 µs
+    # before and 80 µs after the change, and this gain of 20 µs is found.
     slow = [1.0] * 24 + [1.7] * 8
     before = by_turns(*(x * y for x, y in zip([100, 101, 99, 190, 100, 100, 160, 100] * 4, slow, strict=True)))
     after = by_turns(*(x * y for x, y in zip([80, 240, 80, 81, 79, 120, 80, 80] * 4, slow, strict=True)))
@@ -587,11 +573,9 @@ def test_the_interval_of_two_pairs_comes_from_the_starts() -> None:
 
 
 def test_95_percent_intervals_contain_the_true_gain_in_95_percent() -> None:
-    """The 95 % interval of a gain, from two starts of each version, contains the true gain in about 95 % of cases.
-
-    The measurements are simulated with a true gain of 3 %. Starts of a job differ by 5 %, and measurements within a
-    start by 2 %.
-    """
+    """The 95 % interval of a gain, from two starts of each version, contains the true gain in about 95 % of cases."""
+    # The measurements are simulated with a true gain of 3 %. Starts of a job differ by 5 %, and measurements within a
+    # start by 2 %.
     chance = random.Random(7)
     kind = "float16[8, 3]"
 
@@ -642,11 +626,9 @@ def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
 
 @pytest.mark.parametrize("conv_us", [1000, 800])
 def test_an_interval_with_zero_and_a_large_gain_decides_nothing(conv_us: float) -> None:
-    """If the measured gain may be zero but may also be large, the verdict is "time unknown".
-
-    On two H100s, an earlier version reported "had no effect" although the change made the program 27 % faster. The
-    interval of the gain was [-29.6, 21.2] ms for a step of 65 ms.
-    """
+    """If the measured gain may be zero but may also be large, the verdict is "time unknown"."""
+    # On two H100s, an earlier version reported "had no effect" although the change made the program 27 % faster. The
+    # interval of the gain was [-29.6, 21.2] ms for a step of 65 ms.
     before, after = (simple(run, us, steady(2500), talk_us=300) for run, us in (("before", 1000), ("after", conv_us)))
     others = replace(after, kernels=after.kernels.assign(kernel=after.kernels["kernel"] + "_2"))
     found = judged(before, others, times=(timed("a", 2500, 2900, 2600), timed("b", 2600, 2400, 2800)))
@@ -728,11 +710,9 @@ def test_a_change_that_no_process_reported_has_no_verdict() -> None:
 
 
 def test_equal_kernels_without_a_report_are_no_gain() -> None:
-    """If nothing shows that the program applied a change, a faster step is not attributed to the change.
-
-    No process of the job has reported that it applied the change, and the same kernels ran as before. logparse was not
-    asked to apply the change itself.
-    """
+    """If nothing shows that the program applied a change, a faster step is not attributed to the change."""
+    # No process of the job has reported that it applied the change, and the same kernels ran as before. logparse was
+    # not asked to apply the change itself.
     before, after = simple("before", 1000, steady(2500)), marked("after", 985, steady(2300))
     found = judged(before, after, times=([units(before)] * 3, [units(after)] * 3))
     assert found.same

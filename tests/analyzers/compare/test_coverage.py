@@ -1,8 +1,9 @@
 """Tests of ``logparse coverage``, which tells for which calls of a run an override file has a row.
 
-An override file is the user's choice of kernels. The tests check counts, times, rows that nearly fit a call, keys that
-are not known, and rows that share a key.
+An override file is the user's choice of kernels.
 """
+
+# The tests check counts, times, rows that nearly fit a call, keys that are not known, and rows that share a key.
 
 from __future__ import annotations
 
@@ -136,9 +137,10 @@ def test_calls_that_share_an_entry() -> None:
 def test_a_row_is_compared_with_the_librarys_own_choice() -> None:
     """logparse warns if an override file names a slower kernel than the library would choose by itself.
 
-    An override file tells a GPU library which kernel to use for an operation. Here the file names hipBLASLt's kernel 7
-    (50 µs), and the library would choose its kernel 5 (40 µs). PyTorch's default kernel (60 µs) does not matter.
+    An override file tells a GPU library which kernel to use for an operation.
     """
+    # Here the file names hipBLASLt's kernel 7 (50 µs), and the library would choose its kernel 5 (40 µs). PyTorch's
+    # default kernel (60 µs) does not matter.
     target = {"arch": ARCH, "hipblaslt_revision": "r"}
     made = tuning_file.write([Override(problem=ONE, solution=Solution("hipblaslt", "7"), target=target)], target)
     times = {"hipblaslt:5": 40.0, "hipblaslt:7": 50.0, "Default": 60.0}
@@ -223,11 +225,9 @@ def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path)
 
 
 def test_shapes_in_a_servers_log_that_have_no_row_are_named(store: Store, tmp_path: Path) -> None:
-    """If a server used a shape that is missing in aiter's table of tuned 8-bit kernels, ``coverage`` says what to add.
-
-    aiter also looks up larger values of M (the number of rows). For example, a table row for M = 320 or M = 512 would
-    also be used for M = 300.
-    """
+    """If a server used a shape that is not in aiter's table of tuned 8-bit kernels, ``coverage`` says what to add."""
+    # aiter also looks up larger values of M (the number of rows). For example, a table row for M = 320 or M = 512 would
+    # also be used for M = 300.
     table, missed = "a8w8_bpreshuffle_tuned_gemm.csv", "not found tuned config in /x/{}, will use default config!"
     log = tmp_path / "server.log"
     sizes = ((1, table), (30, table), (300, table), (64, "a8w8_blockscale_tuned_gemm.csv"))

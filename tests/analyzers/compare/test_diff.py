@@ -1,8 +1,10 @@
 """Tests of ``logparse diff``, which compares two runs: it must find the changes that the tests made, and no others.
 
-After an upgrade of a library, it must also say what to do with every line of an override file (the user's choice of
-kernels). The printed texts are compared with golden files (expected outputs).
+The printed texts are compared with golden files (expected outputs).
 """
+
+# After an upgrade of a library, diff must also say what to do with every line of an override file (the user's choice of
+# kernels).
 
 from __future__ import annotations
 
@@ -119,11 +121,9 @@ def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
 
 
 def test_what_changed_comes_before_what_a_run_lacks(store: Store, tmp_path: Path) -> None:
-    """``diff`` first says what changed. That the second run lacks files of the first run comes last.
-
-    The first run has two logs and a MIOpen file with measured solver times. The second run has only one log. In four
-    cases the library chose other kernels in the second run, but only the first run has their times.
-    """
+    """``diff`` first says what changed. That the second run lacks files of the first run comes last."""
+    # The first run has two logs and a MIOpen file with measured solver times. The second run has only one log. In four
+    # cases the library chose other kernels in the second run, but only the first run has their times.
     log = SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log"
     find_db = SAMPLES / "miopen" / "gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt"
     ingest([str(log), str(SAMPLES / "hipblaslt" / "bench_output.txt"), str(find_db)], store, run="before")
@@ -269,11 +269,9 @@ def test_the_only_problem_that_may_be_meant_is_compared() -> None:
 
 
 def test_a_call_has_its_average_time_over_all_trace_files() -> None:
-    """If a run has several trace files, ``diff`` uses the average time of a call over all of them.
-
-    Steps of every kind are included. If a call launches several kernels, their times are added up to the time of one
-    call.
-    """
+    """If a run has several trace files, ``diff`` uses the average time of a call over all of them."""
+    # Steps of every kind are included. If a call launches several kernels, their times are added up to the time of one
+    # call.
 
     def traced(*files: float) -> Tables:
         rows = [
@@ -391,12 +389,10 @@ def test_random_runs_are_compared_as_plain_loops_compare_them(
 def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
     """Return which measured time of a matrix product ``logparse diff`` should use, for each kind of measurement.
 
-    The result is {kind of measurement: (µs, kernel)}. Of the kernels that were measured, it names
-
-    * the kernel that ran in the job, if it was measured,
-    * otherwise PyTorch's default kernel, if the measurement compared only two kernels (``replay-confirm``),
-    * otherwise the fastest kernel.
+    The result is {kind of measurement: (µs, kernel)}.
     """
+    # The result names the kernel that ran in the job, if it was measured. Otherwise it names PyTorch's default kernel,
+    # if the measurement compared only two kernels (replay-confirm), and the fastest kernel in all other cases.
     out: dict[str | None, tuple[float, str]] = {}
     for origin in {x for _, x, _, _ in rows} - {"replay"}:
         mine = [(us, solution) for p, x, solution, us in rows if us and (p, x) == (problem, origin)]

@@ -139,8 +139,7 @@ def test_a_table_of_flydsl_is_not_judged_by_the_rules_of_triton(tmp_path: Path) 
 def test_lint_lists_files_that_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``logparse lint`` lists the given files that it cannot check, such as ``notes.txt``, and checks the others.
 
-    The command checks override files, in which users tell GPU libraries which kernels to use. Its exit code is not 0 if
-    there were other files.
+    Its exit code is not 0 if there were other files.
     """
     (tmp_path / "b").mkdir()
     for name, text in {"a.csv": Path(TUNED).read_text(), "b/a.csv": Path(TUNED).read_text(), "notes.txt": "x"}.items():
@@ -197,11 +196,9 @@ def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
 
 
 def test_a_file_is_checked_with_its_own_validators(store: Store) -> None:
-    """The version lines ("validators") of one TunableOp file are not used to check another file.
-
-    PyTorch refuses a file unless exactly the right validators are in it. An older file of the same run may have one
-    more of them. With that one, every newer file would seem to be refused.
-    """
+    """The version lines ("validators") of one TunableOp file are not used to check another file."""
+    # PyTorch refuses a file unless exactly the right validators are in it. An older file of the same run may have one
+    # more of them. With that one, every newer file would seem to be refused.
     ingest([LOG, TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], store, run="job")
     tables = tables_of(store)
     for words in ([TUNED], []):

@@ -102,9 +102,9 @@ def test_another_solution_ran() -> None:
 def test_a_kernel_that_ran_without_the_file_proves_nothing() -> None:
     """``logparse verify`` reports that a file had no provable effect if the same kernels also ran without the file.
 
-    The file is an override file, which tells a GPU library which kernel to use for each operation. If at least one
-    operation got another kernel than before, the effect is proved.
+    The file is an override file, which tells a GPU library which kernel to use for each operation.
     """
+    # If at least one operation got another kernel than before, the effect is proved.
     times = (1000.0, 500.0)
     found = verify(run("a", "7", "7", times), run("b", "7", "7", times), [file()])
     assert {x.effect for x in found.outcomes} == {"as before"}
@@ -201,10 +201,10 @@ def test_row_is_not_blamed_for_calls_that_its_kernel_cannot_compute(
 ) -> None:
     """A line of an override file is not called ineffective because of calls that its kernel cannot compute.
 
-    An override file is the user's choice of kernels. Some hipBLASLt kernels write an extra matrix besides the result,
-    others do not. The file does not state which sort a line is for, so a line can also match a call that needs the
-    other sort.
+    An override file is the user's choice of kernels.
     """
+    # Some hipBLASLt kernels write an extra matrix besides the result, others do not. The file does not state which sort
+    # a line is for, so a line can also match a call that needs the other sort.
     found = verify(two_kinds("a", *before), two_kinds("b", *after), [file()])
     effects = {(x.problem, x.effect) for x in found.outcomes}
     expected = {(x.text, "applied") for x in applied} | {(x.text, "not applied") for x in not_applied}
@@ -238,11 +238,9 @@ def test_row_is_not_blamed_for_calls_that_its_kernel_cannot_compute(
 def test_a_row_is_not_used_by_calls_with_too_little_workspace(
     need: int | None, given: list[int | None], state: str, reason: str
 ) -> None:
-    """If a call gives less workspace than a kernel needs, ``coverage`` says that the override file has no effect on it.
-
-    hipBLASLt skips such a kernel. The file does not state how much workspace it needs, so this is known only if the
-    kernel was measured.
-    """
+    """If a call gives less workspace than a kernel needs, ``coverage`` says that the file has no effect on it."""
+    # hipBLASLt skips such a kernel. The file does not state how much workspace it needs, so this is known only if the
+    # kernel was measured.
     after = with_workspace("hipblaslt:1", need, given)
     use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
     assert use.state == state
@@ -257,9 +255,10 @@ def test_a_row_is_not_used_by_calls_with_too_little_workspace(
 def test_a_kernel_that_ran_had_enough_workspace(given: list[int | None], covered: tuple[str, str] | None) -> None:
     """If the log shows that a kernel from an override file ran, ``verify`` says that the file's line was applied.
 
-    An override file is the user's choice of kernels. The kernel needs workspace, and some calls of the same matrix
-    product gave too little of it. The log does not tell which of the calls ran the kernel, but it did run.
+    An override file is the user's choice of kernels.
     """
+    # The kernel needs workspace, and some calls of the same matrix product gave too little of it. The log does not tell
+    # which of the calls ran the kernel, but it did run.
     after = with_workspace("hipblaslt:7", 4096, given)
     use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
     assert covered is None or (use.state, use.reason) == covered
@@ -270,11 +269,10 @@ def test_a_kernel_that_ran_had_enough_workspace(given: list[int | None], covered
 def with_workspace(pick: str, need: int | None, given: list[int | None]) -> Tables:
     """Return made-up data of a job in which a matrix product ran with the kernel ``pick``.
 
-    The user had asked for hipBLASLt's kernel 7.
-
-    * ``given`` has the bytes of workspace (scratch memory) that the job gave to each call.
-    * ``need`` is how many bytes of workspace kernel 7 needs.
+    * ``given`` has the bytes of workspace of each call.
+    * ``need`` is the workspace in bytes of hipBLASLt's kernel 7.
     """
+    # The user had asked for kernel 7.
     trace = [call(ONE.text, None, 1, run="b", category="trace", workspace_bytes=x) for x in given]
     return tables(
         "b",
@@ -318,11 +316,9 @@ def test_whole_runs_are_compared_where_their_traces_did_the_same_work() -> None:
 
 
 def test_promised_gains_are_per_call() -> None:
-    """The gain that ``logparse recommend`` predicts for a matrix product is read as the gain of a single call.
-
-    The prediction may come from another execution of the job, with another number of calls. So the gain of all calls
-    would not be comparable.
-    """
+    """The gain that ``logparse recommend`` predicts for a matrix product is read as the gain of a single call."""
+    # The prediction may come from another execution of the job, with another number of calls. So the gain of all calls
+    # would not be comparable.
     columns = {"problem": [ONE.text, TWO.text, None, ONE.text], "per_call_us": [25.0, None, 9.0, 20.0], "calls": 77}
     assert promises(pd.DataFrame(columns)) == {ONE.text: 25.0}
 
@@ -344,11 +340,9 @@ def test_lint_renderings() -> None:
 
 
 def test_tables_of_aiter_are_judged_by_a_servers_log(store: Store, tmp_path: Path) -> None:
-    """``verify`` tells from a server's log which rows of aiter's tables of tuned kernels had an effect.
-
-    The log has a line for each shape that aiter looked up. A row had an effect if this line names the row's kernel, or
-    says that the row was found without naming a kernel.
-    """
+    """``verify`` tells from a server's log which rows of aiter's tables of tuned kernels had an effect."""
+    # The log has a line for each shape that aiter looked up. A row had an effect if this line names the row's kernel,
+    # or says that the row was found without naming a kernel.
     table = "a8w8_bpreshuffle_tuned_gemm.csv"
     shape = "[aiter] shape is M:{}, N:1280, K:8192, q_dtype_w:torch.float8_e4m3fnuz,"
     missed = f" not found tuned config in /x/{table}, will use default config!\n"

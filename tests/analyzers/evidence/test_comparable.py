@@ -34,11 +34,9 @@ def rows(scale: float = 1.0, source: str = "own", step: int = 1) -> pd.DataFrame
 
 
 def test_a_time_is_best_only_if_several_kernels_were_tried() -> None:
-    """A time is taken as the best possible time only if several kernels were tried for it.
-
-    This is true for times in a tuner's file, and for the fastest of at least two kernels. It is not true for the time
-    of the default kernel alone. The time of a kernel with wrong results never counts.
-    """
+    """A time is taken as the best possible time only if several kernels were tried for it."""
+    # This is true for times in a tuner's file, and for the fastest of at least two kernels. It is not true for the time
+    # of the default kernel alone. The time of a kernel with wrong results never counts.
     one, two, three = (half(m, 64, 64).text for m in (1, 2, 3))
     given = tables(
         measurements=[
@@ -100,11 +98,9 @@ def test_without_common_problems_there_is_no_factor_and_the_bound_is_wider() -> 
 
 @pytest.mark.parametrize(("here", "scale"), [(1.2, 1.2), (0.8, 1.0)])
 def test_a_slower_machine_does_not_make_calls_look_slow(here: float, scale: float) -> None:
-    """If all calls of a job are slower than the times that ship with logparse, the machine is slow, not the calls.
-
-    The expected times for this machine are then longer. But they are never made shorter: a call with only one timed
-    kernel may not run the fastest one, so it does not show how fast the machine is.
-    """
+    """If all calls of a job are slower than the times that ship with logparse, the machine is slow, not the calls."""
+    # The expected times for this machine are then longer. But they are never made shorter: a call with only one timed
+    # kernel may not run the fastest one, so it does not show how fast the machine is.
     table = BestTimes(DEVICE, rows().iloc[:0], rows(1.0, SHIPPED))
     calls = [half(m, 1000, 1000) for m in range(500, 900, 40)]
     alone = pd.DataFrame(
@@ -120,11 +116,9 @@ def test_a_slower_machine_does_not_make_calls_look_slow(here: float, scale: floa
 
 
 def test_each_group_of_products_has_its_own_factor() -> None:
-    """logparse finds out for each data type separately how much slower this machine is than the one with shipped times.
-
-    Here float16 products take 1.3 times as long as in the shipped table, and bfloat16 products take as long as there.
-    If none of a type's products was measured, the factor of the other types is used.
-    """
+    """logparse finds out for each data type separately how much slower this machine is than the shipped times."""
+    # Here float16 products take 1.3 times as long as in the shipped table, and bfloat16 products take as long as there.
+    # If none of a type's products was measured, the factor of the other types is used.
     bf16 = rows().assign(problem=rows()["problem"].str.replace("f16_r", "bf16_r"))
     table = pd.concat([rows(1.0, SHIPPED), bf16.assign(source=SHIPPED)], ignore_index=True)
     own = pd.concat([rows(1.3, step=3), bf16[::3]], ignore_index=True)
@@ -193,11 +187,11 @@ def test_thinning_keeps_every_group_of_sizes() -> None:
 def test_groups_with_wrong_estimates_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     """If the times of some matrix products cannot be estimated from each other, logparse does not ship these times.
 
-    The data types are judged separately. Times in float16 are shipped. Two data types are left out:
-
-    * bfloat16, because its times are shuffled here, so that estimates are wrong.
-    * float32, because its weight matrices have only two sizes. With so few sizes, estimates cannot be tested.
+    The data types are judged separately.
     """
+    # Times in float16 are shipped. Two data types are left out: bfloat16, because its times are shuffled here, so that
+    # estimates are wrong, and float32, because its weight matrices have only two sizes. With so few sizes, estimates
+    # cannot be tested.
     shuffled = np.random.default_rng(2).permutation(rows()["time_us"].to_numpy(dtype=float))
     bf16 = rows().assign(problem=rows()["problem"].str.replace("f16_r", "bf16_r"), time_us=shuffled)
     two = [half(m, n, 512) for m in (256, 4096) for n in range(64, 4096, 64)]

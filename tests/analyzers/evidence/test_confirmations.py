@@ -123,11 +123,9 @@ def test_intervals_are_right_if_kernels_vary_differently() -> None:
 @pytest.mark.parametrize("shape", ["two points", "exponential", "one process in twenty is ten times as far off"])
 @pytest.mark.parametrize("pairs_of_a_run", [1, 10])
 def test_unusual_noise_makes_at_most_15_percent_of_intervals_wrong(shape: str, pairs_of_a_run: int) -> None:
-    """Even with unusual noise, at most 15 % of the 95 % intervals miss the true ratio of two times.
-
-    With only four processes no interval can be exact for every kind of noise. For example, if the noise is either +1 or
-    -1, all four values are equal in one case of eight. The interval then has no width.
-    """
+    """Even with unusual noise, at most 15 % of the 95 % intervals miss the true ratio of two times."""
+    # With only four processes no interval can be exact for every kind of noise. For example, if the noise is either +1
+    # or -1, all four values are equal in one case of eight. The interval then has no width.
     generator, wrong, trials = GENERATOR(8), 0, 600 // pairs_of_a_run
     size = (pairs_of_a_run, PROCESSES)
     for _ in range(trials):
@@ -151,11 +149,9 @@ def test_devices_do_not_lend_each_other_their_deviation() -> None:
 
 
 def test_the_interval_of_a_single_process_is_wider() -> None:
-    """If only one process measured two kernels, the interval of their ratio is made wider.
-
-    The ratio differs by 0.3 % from process to process. So the interval must be at least that wide, even if the 12
-    blocks of measurements in the single process agree to 0.01 %.
-    """
+    """If only one process measured two kernels, the interval of their ratio is made wider."""
+    # The ratio differs by 0.3 % from process to process. So the interval must be at least that wide, even if the 12
+    # blocks of measurements in the single process agree to 0.01 %.
     old = Pairs(tuple(100.0 + 0.01 * (i % 3) for i in range(12)), (100.0,) * 12)
     judged = judge(old)
     assert judged.processes == 1

@@ -99,10 +99,10 @@ def test_shuffled_times_say_nothing() -> None:
 def test_the_bound_holds_for_unmeasured_weight_matrices() -> None:
     """If a weight matrix was never measured, the estimated times of its matrix products still have a valid upper bound.
 
-    At most 10 % of the products take longer than their bound. The measured times belong to a few other weight matrices,
-    each with many numbers of tokens. Times with the same weight matrix are alike. A bound that ignored this would be
-    too low.
+    At most 10 % of the products take longer than their bound.
     """
+    # The measured times belong to a few other weight matrices, each with many numbers of tokens. Times with the same
+    # weight matrix are alike. A bound that ignored this would be too low.
     random, tokens = np.random.default_rng(8), np.arange(0, 12, 0.25)
     weights = random.uniform(4, 14, (400, 2))
     at = np.array([(m, n, k) for m, k in weights for n in tokens])

@@ -41,11 +41,10 @@ def tuned(source: str, parameters: str, solver: str = CK) -> dict[str, object]:
 def run(*perf: Mapping[str, object], **of: Mapping[str, str]) -> Tables:
     """Return made-up data of a job in which MIOpen chose a slow solver for a convolution.
 
-    The data contain the job's log, and a MIOpen file with the measured times of three solvers.
-
     * ``perf`` are more measurements.
-    * ``of`` says which GPU and build further files are for: {file name: {name: value}}.
+    * ``of`` has the GPU and build of further files: {file name: {name: value}}.
     """
+    # The data contain the job's log, and a MIOpen file with the measured times of three solvers.
     chosen = measurement(W.text, f"miopen:{GEMM}", None, origin="miopen-chosen", source_id="log")
     found = [record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)]
     found.append(record(CK, 200.0, "ImplicitGEMM", 128))
@@ -139,9 +138,10 @@ OTHER = "ConvMlirIgemmWrWXdlops"
 def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
     """Make logparse add a second solver to its advice to use a faster MIOpen solver. Returns the complete advice.
 
-    The second solver is for the case that the user's MIOpen build does not have the faster one. The faster solver was
-    found in a database that does not name its build. ``users`` are times that the user's own build measured.
+    ``users`` are times that the user's own build measured.
     """
+    # The second solver is for the case that the user's MIOpen build does not have the faster one. The faster solver was
+    # found in a database that does not name its build.
     shipped = [record(CK, 200.0, "ImplicitGEMM", 128), record(OTHER, 300.0, "ImplicitGEMM", 0)]
     t = tables(
         measurements=[*(row | {"source_id": "fdb"} for row in shipped), *users],
@@ -163,11 +163,9 @@ def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
 
 
 def test_one_of_two_solvers_exists_in_the_build() -> None:
-    """In an entry for MIOpen's database, logparse names a second solver, if possible one that the user's MIOpen has.
-
-    The first solver is the fastest one, which may be known only from another MIOpen build. If the user's MIOpen had
-    neither solver, it would overwrite the entry.
-    """
+    """In an entry for MIOpen's database, logparse names a second solver, if possible one that the user's MIOpen has."""
+    # The first solver is the fastest one, which may be known only from another MIOpen build. If the user's MIOpen had
+    # neither solver, it would overwrite the entry.
     slow, naive = record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)
     for users, second in (
         ((slow, naive), GEMM),
@@ -189,11 +187,9 @@ def test_without_a_solver_of_the_build_nothing_is_proposed() -> None:
 
 @pytest.mark.parametrize(("solver", "origin", "noted"), [(GEMM, "find-db", 1), (CK, "find-db", 0), (GEMM, "driver", 0)])
 def test_time_that_miopen_does_not_measure_is_noted(solver: str, origin: str, noted: int) -> None:
-    """If a solver's time was measured by MIOpen, a remark says that setting dW to zero is not included.
-
-    A GEMM solver of weight gradients first sets the result dW to zero. This takes time in the job, but MIOpen's search
-    does not measure it.
-    """
+    """If a solver's time was measured by MIOpen, a remark says that setting dW to zero is not included."""
+    # A GEMM solver of weight gradients first sets the result dW to zero. This takes time in the job, but MIOpen's
+    # search does not measure it.
     row = record(solver, 200.0, "GEMM", 128) | {"origin": origin}
     given = tables(
         measurements=[

@@ -30,11 +30,9 @@ OVERRIDES = [str(next(SAMPLES.rglob(name))) for name in ("*.ufdb.txt", "tunableo
 
 
 def test_every_subcommand_reports_a_confirmed_padding(store: Store, tmp_path: Path) -> None:
-    """If a matrix product gets faster with padded sizes, all subcommands and the web page report this.
-
-    Here 1023 rows are padded to a multiple of 8, and a measurement confirmed the gain. An earlier version of the web
-    page did not report it, because the page did not read all measured times.
-    """
+    """If a matrix product gets faster with padded sizes, all subcommands and the web page report this."""
+    # Here 1023 rows are padded to a multiple of 8, and a measurement confirmed the gain. An earlier version of the web
+    # page did not report it, because the page did not read all measured times.
     read(store, tmp_path, {"bench.log": bench(1023, 512, 512, count=40)})
     replayed(store, product(1023, 512, 512), {"Default": 90.0, "torch:pad=8": 60.0}, "torch:pad=8")
     whole, narrow = (recommend(x, Settings()) for x in (tables_of(store), tables_to_analyse(store)))
@@ -61,11 +59,9 @@ def test_needed_rows_give_the_same_override_files(samples: Store) -> None:
 
 @pytest.mark.parametrize("seed", range(sized(1, 40)))
 def test_needed_rows_of_random_data_give_the_same_findings(seed: int, tmp_path: Path) -> None:
-    """For random data, reading all stored rows or only the needed ones gives the same findings and the same ``diff``.
-
-    The data are two runs of random sample logs and random find-db records (MIOpen's solver times). Times, chosen
-    kernels and GPUs differ between the runs.
-    """
+    """For random data, reading all stored rows or only needed ones gives the same findings and the same ``diff``."""
+    # The data are two runs of random sample logs and random find-db records (MIOpen's solver times). Times, chosen
+    # kernels and GPUs differ between the runs.
     draw = random.Random(seed)
     files = sorted(str(x) for x in SAMPLES.rglob("*") if x.is_file() and x.stat().st_size < 100_000)
     store = open_store(tmp_path / "store", create=True)

@@ -15,9 +15,10 @@ from logparse.libraries.own.job_trials import Record, Seen
 def seen(ratio: float, pairs: int = 16, noise: float = 0.01, control: float = 0.0, seed: int = 0, **more: Any) -> Seen:
     """Make the record of a process that tried a change in the running job, with made-up times.
 
-    * ``ratio`` is the time with the change, divided by the time without it.
-    * ``control`` is the logarithm of the ratio for two equal versions of the job. Ideally it is 0.
+    * ``ratio`` is (time with the change) / (time without it).
+    * ``control`` is the logarithm of this ratio for two equal versions.
     """
+    # Ideally control is 0.
     draw = random.Random(seed)
     logs = [math.log(ratio) + draw.gauss(0.0, noise) for _ in range(pairs)]
     made = {"name": "channels_last", "ended": "decided", "seconds": 5.0, "same": (1e-7, 1e-6, "output"), **more}
@@ -61,11 +62,9 @@ def test_the_outcome(processes: list[Seen], outcome: str) -> None:
     ],
 )
 def test_only_a_trial_without_a_gain_excludes_a_change(process: Seen, outcome: str, shows_no_gain: bool) -> None:
-    """A change is given up only if trying it in the running job showed that it gains nothing.
-
-    If it looks faster but is not proven yet, or was measured too rarely, it may still be tested by starting the job
-    with and without it.
-    """
+    """A change is given up only if trying it in the running job showed that it gains nothing."""
+    # If it looks faster but is not proven yet, or was measured too rarely, it may still be tested by starting the job
+    # with and without it.
     found = Tried("channels_last", (process,))
     assert (found.outcome, found.shows_no_gain) == (outcome, shows_no_gain)
 

@@ -32,9 +32,9 @@ def kind(count: int, traced: int, *us: float) -> str:
 def server(large: int = 30, small: int = 10) -> Tables:
     """Return made-up data of a server that answers large batches (100 µs of kernels) and small ones (10 µs).
 
-    A large batch has 16 requests, a small one has 1. The trace has one large batch and three small ones. In the whole
-    run there are ``large`` and ``small`` of them.
+    ``large`` and ``small`` are their numbers in the whole run. The trace has one large batch and three small ones.
     """
+    # A large batch has 16 requests, a small one has 1.
     kernels = [
         {"op": "aten::mm", "kernel": "gemm", "calls": 2, "total_us": 100.0, "unit": "16"},
         {"op": "aten::mm", "kernel": "gemm", "calls": 3, "total_us": 30.0, "unit": "1"},
@@ -151,11 +151,9 @@ def test_weighed_tables_can_be_weighed_by_other_counts() -> None:
 
 
 def test_step_times_come_from_the_run_without_logs() -> None:
-    """If a job ran with and without logs, the time of a step is taken from the run without logs.
-
-    Writing logs made the job slower. The number of steps is taken from the run with logs: the other run made another
-    number of steps.
-    """
+    """If a job ran with and without logs, the time of a step is taken from the run without logs."""
+    # Writing logs made the job slower. The number of steps is taken from the run with logs: the other run made another
+    # number of steps.
     held = server()
     alone = json.dumps({"count": 90, "traced": 0, "us": [400.0, 100.0, 110.0], "host_us": [90.0, 60.0, 61.0, 62.0]})
     more = [fact("v", "unit", "module"), fact("v", "unit_alone", "1"), fact("v", "unit:16", alone)]
@@ -184,11 +182,9 @@ def test_a_run_beside_logs_gets_the_times_of_one_before_without_them() -> None:
 
 
 def test_traced_calls_are_scaled_to_the_whole_run() -> None:
-    """If only the trace has some calls of a job, their number is scaled up to the whole run.
-
-    The log has the matrix products of all 40 batches, the trace has the convolutions of only four. Without the scaling,
-    there would seem to be only a tenth of the convolutions.
-    """
+    """If only the trace has some calls of a job, their number is scaled up to the whole run."""
+    # The log has the matrix products of all 40 batches, the trace has the convolutions of only four. Without the
+    # scaling, there would seem to be only a tenth of the convolutions.
     rows = [work(gemm().text, 80), work(W.text, 8, calls_from="profiler")]
     held = weighed(replace(server(), workload=tables(workload=rows).workload)).workload
     assert held["calls"].tolist() == [80, 80]

@@ -1,8 +1,7 @@
-"""Tests of finding a faster MIOpen solver for the weight gradient of a convolution.
+"""Tests of finding a faster MIOpen solver for the weight gradient of a convolution."""
 
-In the database that MIOpen ships, the solver for this gradient is slow. Faster ones come from another memory layout,
-or from the database in which MIOpen keeps the measurements of the user's own machine.
-"""
+# In the database that MIOpen ships, the solver for this gradient is slow. Faster ones come from another memory layout,
+# or from the database in which MIOpen keeps the measurements of the user's own machine.
 
 from __future__ import annotations
 

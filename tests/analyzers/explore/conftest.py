@@ -69,9 +69,10 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def after(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """Return a Parquet folder with measured times of three convolutions after a software change.
 
-    Compared with the folder of the fixture ``planted``, the forward pass is faster, the backward-data pass is the same,
-    and the weight gradient is slower. Every text is HTML markup, to test that the web page quotes it.
+    Compared with the fixture ``planted``, only the weight gradient is slower. Every text is HTML markup.
     """
+    # Compared with planted, the forward pass is faster, the backward-data pass is the same, and the weight gradient is
+    # slower. The HTML markup tests that the web page quotes texts.
     store = open_store(tmp_path_factory.mktemp("after") / PLANTED, create=True)
     records = [measured(F, PLANTED, 93.5), measured(B, PLANTED, 220.0), measured(W, f"Slow{LINK}", 10910.0)]
     record(store, records, run=f"later {PLANTED}", name=f"after {PLANTED}.HIP.fdb.txt", format="miopen-find-db")
@@ -123,11 +124,9 @@ class _Here:
 
 @contextmanager
 def reading_here() -> Iterator[None]:
-    """Make web pages read their data in the test's own process, which saves seconds per test.
-
-    A page normally starts two processes for this, which import many modules. They lower their priority with
-    ``os.nice``. Here ``os.nice`` does nothing, because a lower priority would slow down the test itself.
-    """
+    """Make web pages read their data in the test's own process, which saves seconds per test."""
+    # A page normally starts two processes for this, which import many modules. They lower their priority with os.nice.
+    # Here os.nice does nothing, because a lower priority would slow down the test itself.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "_started", _Here)
         patch.setattr(child, "os", SimpleNamespace(nice=lambda _: None))

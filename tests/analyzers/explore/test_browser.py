@@ -1,8 +1,10 @@
 """Tests of the HTML page and the report in a real Chromium without a window. Most tests imitate a user's whole visit.
 
-The tests need Playwright and Debian's chromium (``apt-get install chromium``). Without them the tests are skipped, but
-if the environment variable CI is set, they fail, because a skipped test shows nothing.
+The tests need Playwright and Debian's chromium (``apt-get install chromium``).
 """
+
+# Without them the tests are skipped, but if the environment variable CI is set, they fail, because a skipped test shows
+# nothing.
 
 from __future__ import annotations
 
@@ -172,11 +174,9 @@ def ready(page: Page) -> None:
 
 
 def show(page: Page, address: str) -> None:
-    """Open an address in the browser tab, and wait until the web page makes no more requests for 0.25 s.
-
-    If the tab already has a page of this server, the address is opened as the page's own links do it, without loading
-    the page again.
-    """
+    """Open an address in the browser tab, and wait until the web page makes no more requests for 0.25 s."""
+    # If the tab already has a page of this server, the address is opened as the page's own links do it, without loading
+    # the page again.
     server, _, search = address.partition("?")
     if NIGHTLY or page.url.partition("?")[0] != server:
         page.goto(address)
@@ -199,11 +199,9 @@ def show(page: Page, address: str) -> None:
 
 
 def still(page: Page, found: Locator) -> FloatRect:
-    """Wait until the HTML page no longer moves, and return the position and size of the element in the window.
-
-    The page moves while it scrolls or waits for data to draw. For example, it does so after the user closed a card, and
-    when the analyzers' results arrive.
-    """
+    """Wait until the HTML page no longer moves, and return the position and size of the element in the window."""
+    # The page moves while it scrolls or waits for data to draw. For example, it does so after the user closed a card,
+    # and when the analyzers' results arrive.
     found.scroll_into_view_if_needed()
     box, now = None, found.bounding_box()
     while now is None or now != box or page.evaluate(ASKING):
@@ -292,9 +290,9 @@ def close(page: Page) -> None:
 def test_an_override_row_is_copied_with_three_clicks(seen: Visit, demo: Served) -> None:
     """Three clicks copy a line for an override file: on a filter, on a table row and on the copy button.
 
-    An override file is the user's choice of kernels. The first screen shows where the time goes, the proposed changes,
-    and the first rows of the table.
+    An override file is the user's choice of kernels.
     """
+    # The first screen shows where the time goes, the proposed changes, and the first rows of the table.
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})
     show(page, demo.url)
@@ -349,11 +347,9 @@ def test_an_override_row_is_copied_with_three_clicks(seen: Visit, demo: Served) 
 
 
 def test_everything_is_reachable_by_keyboard_and_in_the_url(seen: Visit, demo: Served) -> None:
-    """Everything on the web page can be reached by keyboard, and the URL contains the whole state of the page.
-
-    The test opens a link that somebody else sent. By keyboard alone, it then uses filters, search, the table, a row's
-    details, sorting, column filters and the export.
-    """
+    """Everything on the web page can be reached by keyboard, and the URL contains the whole state of the page."""
+    # The test opens a link that somebody else sent. By keyboard alone, it then uses filters, search, the table, a row's
+    # details, sorting, column filters and the export.
     page = seen.page
     page.goto(demo.url + "?view=regret&operation=GEMM&search=NT+4096")
     ready(page)

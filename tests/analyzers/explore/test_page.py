@@ -333,11 +333,9 @@ def test_what_other_sites_load_from_the_page_is_refused(
 
 
 def test_the_page_first_shows_the_run_with_the_largest_saving(tmp_path: Path) -> None:
-    """The HTML page first shows the run in which the most time can be saved. This may not be the latest run.
-
-    After a change the latest run may have nothing left to do. For a large store (Parquet folder) the latest run is
-    shown, because comparing the runs would take too long.
-    """
+    """The HTML page first shows the run in which the most time can be saved. This may not be the latest run."""
+    # After a change the latest run may have nothing left to do. For a large store (Parquet folder) the latest run is
+    # shown, because comparing the runs would take too long.
     store = open_store(tmp_path / "store", create=True)
     for run, pick in (("before", "Default"), ("after", "miopen:A")):
         rows = [Call(problem=W, category="bench", count=9, solution=solution_from_text(pick), pid=1)]

@@ -1,7 +1,9 @@
 """Tests of texts that a user can copy from the web page: a sentence, a command, a line for an override file.
 
-An override file is the user's choice of kernels. If there is no line for a matrix product, the page states the reason.
+An override file is the user's choice of kernels.
 """
+
+# If there is no line for a matrix product, the page states the reason.
 
 from __future__ import annotations
 
@@ -113,10 +115,10 @@ def test_a_finding_is_a_sentence_with_its_remedy(told: pd.Series) -> None:
 def test_a_call_through_the_cpp_class_gets_a_second_row() -> None:
     """For a bf16 call through hipBLASLt's C++ class, the web page offers a second line for the override file.
 
-    An override file is the user's choice of kernels. The log line of such a call has ``--api_method cpp``. Up to
-    version
-    1.2.2, hipBLASLt then looks for a line with the compute type ``f32_bf16_r`` instead of ``f32_r``.
+    An override file is the user's choice of kernels.
     """
+    # The log line of such a call has --api_method cpp. Up to version 1.2.2, hipBLASLt then looks for a line with the
+    # compute type f32_bf16_r instead of f32_r.
     problem = gemm(a_type="bf16_r")
     texts = {"problem": problem.text, "best": "hipblaslt:7", "pick": "hipblaslt:1", "finding": None, "basis": "trace"}
     row = {

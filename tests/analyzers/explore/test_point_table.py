@@ -117,11 +117,9 @@ def test_the_saving_is_the_one_that_recommend_computed(example_views: dict[str, 
 def test_a_difference_of_two_measured_times_is_labelled_measured(
     example_views: dict[str, pd.DataFrame], sureness: Sureness
 ) -> None:
-    """A saving that is the difference of two measured times is labelled "measured".
-
-    This is so even if no log names the kernel that ran. For example, MIOpen measured a faster solver for the user than
-    the one in the file that it ships.
-    """
+    """A saving that is the difference of two measured times is labelled "measured"."""
+    # This is so even if no log names the kernel that ran. For example, MIOpen measured a faster solver for the user
+    # than the one in the file that it ships.
     v, evidence = example_views, Evidence(sureness=sureness)
     finding = Finding(
         analyzer="x",
@@ -286,10 +284,8 @@ def test_the_present_time_comes_from_the_run_itself(store: Store) -> None:
 
 
 def test_a_time_from_the_trace_is_used_for_all_calls(store: Store) -> None:
-    """If a trace has the time of some calls of a product, this time is used for all its calls.
-
-    Here the trace has two calls of 800 µs, and the log of another process has five calls. So the total is 7 · 800 µs.
-    """
+    """If a trace has the time of some calls of a product, this time is used for all its calls."""
+    # Here the trace has two calls of 800 µs, and the log of another process has five calls. So the total is 7 · 800 µs.
     stored(store, "a", Call(problem=W, category="bench", count=5, pid=7), *traced(W, 800.0, 2))
     [row] = store_points(store, "a").to_dict("records")
     assert (row["calls"], row["time_us"], row["total_us"]) == (7, 800.0, 7 * 800.0)
@@ -307,11 +303,9 @@ def test_calls_and_sums_are_of_a_step_where_traces_alone_count_and_mark_them(sto
 
 
 def test_traced_calls_are_scaled_to_the_whole_run(store: Store) -> None:
-    """The number of calls in a trace is scaled up to the whole run, because only a few steps are traced.
-
-    The run has 40 steps, and four of them were traced. So six traced calls count as 6 · 40 / 4 = 60. A log of the run
-    does not list these calls, so the trace is the only source. ``logparse recommend`` uses the same number.
-    """
+    """The number of calls in a trace is scaled up to the whole run, because only a few steps are traced."""
+    # The run has 40 steps, and four of them were traced. So six traced calls count as 6 · 40 / 4 = 60. A log of the run
+    # does not list these calls, so the trace is the only source. logparse recommend uses the same number.
     unit = {"unit": "module", "unit:16": json.dumps({"count": 40, "traced": 4, "us": []})}
     logged = Call(problem=F, category="bench", count=5, pid=7)
     stored(store, "r", *traced(W, 800.0, 6), logged, unit_kinds=json.dumps({"16": 4}), **unit)
