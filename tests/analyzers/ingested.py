@@ -72,10 +72,10 @@ def replayed(
 ) -> None:
     """Store made-up times of an operation (kernel → µs), as if ``logparse replay`` had measured them.
 
-    * The operation is a matrix product or a convolution.
     * ``pick`` is the kernel that the library chooses by itself.
-    * ``confirmed`` is a faster kernel, or None. Its gain is confirmed by twelve more times of both kernels.
+    * ``confirmed`` is a faster kernel with a confirmed gain, or None.
     """
+    # The operation is a matrix product or a convolution. The gain is confirmed by twelve more times of both kernels.
     known = [*(Fact(name, value) for name, value in facts.items()), Fact("pick", pick)]
     rows: list[Record] = [
         measured(problem, solution_from_text(text), [us, us], origin=RACE, error=(errors or {}).get(text))

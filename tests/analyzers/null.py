@@ -50,9 +50,9 @@ def confirmations(
 ) -> Iterator[tuple[GemmProblem, str, Pairs]]:
     """Simulate matrix products for which another kernel seems faster than the library's choice, but only by chance.
 
-    All kernels are equally fast in truth, with random noise. Yields (product, seemingly fastest kernel, new times of
-    both kernels). The new times must show that the kernel is not faster.
+    Yields (product, seemingly fastest kernel, new times of both kernels).
     """
+    # All kernels are equally fast in truth, with random noise. The new times must show that the kernel is not faster.
     for index in range(problems):
         sample = clock(generator, float(generator.uniform(20.0, 2000.0)))
         times = [median([sample() for _ in range(SAMPLES)]) for _ in range(RACED)]
@@ -62,11 +62,9 @@ def confirmations(
 
 
 def processes(generator: np.random.Generator, sample: Callable[[], float], floor: float, count: int = 3) -> Pairs:
-    """Simulate how several processes measure the default kernel and another one in turns. Returns the pairs of times.
-
-    Both kernels are equally fast. But in each process the second one is slower or faster by a small random factor,
-    which stays the same within the process.
-    """
+    """Simulate how several processes measure two equally fast kernels in turns. Returns the pairs of times."""
+    # In each process the second kernel is slower or faster than the default one by a small random factor, which stays
+    # the same within the process.
     pairs = Pairs((), ())
     for _ in range(count):
         bias = float(np.exp(generator.normal(0.0, BETWEEN)))

@@ -92,11 +92,9 @@ def test_printed_text_does_not_disturb_progress_reports(capfd: pytest.CaptureFix
 
 
 def test_ctrl_c_does_not_end_the_starting_process(sampled: Store) -> None:
-    """Ctrl-C does not end the helper process that reads the data for the web page, even while it is starting.
-
-    A terminal sends Ctrl-C to all processes. In an earlier version, the helper process printed a traceback if Ctrl-C
-    came while it was importing modules.
-    """
+    """Ctrl-C does not end the helper process that reads the data for the web page, even while it is starting."""
+    # A terminal sends Ctrl-C to all processes. In an earlier version, the helper process printed a traceback if Ctrl-C
+    # came while it was importing modules.
     reading = StoreReading(sampled.url)
     try:
         reading._process.send_signal(signal.SIGINT)

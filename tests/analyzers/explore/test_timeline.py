@@ -131,11 +131,9 @@ def test_a_step_begins_with_its_first_launched_kernel() -> None:
 
 
 def test_the_timeline_and_the_remark_state_the_same_idle_time(store: Store, tmp_path: Path) -> None:
-    """The reasons of idle time add up to the same figures in the timeline and in the facts behind the remark.
-
-    The sample's steps are unmarked here, so the timeline shows the whole trace. The remark tells apart two reasons that
-    the timeline adds up.
-    """
+    """The reasons of idle time add up to the same figures in the timeline and in the facts behind the remark."""
+    # The sample's steps are unmarked here, so the timeline shows the whole trace. The remark tells apart two reasons
+    # that the timeline adds up.
     trace = json.loads((SAMPLES / "traces" / "job.trace.json").read_text(encoding="utf-8"))
     trace["traceEvents"] = [x for x in trace["traceEvents"] if not str(x.get("name", "")).startswith("ProfilerStep#")]
     (tmp_path / "unmarked.trace.json").write_text(json.dumps(trace), encoding="utf-8")

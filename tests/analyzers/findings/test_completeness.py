@@ -40,11 +40,9 @@ def test_level_may_have_disabled_the_mask() -> None:
 
 
 def test_no_hipblaslt_advice_for_a_cublaslt_log() -> None:
-    """For a log of cuBLASLt, the user is not advised to set HIPBLASLT_LOG_LEVEL.
-
-    A log is taken to be from cuBLASLt if its calls name a cuBLASLt algorithm, or if another file of the run states the
-    backend CUDA. The advice is for logs that lack calls, but a log of cuBLASLt has all calls.
-    """
+    """For a log of cuBLASLt, the user is not advised to set HIPBLASLT_LOG_LEVEL."""
+    # A log is taken to be from cuBLASLt if its calls name a cuBLASLt algorithm, or if another file of the run states
+    # the backend CUDA. The advice is for logs that lack calls, but a log of cuBLASLt has all calls.
     calls = [call(gemm().text, category="trace")]
     assert "HIPBLASLT_LOG_LEVEL" in said(tables(calls=calls))
     assert said(tables(calls=calls, facts=facts("other", backend="CUDA"))) == ""

@@ -51,9 +51,9 @@ def test_unmarked_steps_are_stated() -> None:
 def test_the_host_is_judged_without_the_profiler(step_us: float, found: int) -> None:
     """logparse judges from a step's time without the profiler if the host (CPU) is too slow for the GPU.
 
-    The profiler slows the host. On an H200 a ResNet-50 step took 30 ms without the profiler and 48 ms with it. The GPU
-    worked for 27 ms.
+    The profiler slows the host.
     """
+    # On an H200 a ResNet-50 step took 30 ms without the profiler and 48 ms with it. The GPU worked for 27 ms.
     timed = traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us=str(step_us))
     findings = host_bound.find(timed, Settings())
     assert len(findings) == found

@@ -1,11 +1,12 @@
-"""Tests of rules that every analyzer must obey. An analyzer looks for one kind of slowness in the tables of a run.
+"""Tests of rules that every analyzer (a search for one kind of slowness) must obey.
 
 * Empty tables give no findings.
 * The order of the rows does not matter.
 * The analyzer does not change the tables.
-
-The test module of each analyzer has a function ``planted``. It returns a case in which the analyzer finds something.
 """
+
+# An analyzer looks in the tables of a run. The test module of each analyzer has a function planted, which returns a
+# case in which the analyzer finds something.
 
 from __future__ import annotations
 
@@ -54,11 +55,9 @@ for _analyzer in ANALYZERS:  # now, since a module with properties cannot be imp
 
 @cache
 def together() -> Tables:
-    """Return made-up data in which every kind of analysis finds something, as if all the data came from one job.
-
-    Each analysis has test data of its own, which are joined here. If two of them have a file of the same name, they
-    remain two files.
-    """
+    """Return made-up data in which every kind of analysis finds something, as if all the data came from one job."""
+    # Each analysis has test data of its own, which are joined here. If two of them have a file of the same name, they
+    # remain two files.
     cases = {"everything": everything()} | {analyzer.name: planted(analyzer) for analyzer in ANALYZERS}
     return tables(
         **{name: [row for case in cases for row in rows(case, getattr(cases[case], name))] for name in FRAMES}
@@ -222,12 +221,9 @@ def of_known_devices() -> Tables:
 
 
 def beside_another_device(arch: str, run: str, seed: int) -> Tables:
-    """Return the test data of ``of_known_devices``, and the same measurements again as if made on another GPU.
-
-    A third of the added times are the same as on the first GPU. The others are multiplied by random factors from 1/100
-    to
-    100.
-    """
+    """Return the test data of ``of_known_devices``, and the same measurements again as if made on another GPU."""
+    # A third of the added times are the same as on the first GPU. The others are multiplied by random factors from
+    # 1/100 to 100.
     known = of_known_devices()
     rows, generator = known.measurements, np.random.default_rng(seed)
     factors = np.where(generator.random(len(rows)) < 1 / 3, 1.0, 10 ** generator.uniform(-2, 2, len(rows)))

@@ -62,11 +62,9 @@ def test_the_floor(us: float, found: int) -> None:
 
 @pytest.mark.parametrize(("us", "found"), [(1_700.0, 1), (4_000.0, 0)])
 def test_a_job_with_few_transposes_keeps_its_layout(us: float, found: int) -> None:
-    """Another memory layout is proposed only if transposing images takes enough of the job's whole time.
-
-    In a ViT on an MI300X, a step takes 1.7 ms and its transposes 12 µs. That is much compared with its only convolution
-    (26 %), but little compared with the step (12 / 1,700 = 0.7 %).
-    """
+    """Another memory layout is proposed only if transposing images takes enough of the job's whole time."""
+    # In a ViT on an MI300X, a step takes 1.7 ms and its transposes 12 µs. That is much compared with its only
+    # convolution (26 %), but little compared with the step (12 / 1,700 = 0.7 %).
     other = {**kernel(W, "Cijk_other", us), "problem": None, "op": "aten::mm"}
     rows = [kernel(F, "batched_transpose", 30.0), kernel(F, "igemm_fwd", 50.0), other]
     assert len(layout_transposes.find(tables(kernels=rows), Settings())) == found

@@ -44,11 +44,9 @@ def traced(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known:
 
 
 def planted() -> Tables:
-    """Return made-up data of a trace in which MIOpen ran a naive (very slow) solver, on an unknown GPU.
-
-    There is only one short call. Other tests add these data to the data of further tests, where a long call would hide
-    everything else.
-    """
+    """Return made-up data of a trace in which MIOpen ran a naive (very slow) solver, on an unknown GPU."""
+    # There is only one short call. Other tests add these data to the data of further tests, where a long call would
+    # hide everything else.
     return traced((VIDEO, NAIVE["F"], 1, 2e4), (VIDEO, "add_bias", 1, 50.0), calls=1)
 
 

@@ -185,11 +185,9 @@ def test_several_devices_weigh_nothing_until_one_is_the_target() -> None:
 
 
 def test_gpu_names_and_architectures_are_matched() -> None:
-    """A file that only names its GPU and a file that states architecture and compute units can be from the same GPU.
-
-    MIOpenDriver prints only the name, for example "AMD Instinct MI300X". The name of a database file states gfx942 and
-    304 compute units. The times of both are compared with each other.
-    """
+    """A file that only names its GPU and a file that states architecture and compute units can be from the same GPU."""
+    # MIOpenDriver prints only the name, for example "AMD Instinct MI300X". The name of a database file states gfx942
+    # and 304 compute units. The times of both are compared with each other.
     rows = [
         measurement(p.text, "miopen:A", t, source_id=s)
         for s, ts in (("db", (100.0, 500.0)), ("driver", (100.0, 800.0)))

@@ -22,9 +22,9 @@ from tests.conftest import CORPUS
 def records(path: Path) -> Iterator[tuple[str, str, list[tuple[str, float]]]]:
     """Read a MIOpen database and yield the layer, the direction and the solver times of each line.
 
-    * The layer is the text before "=", without the direction and with the sizes of the forward pass.
-    * The times are pairs of (solver, ms).
+    The times are pairs of (solver, ms).
     """
+    # The layer is the text before "=", without the direction and with the sizes of the forward pass.
     with bz2.open(path, "rt") as file:
         for line in file:
             key, _, values = line.rstrip("\n").partition("=")

@@ -142,11 +142,9 @@ def block_scaled(rows: int) -> GemmProblem:
 
 @pytest.mark.parametrize(("factor", "flagged"), [(4.0, True), (1.2, False)])
 def test_a_slow_call_is_found_by_shipped_times_alone(factor: float, flagged: bool) -> None:
-    """logparse finds a slow call even if nothing else was measured on this machine, by the times that it ships.
-
-    The call must then be even slower to be reported, because GPUs of one architecture with equally many compute units
-    still differ in speed.
-    """
+    """logparse finds a slow call even if nothing else was measured on this machine, by the times that it ships."""
+    # The call must then be even slower to be reported, because GPUs of one architecture with equally many compute units
+    # still differ in speed.
     asked = block_scaled(512)
     expected = best_times(tables(), "gfx942 304").expect([asked.text]).expected_us[0]
     given = tables(measurements=[lone(asked, factor * expected)], facts=facts("job", **DEVICE))

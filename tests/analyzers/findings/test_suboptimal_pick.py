@@ -90,11 +90,9 @@ def test_kernels_that_need_more_workspace_are_not_written() -> None:
 
 @pytest.mark.parametrize(("build", "remedy"), [(CUDA, Replay()), (BUILD, Search())])
 def test_advice_for_an_untimed_kernel_depends_on_the_vendor(build: dict[str, str], remedy: Replay | Search) -> None:
-    """If the time of the kernel that the library chose is unknown, the advice differs between NVIDIA and AMD.
-
-    On NVIDIA, logparse should measure it. On AMD, a tool of the library should search for faster kernels. NVIDIA has no
-    such tool.
-    """
+    """If the time of the kernel that the library chose is unknown, the advice differs between NVIDIA and AMD."""
+    # On NVIDIA, logparse should measure it. On AMD, a tool of the library should search for faster kernels. NVIDIA has
+    # no such tool.
     library = "cublaslt:id=" if build is CUDA else "hipblaslt:"
     [found] = problems(given(f"{library}7", measurement(G, f"{library}9", 40.0), log=build, measured=build))
     assert found.remedy == remedy
@@ -285,11 +283,9 @@ def test_regret_is_a_distribution() -> None:
 
 
 def test_the_number_of_calls_is_the_same_as_in_top(store: Store) -> None:
-    """The report of a slow kernel states the same number of calls as ``logparse top``.
-
-    Some log lines do not name the kernel that a call used. If exactly one other entry can be the same matrix product,
-    the report and ``top`` both count the calls for that entry.
-    """
+    """The report of a slow kernel states the same number of calls as ``logparse top``."""
+    # Some log lines do not name the kernel that a call used. If exactly one other entry can be the same matrix product,
+    # the report and top both count the calls for that entry.
     names = ("hipblaslt/hipblaslt_rank0_4242.log", "hipblaslt/bench_output.txt", "tunableop/tunableop_verbose.log",
              "miopen/find.log", "miopen/miopen_cmd_4242.log", "miopen/gfx942130.HIP.fdb.txt")  # fmt: skip
     ingest([str(SAMPLES / name) for name in names], store, run="run")
@@ -302,11 +298,9 @@ def test_the_number_of_calls_is_the_same_as_in_top(store: Store) -> None:
 
 @pytest.mark.parametrize("best", ["torch:layout=NHWC,stored", "torch:pad=64", "kernel:mine:gemm", "cudnn:eng1_k2=0"])
 def test_a_gain_that_no_file_can_express_is_advice(best: str) -> None:
-    """If a faster way to compute a product cannot be written into an override file, the user gets advice instead.
-
-    For example, no library reads from a file that it should use another layout, padding, a user's own kernel or a plan
-    of cuDNN.
-    """
+    """If a faster way to compute a product cannot be written into an override file, the user gets advice instead."""
+    # For example, no library reads from a file that it should use another layout, padding, a user's own kernel or a
+    # plan of cuDNN.
     [found] = problems(given(None, measurement(G, "Default", 50.0), measurement(G, best, 40.0)))
     assert found.override is None
     assert found.advice

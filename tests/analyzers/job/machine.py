@@ -22,12 +22,13 @@ STREAMS = (7, 20)
 class Do(NamedTuple):
     """One instruction of a simulated program. ``what`` names its kind:
 
-    * ``host``: The host works for ``us``.
-    * ``launch``: The host launches a kernel that takes ``us``.
-    * ``record``: The stream records its event.
-    * ``wait``: ``stream`` waits for the event of the other stream.
-    * ``sync``: The host waits until the stream is done.
+    * ``host``, ``launch``: The host works, or launches a kernel, for ``us``.
+    * ``record``, ``wait``: A stream records or awaits an event.
+    * ``sync``: The host awaits the stream.
     """
+
+    # The time us of a launch is the time of the kernel. In "wait", the stream waits for the event of the other stream.
+    # In "sync", the host waits until the stream is done.
 
     what: str
     stream: int = 7
@@ -59,11 +60,11 @@ def program(seed: int) -> list[Do]:
 def run(
     steps: Sequence[Do], factors: Mapping[str, float], host: float, units: int = 3
 ) -> tuple[float, list[dict[str, Any]]]:
-    """Run a step ``units`` times on the simulated machine. Returns the time of a step in µs and the events of a trace.
+    """Run a step ``units`` times on the simulated machine. Returns its mean time in µs and the events of a trace.
 
-    The time is the mean without the first step. ``factors`` multiplies the times of kernels: {name: factor}. ``host``
-    multiplies the times of the host's work.
+    ``factors`` multiplies the times of kernels ({name: factor}), and ``host`` the times of the host's work.
     """
+    # The mean leaves out the first step.
     now, free = 0.0, dict.fromkeys(STREAMS, float("-inf"))
     events: list[dict[str, Any]] = []
     recorded: dict[int, tuple[int, float]] = {}

@@ -22,9 +22,9 @@ def fact(source: str, name: str, value: object) -> dict[str, object]:
 def of_rank(rank: int, compute: float, calls: list[tuple[float, float]], window: float = 100.0):  # type: ignore[no-untyped-def]
     """Return made-up data of one rank in one step: facts, kernels and collective operations.
 
-    * ``compute`` is the time of computation in µs.
-    * ``calls`` has two times in µs for each collective: its whole time, and the part that does not overlap computation.
+    ``compute`` is in µs. ``calls`` has two times in µs for each collective: all, and the part without computation.
     """
+    # The second time of a collective is the part that does not overlap computation.
     source = f"t{rank}"
     alone = sum(x for _, x in calls)
     known = {
@@ -97,11 +97,9 @@ def test_a_device_that_only_waits_is_idle_and_the_sum_is_at_most_the_window() ->
 def test_communication_fits_into_the_step_without_the_profiler(
     calls: list[tuple[float, float]], exposed_us: float, waiting_us: float | None
 ) -> None:
-    """Computation and communication together never take longer than the step without the profiler.
-
-    In the trace, rank 0 waited in a collective operation while the other rank started its profiler. An earlier version
-    added this wait to the step: it called a step of 38 ms "a step of 161 ms".
-    """
+    """Computation and communication together never take longer than the step without the profiler."""
+    # In the trace, rank 0 waited in a collective operation while the other rank started its profiler. An earlier
+    # version added this wait to the step: it called a step of 38 ms "a step of 161 ms".
     of = of_rank(0, 20, calls, 500), of_rank(1, 25, [(10, 10)])
     time = gpu_time(job(*(([*x[0], fact(f"t{i}", "untraced_step_us", 50)], *x[1:]) for i, x in enumerate(of))))
     assert time is not None

@@ -120,19 +120,17 @@ def graph(*events: Event) -> Graph:
 def simulate(found: Graph, scale: Mapping[str, float] | None = None, host_factor: float = 1.0) -> float:
     """Simulate a step with other times of kernels and host. Returns the mean time of all traced steps in µs.
 
-    * ``scale`` multiplies the times of kernels. Its keys are matrix products, operators or names of kernels.
-    * ``host_factor`` multiplies the times of the host's work.
+    ``scale`` multiplies the times of kernels, and ``host_factor`` those of the host's work.
     """
+    # The keys of scale are matrix products, operators or names of kernels.
     changed = {name: Factor(x, x, x) for name, x in (scale or {}).items()}
     return Step([found], {}).us(lambda x: x.scaled(factors_of(x, changed)[0]), host_factor)
 
 
 def error(found: StepAnswer) -> float:
-    """Return by which fraction the time of a real step may differ from the simulated one.
-
-    The host's speed differs between two starts of a job. So the fraction is larger if more of the step waits for the
-    host or for data.
-    """
+    """Return by which fraction the time of a real step may differ from the simulated one."""
+    # The host's speed differs between two starts of a job. So the fraction is larger if more of the step waits for the
+    # host or for data.
     host = found.shares["host"] + found.shares["data loading"]
     return math.hypot(ERROR, 1.96 * math.sqrt(2) * STARTS * host)
 
@@ -168,11 +166,9 @@ STATED = {
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_two_streams_with_an_event(stated: bool) -> None:
-    """In the simulation, a stream that waits for an event of another stream still waits if kernels get faster.
-
-    If the kernel ``first`` takes half the time, it ends at 55 µs. The kernel ``second`` starts 1 µs later, at 56 µs,
-    and ends at 56 + 50 = 106 µs. The host's synchronisation returns 4 µs later, and the host works for 5 µs more.
-    """
+    """In the simulation, a stream that waits for an event of another stream still waits if kernels get faster."""
+    # If the kernel first takes half the time, it ends at 55 µs. The kernel second starts 1 µs later, at 56 µs, and ends
+    # at 56 + 50 = 106 µs. The host's synchronisation returns 4 µs later, and the host works for 5 µs more.
     found = graph(*TWO_STREAMS, *[STATED] * stated)
     assert simulate(found) == pytest.approx(165)
     assert simulate(found, {"first": 0.5}) == pytest.approx(115)
@@ -180,11 +176,9 @@ def test_two_streams_with_an_event(stated: bool) -> None:
 
 
 def test_streams_without_an_event_run_side_by_side() -> None:
-    """In the simulation, a stream does not wait for another stream unless an event makes it wait.
-
-    The kernel ``second`` runs from 26 to 76 µs, no matter when ``first`` ends. The host's synchronisation returns 5 µs
-    after both kernels have ended.
-    """
+    """In the simulation, a stream does not wait for another stream unless an event makes it wait."""
+    # The kernel second runs from 26 to 76 µs, no matter when first ends. The host's synchronisation returns 5 µs after
+    # both kernels have ended.
     events = [x for x in TWO_STREAMS if "Event" not in x["name"] and x["name"] not in ("second", "ProfilerStep#1")]
     found = graph(
         *[x for x in events if "Sync" not in x["name"]],
@@ -199,11 +193,9 @@ def test_streams_without_an_event_run_side_by_side() -> None:
 
 @pytest.mark.parametrize("vendor", ["cuda", "hip"])
 def test_an_event_does_not_wait_for_later_work(vendor: str) -> None:
-    """A kernel that waits for an event does not wait for work that was launched after the event was recorded.
-
-    Here ``late`` is launched after the event, so ``second`` does not wait for it. Some traces do not state the ids of
-    events. Then the simulation assumes that ``second`` waits for the kernel that ended last before it began.
-    """
+    """A kernel that waits for an event does not wait for work that was launched after the event was recorded."""
+    # Here late is launched after the event, so second does not wait for it. Some traces do not state the ids of events.
+    # Then the simulation assumes that second waits for the kernel that ended last before it began.
     events = [
         mark(1, 0, 100),
         launch(1, 11),
@@ -225,9 +217,9 @@ def test_an_event_does_not_wait_for_later_work(vendor: str) -> None:
 def ranks(clock: float = 0.0) -> Graph:
     """Return a simulated step of two ranks that meet in a collective.
 
-    Rank 0 computes for 20 µs, rank 1 for 80 µs, and the transfer takes 30 µs. ``clock`` is added to the times of rank
-    1, as if its clock were wrong.
+    ``clock`` is added to the times of rank 1, as if its clock were wrong.
     """
+    # Rank 0 computes for 20 µs, rank 1 for 80 µs, and the transfer takes 30 µs.
 
     def of(rank: int, compute: float) -> RankTrace:
         meets = 5 + compute + 1
@@ -285,11 +277,9 @@ def test_a_collective_with_untraced_ranks_is_shortened() -> None:
 
 @pytest.mark.parametrize(("factor", "us", "limit"), [(0.5, 100, "host"), (1.0, 100, "host"), (2.0, 181, "kernels")])
 def test_the_host_can_limit_a_busy_gpu(factor: float, us: float, limit: str) -> None:
-    """The host can limit a step even if the GPU is never idle in the trace.
-
-    The GPU first has 1,000 µs of earlier work. Then kernels of 90 µs follow without gaps. But the host launches only
-    one kernel per 100 µs, so in the long run a step takes 100 µs.
-    """
+    """The host can limit a step even if the GPU is never idle in the trace."""
+    # The GPU first has 1,000 µs of earlier work. Then kernels of 90 µs follow without gaps. But the host launches only
+    # one kernel per 100 µs, so in the long run a step takes 100 µs.
     events = [kernel("before", 1, 1001, 5)]
     for i in range(3):
         at = 1002.0 + 91 * i
@@ -312,11 +302,9 @@ def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
 
 
 def test_a_host_bound_loop() -> None:
-    """If the host limits a step, only a faster host makes it shorter. Faster kernels do not.
-
-    The host needs 500 µs for a step of ten kernels. If each kernel takes 100 µs instead of 10 µs, the kernels become
-    the limit. With a gap of 1 µs after each kernel, the step then takes 10 · (100 + 1) = 1,010 µs.
-    """
+    """If the host limits a step, only a faster host makes it shorter. Faster kernels do not."""
+    # The host needs 500 µs for a step of ten kernels. If each kernel takes 100 µs instead of 10 µs, the kernels become
+    # the limit. With a gap of 1 µs after each kernel, the step then takes 10 · (100 + 1) = 1,010 µs.
     step = host_bound()
     (found,) = step.graphs
     assert simulate(found) == pytest.approx(500)
@@ -371,11 +359,9 @@ def test_the_host_is_scaled_to_the_untraced_step() -> None:
 
 @pytest.mark.parametrize("slowed", [1.2, 1.8, 2.5])
 def test_the_slowdown_by_the_profiler_is_found(slowed: float) -> None:
-    """The simulation finds out by which factor the profiler slowed the host.
-
-    Random programs run on a simulated machine, once without the profiler and once with a host that is slowed by a known
-    factor. This factor must be found if the host limits the program.
-    """
+    """The simulation finds out by which factor the profiler slowed the host."""
+    # Random programs run on a simulated machine, once without the profiler and once with a host that is slowed by a
+    # known factor. This factor must be found if the host limits the program.
     found = 0
     for seed in range(20):
         steps = program(seed)
@@ -391,11 +377,9 @@ def test_the_slowdown_by_the_profiler_is_found(slowed: float) -> None:
 
 
 def test_a_gpu_bound_step_keeps_the_traced_host_times() -> None:
-    """If the GPU limits a step, the step's time without the profiler does not show how fast the host is.
-
-    The step has a kernel of 400 µs and 100 µs of host work. Without the profiler the step takes 5 % longer. The host
-    cannot be the reason, so the simulation keeps the host's times of the trace.
-    """
+    """If the GPU limits a step, the step's time without the profiler does not show how fast the host is."""
+    # The step has a kernel of 400 µs and 100 µs of host work. Without the profiler the step takes 5 % longer. The host
+    # cannot be the reason, so the simulation keeps the host's times of the trace.
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
         events += [launch(100 * i + 1, 10 + i), kernel("k", 7 + 401 * i, 407 + 401 * i, 10 + i)]
@@ -438,11 +422,9 @@ def test_slow_steps_show_a_slower_host(most: float, factor: float) -> None:
 
 
 def test_unknown_host_speed_affects_both_times_alike() -> None:
-    """If the speed of the host (CPU) is uncertain, the predicted gain of faster kernels is not less certain.
-
-    Only the host's speed under the profiler is known. Here the host needs 100 µs for a step and the GPU only 10 µs, so
-    the host decides both the step's time before and the time after the change. Its unknown speed cancels out.
-    """
+    """If the speed of the host (CPU) is uncertain, the predicted gain of faster kernels is not less certain."""
+    # Only the host's speed under the profiler is known. Here the host needs 100 µs for a step and the GPU only 10 µs,
+    # so the host decides both the step's time before and the time after the change. Its unknown speed cancels out.
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
         events += [launch(100 * i + 1, 10 + i), kernel("k", 7 + 100 * i, 17 + 100 * i, 10 + i)]
@@ -455,11 +437,9 @@ def test_unknown_host_speed_affects_both_times_alike() -> None:
 
 
 def test_a_removed_kernel_saves_its_launch_too() -> None:
-    """A change of the model that removes a kernel also saves the host time of launching it.
-
-    A step has 50 µs of host work. It includes two launches of 2 µs each: one of a convolution, and one of a kernel that
-    transposes the convolution's input. A change of the layout removes the transpose.
-    """
+    """A change of the model that removes a kernel also saves the host time of launching it."""
+    # A step has 50 µs of host work. It includes two launches of 2 µs each: one of a convolution, and one of a kernel
+    # that transposes the convolution's input. A change of the layout removes the transpose.
     events = [mark(1 + s, 50 * s, 50 * s + 50) for s in range(3)]
     for i in range(3):
         events += [launch(50 * i + 1, 10 + i), kernel("conv", 50 * i + 7, 50 * i + 9, 10 + i)]
@@ -483,9 +463,10 @@ def test_a_removed_kernel_saves_its_launch_too() -> None:
 def test_a_kernel_with_a_wrong_correlation_id_has_no_launch() -> None:
     """If a kernel in a trace has a damaged correlation id, it is linked to no launch.
 
-    A correlation id is the number that a kernel and its launch have in common. An id that is not a whole number is
-    damaged. In particular, such a kernel must not get the id of the kernel before it.
+    A correlation id is the number that a kernel and its launch have in common.
     """
+    # An id that is not a whole number is damaged. In particular, such a kernel must not get the id of the kernel before
+    # it.
     odd = [kernel("k", 10, 20, 1) | {"args": {"device": 0, "stream": 7, "correlation": x}} for x in ([1], 1.0, True)]
     found = trace(mark(1, 0, 50), launch(1, 1), kernel("k", 5, 8, 1), *odd)
     assert sorted(x.correlation for x in found.works) == [-1, -1, -1, 1]
@@ -542,11 +523,9 @@ def test_the_limit_is_the_one_that_takes_most_of_all_steps() -> None:
 
 
 def test_a_graph_launch() -> None:
-    """In the simulation, a kernel after a CUDA graph with two branches starts 1 µs after the later branch has ended.
-
-    In the trace the branch ``long`` ends last. If it takes a tenth of the time, the other branch ends last, at 51 µs.
-    The next kernel then starts at 51 + 1 = 52 µs.
-    """
+    """In the simulation, a kernel after a CUDA graph with two branches starts 1 µs after the later branch has ended."""
+    # In the trace the branch long ends last. If it takes a tenth of the time, the other branch ends last, at 51 µs. The
+    # next kernel then starts at 51 + 1 = 52 µs.
     found = graph(
         mark(1, 0, 80),
         call("cudaGraphLaunch", 10, 18, 11),
@@ -608,12 +587,10 @@ def test_waits_for_data_are_shortened_alone() -> None:
 
 
 def test_no_predicted_limit_is_longer_than_the_step() -> None:
-    """The predicted time of a step with an infinitely fast host is never longer than its present time.
-
-    In this trace the simulation gives a longer time, so the present time is stated instead. With a fast host, the first
-    of two steps ends 890 µs earlier. But the data for the second step arrive as late as before, so the second step gets
-    longer.
-    """
+    """The predicted time of a step with an infinitely fast host is never longer than its present time."""
+    # In this trace the simulation gives a longer time, so the present time is stated instead. With a fast host, the
+    # first of two steps ends 890 µs earlier. But the data for the second step arrive as late as before, so the second
+    # step gets longer.
     name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
     waits = [op(name, start, end) | {"cat": "user_annotation"} for start, end in ((5, 10), (910, 1500))]
     launched = [launch(880, 10), kernel("k", 885, 890, 10), launch(1510, 11), kernel("k", 1515, 1595, 11)]
@@ -698,11 +675,9 @@ def test_a_stream_synchronisation_waits_for_the_stream_of_the_last_launch() -> N
 
 
 def test_the_caller_waits_for_the_autograd_thread() -> None:
-    """The simulation knows that the main thread waits for the backward pass, which runs in another thread.
-
-    So the backward pass comes between the forward pass and the optimizer. If the host takes half the time, the step
-    takes half the time.
-    """
+    """The simulation knows that the main thread waits for the backward pass, which runs in another thread."""
+    # So the backward pass comes between the forward pass and the optimizer. If the host takes half the time, the step
+    # takes half the time.
     found = graph(
         mark(1, 0, 400),
         op("aten::loss", 10, 90),
@@ -724,11 +699,10 @@ def test_the_caller_waits_for_the_autograd_thread() -> None:
 
 
 def test_a_full_queue_holds_the_host() -> None:
-    """If the GPU's queue is full, the host waits in the launch of a kernel.
-
-    The host launches 1,030 kernels of 1 ms, one per µs, but the queue has room for only 1,024. So the last launch waits
-    until 1,030 − 1,024 = 6 kernels have ended. The first kernel starts at 6 µs, so this is at 6 + 6 · 1,000 = 6,006 µs.
-    """
+    """If the GPU's queue is full, the host waits in the launch of a kernel."""
+    # The host launches 1,030 kernels of 1 ms, one per µs, but the queue has room for only 1,024. So the last launch
+    # waits until 1,030 − 1,024 = 6 kernels have ended. The first kernel starts at 6 µs, so this is at 6 + 6 · 1,000 =
+    # 6,006 µs.
     events, at = [], 0.0
     for i in range(1030):
         end = max(at + 1, 6 + 1000 * (i - 1023)) if i >= 1024 else at + 1
@@ -747,10 +721,10 @@ def test_a_full_queue_holds_the_host() -> None:
 def test_the_depth_of_the_queue_comes_from_the_trace() -> None:
     """The simulation finds out from the trace how many launched kernels the GPU's queue has room for.
 
-    If the queue is full, the host waits in the launch. In an FP8 job on an H200 the queue had room for 1,022 kernels.
-    If 1,024 were assumed, a simulated launch would return too early, and the rest of the real wait would be mistaken
-    for work of the host.
+    If the queue is full, the host waits in the launch.
     """
+    # In an FP8 job on an H200 the queue had room for 1,022 kernels. If 1,024 were assumed, a simulated launch would
+    # return too early, and the rest of the real wait would be mistaken for work of the host.
     events, at, depth = [], 0.0, 1022
     for i in range(1100):
         end = max(at + 1, 6 + 1000 * (i - depth + 1)) if i >= depth else at + 1
@@ -803,11 +777,9 @@ def test_changes_of_other_operators_are_simulated() -> None:
 
 
 def test_a_damaged_event_costs_only_this_event() -> None:
-    """A trace is read correctly however its JSON is laid out. If an event in it is damaged, only this event is lost.
-
-    For speed, the reader parses a whole block of events at once. Only if that fails, it parses the block event by
-    event.
-    """
+    """A trace is read correctly however its JSON is laid out. If an event in it is damaged, only this event is lost."""
+    # For speed, the reader parses a whole block of events at once. Only if that fails, it parses the block event by
+    # event.
     kineto = (SAMPLES / "traces" / "job.trace.json").read_bytes()
     held = read_trace(Text(kineto))
     assert read_trace(Text(json.dumps(json.loads(kineto)).encode())) == held
@@ -869,9 +841,10 @@ def test_a_step_needs_no_file_of_its_traces(two_ranks: Tables, tmp_path: Path) -
 def test_a_step_of_an_older_store_is_read_from_the_trace_file(two_ranks: Tables, tmp_path: Path) -> None:
     """If an older version of logparse did not store a trace's timeline, it is read from the original trace file.
 
-    The simulation of a step needs the timeline. If a file is gone or has changed, a note names it and says what to do.
     If no usable file is left, there is no prediction.
     """
+    # If a file is gone or has changed, a note names it and says what to do.
+    # The simulation of a step needs the timeline.
     kept, held = step_of(two_ranks, HALF), of_an_older_store(two_ranks)
     found = step_of(held, HALF)
     assert isinstance(kept, StepAnswer)
@@ -980,11 +953,9 @@ def test_an_unchanged_trace_keeps_its_times(name: str) -> None:
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_simulated_times_come_true(stated: bool) -> None:
-    """The predicted times of steps with other kernel times are right, as a simulated machine shows.
-
-    Random programs run on this machine with a profiler that makes the host 1.4 times as slow. This gives the trace.
-    Then the programs run without the profiler and with the other kernel times.
-    """
+    """The predicted times of steps with other kernel times are right, as a simulated machine shows."""
+    # Random programs run on this machine with a profiler that makes the host 1.4 times as slow. This gives the trace.
+    # Then the programs run without the profiler and with the other kernel times.
     errors = []
     for seed in range(sized(40, 400)):
         steps = program(seed)

@@ -85,10 +85,8 @@ def test_a_late_first_kernel_is_the_hosts(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_step_of_a_late_gpu_lasts_from_first_to_last_kernel(tmp_path: Path, store: Store) -> None:
-    """If the GPU is still busy with earlier work, a step is timed from its first to its last kernel on the GPU.
-
-    This is 10 ms here. The host took only 2.4 ms to launch these kernels. The trace does not show the earlier work.
-    """
+    """If the GPU is still busy with earlier work, a step is timed from its first to its last kernel on the GPU."""
+    # This is 10 ms here. The host took only 2.4 ms to launch these kernels. The trace does not show the earlier work.
     trace = MadeTrace()
     trace.step(0, 2_400, "execute_context_0(0)_generation_32(32)")
     trace.operator("aten::mm", 500, [(GEMM, 5_000), (GEMM, 5_000)], at=8_400)

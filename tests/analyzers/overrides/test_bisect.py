@@ -1,8 +1,10 @@
 """Tests of ``logparse bisect``, which finds the lines of an override file that make a user's test fail.
 
-An override file is the user's choice of kernels. The tests run the search with random answers, remove lines from files
-of every format, and run the subcommand with shell scripts as user's tests.
+An override file is the user's choice of kernels.
 """
+
+# The tests run the search with random answers, remove lines from files of every format, and run the subcommand with
+# shell scripts as user's tests.
 
 from __future__ import annotations
 
@@ -52,11 +54,10 @@ def failing(guilty: Sets) -> Callable[[Sequence[int]], bool]:
 def arbitrary(seed: int, every: int) -> Callable[[Sequence[int]], bool]:
     """Return a function that imitates a user's test: it gets line numbers and returns True if the test fails.
 
-    The result for each set of lines is chosen at random, and stays the same if the function is called again.
-
-    * Without any line, the test passes.
-    * With all lines, it fails. ``every`` is the number of all lines.
+    ``every`` is the number of all lines.
     """
+    # The result for each set of lines is chosen at random, and stays the same if the function is called again. Without
+    # any line, the test passes. With all lines, it fails.
     return lambda rows: len(rows) == every or (bool(rows) and random.Random(f"{seed} {sorted(rows)}").random() < 0.3)
 
 
@@ -87,9 +88,9 @@ def test_the_guilty_set_is_minimal_even_without_some_answers(
 ) -> None:
     """``bisect`` finds a minimal set of bad lines, even if the user's test cannot tell for some sets of lines.
 
-    Minimal means: if any one line is removed from the set, the test no longer fails. If the test cannot tell for a set,
-    the set is treated as if it passed.
+    Minimal means: if any one line is removed from the set, the test no longer fails.
     """
+    # If the test cannot tell for a set, the set is treated as if it passed.
     count, fails = case
 
     def ask(rows: Sequence[int], suspected: int = 0, needed: int = 0) -> Verdict:
@@ -178,9 +179,10 @@ def test_real_files_are_taken_apart(path: str) -> None:
 def copy_of(file: Emission) -> str:
     """Return the path of the shortened override file as a shell expression, for example ``$LOGPARSE_TABLE``.
 
-    ``logparse bisect`` searches for bad lines in an override file (the user's choice of kernels). For this it runs the
-    user's test command with shortened copies of the file. The environment variable differs for each format.
+    An override file is the user's choice of kernels.
     """
+    # logparse bisect searches for bad lines in an override file. For this it runs the user's test command with
+    # shortened copies of the file. The environment variable differs for each format.
     named = {
         "hipblaslt-tuning-file": "$HIPBLASLT_TUNING_OVERRIDE_FILE",
         "rocblas-tune": "$ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH",
@@ -231,9 +233,9 @@ def printed(done: Done) -> list[str]:
 def written(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[OverrideFormat, Emission, Path]:
     """Write a sample override file (the user's choice of kernels) into a folder whose name needs quotes in a shell.
 
-    A format may have several samples. The one with the most different lines is used. Returns the format, the file and
-    its path.
+    Returns the format, the file and its path.
     """
+    # A format may have several samples. The one with the most different lines is used.
     format = request.param
     files = [x for x, _ in samples()[format.name]]
     file = max(files, key=lambda x: len(unique(format, x)))
@@ -464,11 +466,9 @@ def test_a_check_that_answers_in_two_ways_is_reported_with_both(table: Path, tmp
 
 
 def test_files_of_other_gpus_are_copied_and_cut_too(table: Path) -> None:
-    """If TunableOp has a file for each GPU, ``bisect`` gives the user's test a copy of all of them.
-
-    ``bisect`` removes lines from one file to find the lines that make the test fail. If the file of another GPU has the
-    same content, the same lines are removed from its copy.
-    """
+    """If TunableOp has a file for each GPU, ``bisect`` gives the user's test a copy of all of them."""
+    # bisect removes lines from one file to find the lines that make the test fail. If the file of another GPU has the
+    # same content, the same lines are removed from its copy.
     table = table.rename(table.with_name("mine 10.csv"))
     for name, text in (("mine 11.csv", table.read_text()), ("mine 2.csv", HEAD), ("notes.txt", "foreign")):
         table.with_name(name).write_text(text)
@@ -506,10 +506,10 @@ def program(table: Path, check: str) -> subprocess.Popen[str]:
 def counting(number: int) -> str:
     """Return a shell command that stands for the user's test, and fails if the override file has one certain line.
 
-    ``logparse bisect`` runs it with shortened copies of the file to find the bad line. The command writes its process
-    ids to the file ``runs``, and a hash of each copy to the file ``sets``. In its run ``number`` it sleeps, so that a
-    test can interrupt it.
+    In its run ``number`` the command sleeps, so that a test can interrupt it.
     """
+    # logparse bisect runs the command with shortened copies of the file to find the bad line. The command writes its
+    # process ids to the file runs, and a hash of each copy to the file sets.
     waits = f"if [ $(wc -l < runs) -eq {number} ]; then sleep 100 & echo $! >> runs; wait; fi"
     return f'echo $$ >> runs; sha256sum < "$LOGPARSE_TABLE" >> sets; {waits}; {bad(140)}'
 
@@ -517,9 +517,9 @@ def counting(number: int) -> str:
 def ended_at(number: int, table: Path, how: signal.Signals) -> tuple[int, str, list[int]]:
     """Start ``logparse bisect``, and interrupt it by a signal during run ``number`` of the user's test command.
 
-    ``bisect`` runs the command again and again to find bad lines of an override file. Returns the exit code of
-    ``bisect``, its error output, and the process ids of the interrupted run.
+    Returns the exit code of ``bisect``, its error output, and the process ids of the interrupted run.
     """
+    # bisect runs the command again and again to find bad lines of an override file.
     runs = table.parent / "runs"
     with program(table, counting(number)) as process:
         while not runs.exists() or len(runs.read_text().split()) <= number:
@@ -551,11 +551,9 @@ def inside(table: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def finished(table: Path) -> None:
-    """Start ``logparse bisect`` again after an interruption, and check that it uses the answers that it already has.
-
-    ``bisect`` runs the user's test with many sets of lines. Only two sets may be tested twice: the interrupted one, and
-    the final one, which is always confirmed.
-    """
+    """Start ``logparse bisect`` again after an interruption, and check that it uses the answers that it already has."""
+    # bisect runs the user's test with many sets of lines. Only two sets may be tested twice: the interrupted one, and
+    # the final one, which is always confirmed.
     done = bisect(table, counting(5))
     assert "64 rows, 4 answers of the check known from an earlier run;" in done.stderr
     assert printed(done)[1].startswith("  line 41: ")

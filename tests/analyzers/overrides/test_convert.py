@@ -100,11 +100,9 @@ def test_another_build_is_refused_and_an_unknown_one_needs_a_word(tmp_path: Path
 
 
 def test_a_row_that_its_own_library_drops_is_not_converted() -> None:
-    """A row is not converted if even its own library would never use it.
-
-    Here the last row of an aiter table has no number for M. So pandas reads the whole column as texts, and aiter finds
-    no row at all.
-    """
+    """A row is not converted if even its own library would never use it."""
+    # Here the last row of an aiter table has no number for M. So pandas reads the whole column as texts, and aiter
+    # finds no row at all.
     made = convert([AITER], "hipblaslt", FACTS, same_build=True)
     assert not made.files
     why = "the row is used for no call, because pandas gives the whole column another type: M '8192'"

@@ -56,8 +56,9 @@ def test_lint_keeps_both_and_asks_for_times_of_both() -> None:
 def test_merge_compares_times_of_equal_work_only(tmp_path: Path, name: str) -> None:
     """When hipBLASLt files are merged, a shorter time for β ≠ 0 never replaces a line for β = 0.
 
-    With β ≠ 0 a matrix product does more work. For each line that is left out, a note names the line and its β.
+    For each line that is left out, a note names the line and its β.
     """
+    # With β ≠ 0 a matrix product does more work.
     rows = [entry(7, 9.0), entry(8, 5.0, beta="1"), entry(9, 8.0)]
     texts = {"one": [rows], "two": [rows[:1], rows[1:]]}[name]
     made = merge([file(tmp_path, f"{number}.txt", *text) for number, text in enumerate(texts)])
@@ -74,11 +75,9 @@ def test_labels_differ(tmp_path: Path, store: Store) -> None:
 
 
 def test_diff_compares_products_with_the_same_key(tmp_path: Path) -> None:
-    """``logparse diff`` compares two matrix products if hipBLASLt's tuning files have the same key for them.
-
-    For example, the key does not contain the types of scales. There is one exception: a time for β ≠ 0 is never
-    compared with a time for β = 0, because the kernel then does more work.
-    """
+    """``logparse diff`` compares two matrix products if hipBLASLt's tuning files have the same key for them."""
+    # For example, the key does not contain the types of scales. There is one exception: a time for β ≠ 0 is never
+    # compared with a time for β = 0, because the kernel then does more work.
     scaled = {"scaleA": "1", "scaleB": "1", "a_type": "f8_r", "b_type": "f8_r"}
     plain = {**scaled, "scaleA": "0", "scaleB": "0"}
     before = [entry(1, 9.0, **scaled), entry(2, 8.0, 128, **scaled), entry(3, 5.0, 256, **scaled)]

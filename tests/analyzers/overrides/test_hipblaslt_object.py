@@ -1,9 +1,8 @@
-"""Tests of matrix products that a program calls through hipBLASLt's C++ class instead of its C functions.
+"""Tests of matrix products that a program calls through hipBLASLt's C++ class instead of its C functions."""
 
-rocBLAS calls hipBLASLt in this way. The log line of such a call has ``--api_method cpp``. Up to hipBLASLt 1.2.2 such
-calls need other lines of the tuning file than calls of the C functions. ``tests/conformance/test_hipblaslt_files.py``
-compares which lines the real library uses for these calls.
-"""
+# rocBLAS calls hipBLASLt in this way. The log line of such a call has --api_method cpp. Up to hipBLASLt 1.2.2 such
+# calls need other lines of the tuning file than calls of the C functions. tests/conformance/test_hipblaslt_files.py
+# compares which lines the real library uses for these calls.
 
 from __future__ import annotations
 
@@ -102,11 +101,9 @@ def test_a_row_of_f32_serves_no_call_of_16_bits(store: Store, tmp_path: Path) ->
 
 
 def test_a_second_row_is_written_for_the_cpp_class(store: Store, tmp_path: Path) -> None:
-    """A matrix product that is called through hipBLASLt's C++ class gets a second row in the tuning file.
-
-    It comes after the row for the C functions. Other products get only one row, and so do all products for a library
-    version that needs no second row.
-    """
+    """A matrix product that is called through hipBLASLt's C++ class gets a second row in the tuning file."""
+    # It comes after the row for the C functions. Other products get only one row, and so do all products for a library
+    # version that needs no second row.
     problem, tables = called(store, tmp_path)
     other = override(replace(problem, m=4096))
     both = with_objects([override(problem), other], [problem], TARGET)
@@ -119,9 +116,10 @@ def test_a_second_row_is_written_for_the_cpp_class(store: Store, tmp_path: Path)
 def test_lint_and_merge_keep_both_rows(tmp_path: Path) -> None:
     """``lint`` and ``merge`` accept two lines for one matrix product in hipBLASLt's override file.
 
-    One line is for calls of the C functions, the other for calls through the C++ class. Both are accepted for every
-    library version, even an unknown one. Later versions do not need the second line, but it does no harm.
+    One line is for calls of the C functions, the other for calls through the C++ class.
     """
+    # Both are accepted for every library version, even an unknown one. Later versions do not need the second line, but
+    # it does no harm.
     problem = gemm(a_type="bf16_r")
     (made,) = make(tuning_file.WRITER, with_objects([override(problem)], [problem], UNKNOWN), UNKNOWN).files
     paths = [str(tmp_path / f"{name}.txt") for name in "ab"]

@@ -202,11 +202,9 @@ def test_a_file_of_rocm_6_4() -> None:
 
 
 def test_an_old_file_is_read_as_its_library_version_reads_it() -> None:
-    """logparse reads an old hipBLASLt tuning file without column names in the same way as the stated library version.
-
-    The versions know different data types. ROCm 6.4 (hipBLASLt 0.12) drops lines with the type xf32. The last versions
-    before 7.0 that read such files take xf32 for f32.
-    """
+    """logparse reads an old hipBLASLt tuning file without column names as the stated library version does."""
+    # The versions know different data types. ROCm 6.4 (hipBLASLt 0.12) drops lines with the type xf32. The last
+    # versions before 7.0 that read such files take xf32 for f32.
     text = (FIRST + f"    {','.join(VALUES.split(','))}\n").replace("f16_r,f32_r,0", "f16_r,xf32_r,0").encode()
     keys = [inspect("t.txt", text, OLD | {"hipblaslt_version": x}).rows[0].key[-6:] for x in ("1202", "1400")]
     assert keys == ["", ",f32_r"]
@@ -221,11 +219,9 @@ def test_an_old_file_is_read_as_its_library_version_reads_it() -> None:
 
 
 def test_rows_copied_to_other_sizes_are_no_measurements() -> None:
-    """If a time in a tuning file was copied from another size, it is not taken as a measurement.
-
-    Teams that serve models copy the measurement of one size to lines of smaller sizes. Only one line was really
-    measured: the line whose sizes agree with its Gflop/s.
-    """
+    """If a time in a tuning file was copied from another size, it is not taken as a measurement."""
+    # Teams that serve models copy the measurement of one size to lines of smaller sizes. Only one line was really
+    # measured: the line whose sizes agree with its Gflop/s.
     cells = VALUES.split(",")
     copies = [",".join([*cells[:5], str(n), *cells[6:]]) for n in (63, 64, 62, 64)]
     another = ",".join([*cells[:5], "128", *cells[6:31], "300000", cells[32], "3.579", *cells[34:]])
@@ -246,12 +242,10 @@ def test_rows_copied_to_other_sizes_are_no_measurements() -> None:
 
 @needs_corpus
 def test_mlperfs_file() -> None:
-    """logparse reads a real hipBLASLt tuning file from MLPerf, and knows which hipBLASLt builds can use the file.
-
-    * The file has 8,336 lines, made from only 521 measurements.
-    * Versions 0.13 and 0.15 of the build aa0bda7b use all lines. It is not known for which of them the file was made.
-    * The other versions and builds that are tried here use no line.
-    """
+    """logparse reads a real hipBLASLt tuning file from MLPerf, and knows which hipBLASLt builds can use the file."""
+    # The file has 8,336 lines, made from only 521 measurements. Versions 0.13 and 0.15 of the build aa0bda7b use all
+    # lines. It is not known for which of them the file was made. The other versions and builds that are tried here use
+    # no line.
     data = gzip.decompress((CORPUS / "serving/mlperf_tuning_aa0bda7b.txt.gz").read_bytes())
     outcomes = list(tuning_file.read(Memory(data, "t.txt")))
     assert (len(outcomes), sum(x.unit == "measurement" for x in outcomes)) == (8337, 521)

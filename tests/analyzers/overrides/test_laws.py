@@ -142,9 +142,9 @@ def test_what_is_written_is_live_and_has_the_key_of_its_call(format: OverrideFor
 def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> None:
     """If an override file has a line for a matrix product or convolution, a call of it gets the kernel in the line.
 
-    An override file is the user's choice of kernels. If the library lacks the kernel, the call does not get it, and a
-    reason is stated.
+    An override file is the user's choice of kernels.
     """
+    # If the library lacks the kernel, the call does not get it, and a reason is stated.
     for file, target in samples()[format.name]:
         reading = format.reader(file.name, file.data, target)
         for row in reading.rows:
@@ -199,8 +199,7 @@ VERSIONS: list[Facts] = [
 def test_a_written_row_is_used_or_refused_with_a_reason(format: OverrideFormat, data: st.DataObject) -> None:
     """The library uses every line that logparse writes to an override file (the user's choice of kernels).
 
-    If the library would drop a line, logparse does not write it and gives a reason. This must be true for any matrix
-    product, kernel and library version.
+    If the library would drop a line, logparse does not write it and gives a reason.
     """
     assert format.writer is not None
     all_of, target = data.draw(st.sampled_from(overrides(format)))
@@ -292,8 +291,7 @@ def test_another_gpu_or_build_is_noticed(
 ) -> None:
     """logparse notices if an override file (the user's choice of kernels) is for another GPU or library build.
 
-    Then either no line of the file is used, or a remark names the difference. With the same GPU and build all lines are
-    used.
+    Then either no line of the file is used, or a remark names the difference.
     """
     for file, _ in samples()[format.name]:
         alone = format.inspect(file.name, file.data, {})

@@ -252,11 +252,9 @@ def test_find_dbs(tmp_path: Path) -> None:
 
 
 def test_a_conflict_names_the_first_of_several_files() -> None:
-    """If files choose different kernels for one operation, the message names the first file that has the chosen kernel.
-
-    The user gives four files: ``a``, ``b``, ``c``, and ``b`` again with another content. The kernel in ``c`` and in the
-    second ``b`` is chosen. The message names ``b``, because the user named it before ``c``.
-    """
+    """If files choose different kernels for one operation, the message names the first file with the chosen one."""
+    # The user gives four files: a, b, c, and b again with another content. The kernel in c and in the second b is
+    # chosen. The message names b, because the user named it before c.
     one, other = (f"{KEY}={x}:1.5,0,miopenConvolutionBwdWeightsAlgoGEMM\n" for x in ("GemmWrwUniversal", "GemmWrw"))
     texts = [("a", one), ("b", ""), ("c", other), ("b", other)]
     found = _Winners(

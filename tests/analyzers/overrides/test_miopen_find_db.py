@@ -202,11 +202,9 @@ F_KEY = "64-128-128-3x3-64-128-128-8-1x1-1x1-1x1-0-NCHW-FP16-F"
     ],
 )
 def test_compute_units_in_file_names_are_counted_as_hip_does(name: str, words: list[str], wanted: str) -> None:
-    """The number of compute units in the name of a find-db (MIOpen's file of measured solvers) is HIP's number.
-
-    On RDNA HIP counts pairs of compute units, and MIOpen (``GetDbBasename``) uses this number. A user states the number
-    that the tool rocminfo prints, so logparse must convert it.
-    """
+    """The number of compute units in the name of a find-db (MIOpen's file of measured solvers) is HIP's number."""
+    # On RDNA HIP counts pairs of compute units, and MIOpen (GetDbBasename) uses this number. A user states the number
+    # that the tool rocminfo prints, so logparse must convert it.
     target = target_from([*words, "miopen_version=3.5.1", "miopen_tweak=abc"])
     row = f"{F_KEY}=ConvDirectNaiveConvFwd:3,0,miopenConvolutionFwdAlgoDirect\n".encode()
     end = ".HIP.3_5_1_abc.ufdb.txt"
@@ -227,11 +225,9 @@ def test_two_words_that_state_one_count_of_cus_agree() -> None:
 
 
 def test_an_empty_tweak_is_not_unknown() -> None:
-    """If MIOpen's version is known to end with an empty "tweak", a database file with another tweak is refused.
-
-    The tweak is the last part of the version, which is empty in Debian's builds. If it were unknown, logparse could not
-    refuse the file.
-    """
+    """If MIOpen's version is known to end with an empty "tweak", a database file with another tweak is refused."""
+    # The tweak is the last part of the version, which is empty in Debian's builds. If it were unknown, logparse could
+    # not refuse the file.
     target = TARGET | {"miopen_tweak": ""}
     assert inspect("gfx942130.HIP.3_4_0_.ufdb.txt", ROW.encode(), target).accepted is True
     assert inspect(NAME, ROW.encode(), target).accepted is False

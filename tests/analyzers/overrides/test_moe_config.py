@@ -103,12 +103,9 @@ def test_rules_that_depend_on_the_name() -> None:
 
 
 def test_tables_of_block_scaled_products(tmp_path: Path) -> None:
-    """``lint`` knows the special rules for a server's tables of block-scaled matrix products.
-
-    * The file name has no number of experts.
-    * If the file has the entry ``triton_version``, the server takes it for a number of tokens and fails.
-    * The server does not look for these tables in the user's folder.
-    """
+    """``lint`` knows the special rules for a server's tables of block-scaled matrix products."""
+    # The file name has no number of experts. If the file has the entry triton_version, the server takes it for a number
+    # of tokens and fails. The server does not look for these tables in the user's folder.
     name = "N=4096,K=1024,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128]"
     assert rules(judged({"1": TILE}, name)) == []
     assert rules(judged({"triton_version": "3.4.0", "1": TILE}, name)) == [(1, "error", "keys")]

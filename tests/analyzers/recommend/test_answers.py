@@ -58,10 +58,8 @@ def test_stated_steps_divide_every_number_of_the_screen(tmp_path: Path) -> None:
 
 @needs_corpus
 def test_what_a_step_gains_of_faster_kernels_is_simulated(tmp_path: Path) -> None:
-    """The list has what a step gains of faster kernels, which is less than the kernels save if the host is the limit.
-
-    In an earlier version, three matrix products of GPT-2 promised 6 ms, of which the step would gain 1 ms.
-    """
+    """The list has what a step gains of faster kernels: less than the kernels save, if the host is the limit."""
+    # In an earlier version, three matrix products of GPT-2 promised 6 ms, of which the step would gain 1 ms.
     seen = verdict(read(tmp_path, CORPUS / "h200" / "gpt2.trace.json.gz"))
     first, *more = seen.todo
     assert (first.sureness, first.slowed_by, first.at_most) == ("estimated", "the host", False)
@@ -104,11 +102,9 @@ def test_processes_whose_calls_are_added_up_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("log", "calls"), [("hipblaslt_rank0_4242.log", {6, 12, 18, 30}), ("hints_4242.log", {None})])
 def test_a_log_is_from_the_device_of_its_process(log: str, calls: set[int | None], tmp_path: Path) -> None:
-    """A log that names no GPU is taken to be from the GPU that another log of the same process names.
-
-    The run also has a tuning file of another GPU. Without a log of the process that names the GPU, it is unknown on
-    which GPU the calls ran, so they are not multiplied by measured times.
-    """
+    """A log that names no GPU is taken to be from the GPU that another log of the same process names."""
+    # The run also has a tuning file of another GPU. Without a log of the process that names the GPU, it is unknown on
+    # which GPU the calls ran, so they are not multiplied by measured times.
     files = (
         f"hipblaslt/{log}",
         "hipblaslt/tuning_cache.txt",

@@ -247,11 +247,9 @@ def test_one_of_several_gpus_is_enough(shell: str, folder: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_apply_sh_works_after_a_move(shell: str, folder: Path, tmp_path: Path) -> None:
-    """The script ``apply.sh`` still works after its folder was moved.
-
-    Bash tells a script in which folder it is. In other shells, ``apply.sh`` looks for its files in the working
-    directory. If they are not there, an error says what to do.
-    """
+    """The script ``apply.sh`` still works after its folder was moved."""
+    # Bash tells a script in which folder it is. In other shells, apply.sh looks for its files in the working directory.
+    # If they are not there, an error says what to do.
     moved = tmp_path / "moved"
     shutil.move(folder, moved)
     env = machine(tmp_path)
@@ -330,11 +328,9 @@ def test_without_override_files_there_is_nothing_to_apply() -> None:
 def test_compute_units_are_counted_as_hip_does(
     shell: str, arch: str, cus: str, wanted: str, mode: str | None, applies: bool, tmp_path: Path
 ) -> None:
-    """``apply.sh`` compares the machine's number of compute units with the expected one, as HIP counts them.
-
-    MIOpen's file names have HIP's number, but the tool rocminfo prints another one. On RDNA, HIP counts pairs of
-    compute units, unless an environment variable turns that off.
-    """
+    """``apply.sh`` compares the machine's number of compute units with the expected one, as HIP counts them."""
+    # MIOpen's file names have HIP's number, but the tool rocminfo prints another one. On RDNA, HIP counts pairs of
+    # compute units, unless an environment variable turns that off.
     target = {"arch": arch, "cu_count": wanted, "miopen_version": "3.5.1", "miopen_tweak": "abc"}
     file = Emission("any.ufdb.txt", b"x", Shell("export MIOPEN_USER_DB_PATH={folder}"))
     made = script([Override(problem=gemm(), solution=Solution("miopen", "x"), target=target)], [file], target)

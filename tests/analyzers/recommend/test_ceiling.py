@@ -27,12 +27,9 @@ def kernel(problem: str | None, total_us: float) -> dict[str, object]:
 
 
 def traced() -> Tables:
-    """Return made-up data of a trace of two steps, which call three matrix products.
-
-    * For the first product, the library's choice of kernel was also measured alone.
-    * The second product only has a time in the trace.
-    * The third product has no time at all.
-    """
+    """Return made-up data of a trace of two steps, which call three matrix products."""
+    # For the first product, the library's choice of kernel was also measured alone. The second product only has a time
+    # in the trace. The third product has no time at all.
     called = ((ONE, 100), (TWO, 50), (THREE, 50))
     return tables(
         calls=[call(x, count=n, category="profiler", source_id="t") for x, n in called],
@@ -55,11 +52,9 @@ def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
 
 
 def test_traced_time_is_used_for_all_logged_calls() -> None:
-    """If a log has more calls of a product than the trace, the traced time is used for all of them.
-
-    The log has 100 calls, and the trace has ten of them. A call takes 120 µs in the trace, and 100 µs if it is measured
-    alone. So each of the 100 calls is counted with 120 µs, as on the web page.
-    """
+    """If a log has more calls of a product than the trace, the traced time is used for all of them."""
+    # The log has 100 calls, and the trace has ten of them. A call takes 120 µs in the trace, and 100 µs if it is
+    # measured alone. So each of the 100 calls is counted with 120 µs, as on the web page.
     t = tables(
         calls=[call(ONE, count=100), call(ONE, count=10, category="profiler", source_id="t")],
         workload=[work(ONE, 100)],
@@ -72,11 +67,9 @@ def test_traced_time_is_used_for_all_logged_calls() -> None:
 
 
 def test_products_with_their_fastest_kernel_are_part_of_the_total() -> None:
-    """The possible saving in percent refers to all measured products, even if they already run their fastest kernel.
-
-    The first product takes 90 µs and already runs its fastest kernel. The second product takes 10 µs, or 8 µs with its
-    fastest kernel. So the possible saving is (10 − 8) / (90 + 10) = 2 %, not (10 − 8) / 10 = 20 %.
-    """
+    """The possible saving in percent refers to all measured products, even if they already run their fastest kernel."""
+    # The first product takes 90 µs and already runs its fastest kernel. The second product takes 10 µs, or 8 µs with
+    # its fastest kernel. So the possible saving is (10 − 8) / (90 + 10) = 2 %, not (10 − 8) / 10 = 20 %.
     t = tables(
         workload=[work(ONE, 1), work(TWO, 1)],
         measurements=[
@@ -99,9 +92,9 @@ def test_products_with_their_fastest_kernel_are_part_of_the_total() -> None:
 def test_the_possible_saving_includes_measured_savings() -> None:
     """The largest possible saving of a job also counts calls without a known kernel, if their saving was measured.
 
-    Here no log names the kernel of a convolution, but a measurement shows how much time another kernel saves. Estimated
-    savings do not count. A matrix product or convolution counts only once.
+    Estimated savings do not count. A matrix product or convolution counts only once.
     """
+    # Here no log names the kernel of a convolution, but a measurement shows how much time another kernel saves.
     t = tables(
         workload=[work(ONE, 10), work(W.text, 5)],
         measurements=[measurement(ONE, "Default", 9.0), measurement(ONE, "hipblaslt:1", 8.0)],

@@ -81,11 +81,9 @@ def test_without_the_fact_a_pair_is_no_test() -> None:
 
 
 def test_a_confirmed_loss_is_no_gain_of_the_default() -> None:
-    """If a second measurement shows that a kernel is slower than the library's default, no gain is reported.
-
-    The default kernel is then the faster one, but that is not reported as a gain either. The measurement only tested
-    the other kernel.
-    """
+    """If a second measurement shows that a kernel is slower than the library's default, no gain is reported."""
+    # The default kernel is then the faster one, but that is not reported as a gain either. The measurement only tested
+    # the other kernel.
     slow_winner = confirmed(FAST[1], FAST[0])
     assert not recommend(slow_winner, Settings()).findings
     picked = {"source_id": "log", "run": "r", "category": "bench", "kind": "gemm", "problem": P.text, "pid": 1}

@@ -25,12 +25,11 @@ STORES, PROBLEMS = sized(60, 200), 12
 
 
 def most(stores: int, rate: float, doubt: float = 1e-3) -> int:
-    """Return how many simulated jobs may have a false report of a gain before the test fails.
+    """Return how many of ``stores`` simulated jobs may have a false report of a gain before the test fails.
 
-    There are ``stores`` jobs, each of which has a false report with the probability ``rate``. The probability of more
-    than the returned number is at most ``doubt``. The test gives the same result every time, because the seeds are
-    fixed.
+    Each has one with the probability ``rate``. More are found with a probability of at most ``doubt``.
     """
+    # The test gives the same result every time, because the seeds are fixed.
     below = 0.0
     for count in range(stores + 1):
         below += comb(stores, count) * rate**count * (1 - rate) ** (stores - count)
@@ -45,11 +44,9 @@ def test_the_bound_is_that_of_the_binomial_distribution() -> None:
 
 @pytest.mark.parametrize("floor", [pytest.param(0.03, marks=pytest.mark.nightly), 0.0])
 def test_equally_fast_kernels_give_no_findings(floor: float) -> None:
-    """If all kernels of a job are equally fast, logparse reports a gain in at most 5 % of the simulated jobs.
-
-    Usually a gain is reported only if it is at least 3 %. The test is repeated with a smallest gain of 0. Then only the
-    statistical tests and their correction for many tests prevent false reports.
-    """
+    """If all kernels of a job are equally fast, logparse reports a gain in at most 5 % of the simulated jobs."""
+    # Usually a gain is reported only if it is at least 3 %. The test is repeated with a smallest gain of 0. Then only
+    # the statistical tests and their correction for many tests prevent false reports.
     found = uncorrected = refused = 0
     for seed in range(STORES):
         tables = null_tables(seed, PROBLEMS, floor)

@@ -378,11 +378,9 @@ def test_rendering(found: Recommendation) -> None:
 
 
 def test_usual_times_are_reported_as_usual() -> None:
-    """If the calls of a log take as long as comparable calls, ``recommend`` says that it sees no slow call.
-
-    Each of the two calls was timed with one kernel only. logparse ships times of calls that resemble one of the two, so
-    this call can be judged.
-    """
+    """If the calls of a log take as long as comparable calls, ``recommend`` says that it sees no slow call."""
+    # Each of the two calls was timed with one kernel only. logparse ships times of calls that resemble one of the two,
+    # so this call can be judged.
     types = {"a_type": "bf16_r", "b_type": "bf16_r", "c_type": "bf16_r", "d_type": "bf16_r"}
     usual, other = product(4096, 8192, 4096, **types), product(4096, 8192, 4096, **types | {"a_type": "f64_r"})
     rows = [measurement(x.text, "Default", 250.0, source_id="m", origin="bench") for x in (usual, other)]
@@ -509,10 +507,8 @@ def test_no_gain_for_products_that_the_run_never_called() -> None:
 def test_calls_with_one_row_get_the_best_common_kernel(
     plain: dict[str, float], added: dict[str, float], row: str | None, store: Store, tmp_path: Path
 ) -> None:
-    """If two kinds of calls share a line of an override file, the line gets the best kernel for both together.
-
-    Ten calls have β = 0, and thirty calls have β ≠ 0. hipBLASLt's files do not tell them apart, so both use one line.
-    """
+    """If two kinds of calls share a line of an override file, the line gets the best kernel for both together."""
+    # Ten calls have β = 0, and thirty calls have β ≠ 0. hipBLASLt's files do not tell them apart, so both use one line.
     own, facts_there = {"hipblaslt:5": 50.0}, HERE | {"hipblaslt_version": "100202"}
     log = bench(64, 32, 16, count=10) + bench(64, 32, 16, count=30).replace("--beta 0.0", "--beta 1.0")
     read(store, tmp_path, {"job.log": log + bench(128, 32, 16)})

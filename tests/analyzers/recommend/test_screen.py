@@ -120,9 +120,9 @@ def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
 def test_the_last_screen_of_tune_fits(said: int, applied: int, shown: tuple[int, int]) -> None:
     """The last lines that ``logparse tune`` prints always fit on one screen.
 
-    The more other lines there are, the fewer proposals and reasons are shown. ``shown`` is the expected number of
-    proposals (at most two) and of reasons for the first one.
+    ``shown`` is the expected number of proposals (at most two) and of reasons for the first one.
     """
+    # The more other lines there are, the fewer proposals and reasons are shown.
     found = recommend(everything(), Settings())
     head, apply = [f"tune: {'word ' * 30}", *["more"] * (said - 2)], ["in the program"] * applied
     lines = screen.ending(found, head, screen.Written(Path("overrides")), apply)
@@ -160,11 +160,9 @@ def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_files_in_all_folders_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If logparse writes files for two libraries into two folders, the printed commands use the files of both folders.
-
-    Here one folder is for hipBLASLt and one for MIOpen. An earlier version printed the commands for the first folder
-    alone, which saved nothing.
-    """
+    """If logparse writes files for two libraries into two folders, the printed commands use both folders."""
+    # Here one folder is for hipBLASLt and one for MIOpen. An earlier version printed the commands for the first folder
+    # alone, which saved nothing.
     monkeypatch.chdir(tmp_path)
     files = [x for y in ("hipblaslt", "miopen") for end in ("log", "txt") for x in (SAMPLES / y).glob(f"*.{end}")]
     found = recommend(samples(*(str(x.relative_to(SAMPLES)) for x in sorted(files)))(tmp_path), Settings())

@@ -32,10 +32,11 @@ from tests.analyzers.recommend.test_apply_module import padded
 def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnswer:
     """Return the result of simulating a change that shortens a step from 54.9 ms to ``then_us``.
 
-    * With an infinitely fast host, the step would take 30.9 ms.
     * ``waits`` is the fraction of the step that waits for kernels.
-    * If ``limit`` is ``data loading``, 80 % of the step waits for data.
+    * ``limit`` says what limits the step.
     """
+    # With an infinitely fast host, the step would take 30.9 ms. If limit is "data loading", 80 % of the step waits for
+    # data.
     data = 0.8 if limit == "data loading" else 0.0
     return StepAnswer(
         now_us=54_900,
@@ -88,11 +89,9 @@ def test_the_step_now_and_then_stands_beside_the_gpu_time() -> None:
 
 
 def test_a_gain_is_at_most_the_time_of_all_kernels() -> None:
-    """logparse never promises more for faster kernels than what a step gains if all kernels take no time.
-
-    Faster kernels would save 15.7 ms of kernel time. But even if kernels took no time, the step of 54.9 ms would become
-    only 4 % shorter, so at most 4 % is promised. If it would become only 0.4 % shorter, nothing is proposed.
-    """
+    """logparse never promises more for faster kernels than what a step gains if all kernels take no time."""
+    # Faster kernels would save 15.7 ms of kernel time. But even if kernels took no time, the step of 54.9 ms would
+    # become only 4 % shorter, so at most 4 % is promised. If it would become only 0.4 % shorter, nothing is proposed.
     found = recommend(everything(), Settings(steps=1))
     held = replace(found, step=StepTimes(answer(54_900), {}))
     (search,) = (x for x in verdict(held).todo if x.name == "search")
@@ -110,10 +109,8 @@ def test_a_gain_is_at_most_the_time_of_all_kernels() -> None:
 
 
 def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a step waits for its data, the advice is to load them sooner, not to speed up the host.
-
-    The GPU idles for 230 of 500 µs. An infinitely fast host would gain less of them than data that arrive in time.
-    """
+    """If a step waits for its data, the advice is to load them sooner, not to speed up the host."""
+    # The GPU idles for 230 of 500 µs. An infinitely fast host would gain less of them than data that arrive in time.
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     found = recommend(tables, Settings())
     assert verdict(found).headline.startswith("the host is the limit; ")
@@ -134,11 +131,9 @@ def test_a_step_that_waits_for_data_needs_faster_loading(monkeypatch: pytest.Mon
 
 
 def test_a_saving_is_a_part_of_the_step_without_the_profiler() -> None:
-    """A saving is compared with the step's time without the profiler, not with the longer step in the trace.
-
-    The step takes 500 µs under the profiler and 450 µs without, as a simulation shows. A saving of 131 µs is simulated
-    for the step without the profiler, so it is stated as "131 of 450 µs".
-    """
+    """A saving is compared with the step's time without the profiler, not with the longer step in the trace."""
+    # The step takes 500 µs under the profiler and 450 µs without, as a simulation shows. A saving of 131 µs is
+    # simulated for the step without the profiler, so it is stated as "131 of 450 µs".
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0")
     now = replace(answer(450), now_us=450, ceilings=Ceilings(450, 319, 450, 450))
     found = verdict(replace(recommend(tables, Settings()), step=StepTimes(now, {})))
@@ -149,9 +144,9 @@ def test_a_saving_is_a_part_of_the_step_without_the_profiler() -> None:
 def test_headline_and_limit_name_the_same_gain() -> None:
     """If the GPU waits for the host (CPU), two lines of the output promise the same gain.
 
-    One line is the headline ("keep the GPU busy"), the other says what limits the step. In an earlier version, they
-    promised 8.5 ms and 7 ms for the same trace of GPT-2, in which no step is marked.
+    One line is the headline ("keep the GPU busy"), the other says what limits the step.
     """
+    # In an earlier version, they promised 8.5 ms and 7 ms for the same trace of GPT-2, in which no step is marked.
     now = replace(answer(1_000), now_us=1_000, ceilings=Ceilings(1_000, 700, 1_000, 540))
     found = replace(recommend(test_host_bound.traced(540.0), Settings()), step=StepTimes(now, {}))
     seen = verdict(found)
@@ -164,9 +159,9 @@ def test_headline_and_limit_name_the_same_gain() -> None:
 def test_at_least_three_kinds_of_work_are_named() -> None:
     """The line that divides a step's time by kinds of work names three kinds besides the largest one.
 
-    Only the other kinds are joined as "the rest". In an earlier version, communication took 11.8 of 18.8 ms, and all
-    other kinds were joined to 6.41 ms of "others".
+    Only the other kinds are joined as "the rest".
     """
+    # In an earlier version, communication took 11.8 of 18.8 ms, and all other kinds were joined to 6.41 ms of "others".
     kinds = (("exposed communication", 11_761.0), ("normalisation", 2_156.0), ("convolutions", 1_947.0),
              ("transposes and copies", 1_450.0), ("element-wise", 711.0), ("idle", 667.0))  # fmt: skip
     seen = Verdict("", tuple(Share(*x) for x in kinds), 18_800.0, "step", ())
@@ -242,11 +237,9 @@ def fusible(us: list[float]) -> pd.DataFrame:
     ],
 )
 def test_the_saving_of_a_fusion_comes_from_the_traced_steps(traced: bool, headline: str) -> None:
-    """How much a fusion can save is computed per step from the traced steps, not from the calls in the log.
-
-    An elementwise operation could be fused into the matrix product before it. Its kernel takes 400 µs in the two traced
-    steps together. So at most 400 / 2 = 200 µs per step can be saved. The log has 5,448 calls.
-    """
+    """How much a fusion can save is computed per step from the traced steps, not from the calls in the log."""
+    # An elementwise operation could be fused into the matrix product before it. Its kernel takes 400 µs in the two
+    # traced steps together. So at most 400 / 2 = 200 µs per step can be saved. The log has 5,448 calls.
     text = product(1024, 512, 512).text
     calls = [build.call(text, count=4, category="profiler", source_id="trace")]
     given = replace(build.tables(calls=calls, workload=[build.work(text, 5_448)]), facts=fusible([400.0]))
@@ -306,11 +299,9 @@ def test_an_action_behind_the_host_says_what_the_step_gains_of_it(then_us: float
 
 
 def test_idle_time_that_cannot_be_gained_is_stated() -> None:
-    """If only a part of the GPU's idle time can be gained, the text about the limit says how much.
-
-    The GPU idles for 230 of the step's 500 µs. With a host that takes no time, the step would still take 450 µs,
-    because then its kernels limit it. So only 500 − 450 = 50 µs can be saved.
-    """
+    """If only a part of the GPU's idle time can be gained, the text about the limit says how much."""
+    # The GPU idles for 230 of the step's 500 µs. With a host that takes no time, the step would still take 450 µs,
+    # because then its kernels limit it. So only 500 − 450 = 50 µs can be saved.
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     bounded = replace(answer(500), now_us=500, ceilings=Ceilings(500, 450, 500, 500))
     seen = verdict(replace(recommend(tables, Settings()), step=StepTimes(bounded, {})))

@@ -32,9 +32,10 @@ def fake(*names: str) -> list[Solution]:
 class Fake:
     """A fake GPU library for tests. A test names its kernels in the activation of a matrix product.
 
-    For example, the library offers the kernels "pick" and "fast" for a product with the activation ``pick+fast``. When
-    a kernel is prepared, the line "m kernel process-id" is appended to the file that ``FAKE_LOG`` names.
+    For example, ``pick+fast`` stands for the two kernels "pick" and "fast".
     """
+
+    # When a kernel is prepared, the line "m kernel process-id" is appended to the file that FAKE_LOG names.
 
     cache_bytes = 0
 

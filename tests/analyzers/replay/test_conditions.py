@@ -31,11 +31,9 @@ def context(cache_bytes: int, **method: Any) -> WorkerContext:
 
 @pytest.mark.parametrize("size", [16, 64, 256, 1024, 4096])
 def test_copies_of_operands_exceed_the_cache(size: int) -> None:
-    """To measure with a cold cache, enough copies of the operands are used to exceed the cache of 256 MB.
-
-    There are at most 64 copies. If 64 copies of a small product's operands fit into the cache, the cache must be
-    cleared instead.
-    """
+    """To measure with a cold cache, enough copies of the operands are used to exceed the cache of 256 MB."""
+    # There are at most 64 copies. If 64 copies of a small product's operands fit into the cache, the cache must be
+    # cleared instead.
     problem = gemm(size, n=size, k=size, lda=size, ldb=size, ldc=size, ldd=size)
     made = context(256 << 20).conditions(problem)
     assert problem.bytes is not None

@@ -20,11 +20,11 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 def is_a_sample(path: Path) -> bool:
     """Tell whether the tests check docs/results.md against this file of recorded kernel times.
 
-    * All measurements that were planned for the file must be in it.
-    * Files with convolutions that were chosen for being slow (``wgrads-flagged-…``) are left out. docs/results.md is
-      about random ones above 2 GFLOP.
-    * Files with the convolutions of models (``wgrads-models-…``) are left out, too, because most of them are shorter.
+    All measurements that were planned for the file must be in it.
     """
+    # Files with convolutions that were chosen for being slow (wgrads-flagged-…) are left out. docs/results.md is about
+    # random ones above 2 GFLOP. Files with the convolutions of models (wgrads-models-…) are left out, too, because most
+    # of them are shorter.
     if "flagged" in path.name or "models" in path.name:
         return False
     return bool(json.loads(gzip.decompress(path.read_bytes()))["finished"])

@@ -67,12 +67,10 @@ def test_a_faster_solution_is_found_confirmed_and_stored(tmp_path: Path) -> None
 
 
 def test_each_confirming_process_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gain is confirmed by fresh processes, each of which measures only once.
-
-    Here two kernels seem faster than the default, and three processes must confirm each. One process measures all
-    kernels first. Then three new processes each compare both kernels with the default. So there are 1 + 3 = 4
-    processes.
-    """
+    """A gain is confirmed by fresh processes, each of which measures only once."""
+    # Here two kernels seem faster than the default, and three processes must confirm each. One process measures all
+    # kernels first. Then three new processes each compare both kernels with the default. So there are 1 + 3 = 4
+    # processes.
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "prepared"))
     problems = [named("pick", "fast", m=16), named("pick", "fast", m=24)]
     store, report = measure(tmp_path / "store", *problems, options=replace(FAKE, method=Method(processes=3)))

@@ -19,9 +19,10 @@ from tests.analyzers.replay.test_trial import COPY, PICK, ColdAfterRefresh
 def scripted(*readings_us: float) -> SteadyClock:
     """Return a check of the GPU's clock frequency (``SteadyClock``) that gets the given readings one after another.
 
-    A reading is the time of a fixed piece of work in µs. The first reading is taken as the steady one. Each later
-    reading is repeated three times, because a check takes three readings.
+    A reading is the time of a fixed piece of work in µs.
     """
+    # The first reading is taken as the steady one. Each later reading is repeated three times, because a check takes
+    # three readings.
     left = [x for reading in readings_us[1:] for x in [reading] * 3]
     seconds = iter(range(100))
     clock = SteadyClock(lambda: left.pop(0), lambda: float(next(seconds)))
@@ -90,11 +91,9 @@ def test_a_device_that_does_not_settle_is_refused() -> None:
 
 
 def test_a_repeated_measurement_is_checked_too() -> None:
-    """If a time is discarded because the GPU's frequency changed, the repeated measurement is checked, too.
-
-    The frequency falls during two measurements, so both must be discarded. The second one must be checked although the
-    last check was less than 0.1 s ago.
-    """
+    """If a time is discarded because the GPU's frequency changed, the repeated measurement is checked, too."""
+    # The frequency falls during two measurements, so both must be discarded. The second one must be checked although
+    # the last check was less than 0.1 s ago.
     reference_us, sampled, seconds = [50.0, 55.0, 60.5, 60.5], [0], [0.0]
 
     def sample() -> int:

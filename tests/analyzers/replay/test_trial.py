@@ -90,11 +90,9 @@ def test_a_copy_of_the_pick_is_neither_winner_nor_confirmed() -> None:
 
 
 def test_two_compared_kernels_run_equally_often() -> None:
-    """If two kernels are compared, both run equally often in each measurement.
-
-    A measurement also contains the time for starting and ending it. If one kernel ran 64 times and the other one 24
-    times, their times would differ by 0.5 % for a short kernel.
-    """
+    """If two kernels are compared, both run equally often in each measurement."""
+    # A measurement also contains the time for starting and ending it. If one kernel ran 64 times and the other one 24
+    # times, their times would differ by 0.5 % for a short kernel.
     backend = ColdAfterRefresh({PICK: 20.1, COPY: 19.9})
     worker_context(backend).run(ConfirmTask(problem=gemm(), pick=PICK, winner=COPY))
     assert {count for _, count in backend.ran if count > 1} == {64}
