@@ -103,11 +103,11 @@ def store(tmp_path: Path) -> Store:
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Store], None]) -> Store:
-    """Return a copy of a store that is built only once in a test run.
+    """Return a copy of a store that is built only once in a test run, by ``make``.
 
-    A store is a folder of Parquet files with the content of logs. The first pytest worker that needs the store builds
-    it with ``make``. All other workers wait for it, and each gets a copy.
+    A store is a folder of Parquet files with the content of logs.
     """
+    # The first pytest worker that needs the store builds it. All other workers wait for it, and each gets a copy.
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent  # each worker has its own folder inside the parent
@@ -125,9 +125,9 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Store]
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """Return a store (a folder of Parquet files) into which all sample logs were read. Tests must not change it.
 
-    The logs belong to one run, named ``samples``. The Parquet files are merged, because many tests spend most of their
-    time reading them.
+    The logs belong to one run, named ``samples``.
     """
+    # The Parquet files are merged, because many tests spend most of their time reading them.
 
     def make(store: Store) -> None:
         assert {result.state for result in ingest([str(SAMPLES)], store, run="samples", jobs=1)} == {"new"}
@@ -148,9 +148,9 @@ def cluster() -> None:
 def start_cluster() -> None:
     """Start Ray with two workers, unless it runs already. It is stopped after the last test that needs it.
 
-    If the environment variable RAY_ADDRESS is the address of a Ray client port (``ray://…``), the function connects to
-    that cluster instead of starting one. ``tests/executors/test_ray_client.py`` needs this.
+    If RAY_ADDRESS is a Ray client port (``ray://…``), the function connects to that cluster instead.
     """
+    # RAY_ADDRESS is an environment variable. tests/executors/test_ray_client.py needs the connection.
     import ray
 
     if ray.is_initialized():

@@ -1,7 +1,6 @@
 """Measure the CPU seconds of tests: of this process, of its ended children, and of children that still run.
 
-Wall-clock time says little on a machine that others use. CPU time still depends on the processor, so the time of a
-fixed calculation is shown beside it.
+CPU time still depends on the processor, so the time of a fixed calculation is shown beside it.
 """
 
 from __future__ import annotations

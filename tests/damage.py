@@ -109,9 +109,10 @@ _MEMBER = re.compile(rb'"([\w ]{1,40})"\s*:\s*-?\d')
 def other_numbers(data: bytes, random: Random, count: int) -> Iterator[bytes]:
     """Yield copies of a file in which numbers are replaced by odd ones (``NUMBERS``), for example a negative number.
 
-    A copy has one replaced number, in one of ``count`` random places. In JSON there are also copies in which all values
-    of a random name are replaced, for example all values of "dur", for up to ``count`` names.
+    Each copy has one odd number, in one of ``count`` random places.
     """
+    # In JSON there are also copies in which all values of a random name are replaced, for example all values of "dur",
+    # for up to count names.
     if data.startswith(b"SQLite"):
         yield from _other_columns(data, random, count)
         return

@@ -1,8 +1,10 @@
 """Compare results with golden files: files in the repository with the expected output, which a person has reviewed.
 
-``make goldens`` (``pytest --renew-goldens``) runs only the tests that use the fixture ``golden``. They overwrite the
-files that differ, and remove the files that no test makes any more. Then review the diff.
+``make goldens`` overwrites the files that differ. Then review the diff.
 """
+
+# make goldens (pytest --renew-goldens) runs only the tests that use the fixture golden. They overwrite the files that
+# differ, and remove the files that no test makes any more.
 
 from __future__ import annotations
 

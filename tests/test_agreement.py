@@ -135,11 +135,9 @@ def test_of_a_table_of_several_devices_the_targets_rows_are_kept(tmp_path: Path)
 
 
 def test_traced_calls_are_scaled_up_in_both_subcommands(store: Store) -> None:
-    """``top`` and ``recommend`` both scale the calls in a trace up to the whole run.
-
-    A trace covers only a few steps of a run, but a log has all of them. Without the scaling, calls that only the trace
-    contains would seem to be rare.
-    """
+    """``top`` and ``recommend`` both scale the calls in a trace up to the whole run."""
+    # A trace covers only a few steps of a run, but a log has all of them. Without the scaling, calls that only the
+    # trace contains would seem to be rare.
     ingest([str(SAMPLES / x) for x in ("traces/job.trace.json", "hipblaslt/trace_4242.log")], store, run="run")
     traced = top(store, n=1000).set_index("text")
     count_units(store, "run")
@@ -178,11 +176,9 @@ def test_calls_of_one_product_in_two_logs_are_added_up_alike(store: Store) -> No
 
 
 def test_times_are_compared_within_one_measurement(store: Store) -> None:
-    """``top`` compares the time of the default kernel only with other times of the same measurement.
-
-    Times from the job's own trace, from a benchmark or from another run were taken under other conditions, so they are
-    ignored, even if they are shorter.
-    """
+    """``top`` compares the time of the default kernel only with other times of the same measurement."""
+    # Times from the job's own trace, from a benchmark or from another run were taken under other conditions, so they
+    # are ignored, even if they are shorter.
     problem = product(4096, 64, 8192)
     replayed(store, problem, {"Default": 10.0, "hipblaslt:7": 8.0, "hipblaslt:8": 7.0}, "hipblaslt:7")
     for run, origin, us in (("run", "trace", 4.0), ("run", "bench", 3.0), ("other", CONFIRM, 2.0)):

@@ -38,10 +38,10 @@ The import happens when ``logparse.open`` is first used.
 def imports(path: Path, *, types: bool = False) -> frozenset[str]:
     """Return logparse's own modules that a Python file imports, including imports inside functions.
 
-    * A string such as ``"package.module"`` or ``"package.module:NAME"`` also counts, because such strings name modules
-      that are imported at their first use.
     * Imports under ``if TYPE_CHECKING`` count only if ``types`` is true.
     """
+    # A string such as "package.module" or "package.module:NAME" also counts, because such strings name modules that are
+    # imported at their first use.
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
@@ -162,10 +162,10 @@ QUESTIONS = ("lookup", "sql")
 def place(name: str) -> str:
     """Return the name of a module in the drawing of imports in CONTRIBUTING.md.
 
-    * Modules in a folder have the name of the folder, for example ``analyzers/tune``.
-    * Modules that all folders may import have the name of their package.
-    * Two modules share the name ``logparse/lookup|sql``.
+    For example, modules in the folder ``analyzers/tune`` have this name.
     """
+    # Modules that all folders may import have the name of their package. Two modules share the name
+    # logparse/lookup|sql.
     package, *rest = name.split(".")
     if not rest or (package == "logparse" and rest[0] in (*SHARED, "__main__")):
         return package

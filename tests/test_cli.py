@@ -111,11 +111,9 @@ def test_a_query_ends_with_the_program(samples: Store) -> None:
     [RuntimeError("Query interrupted"), duckdb.InvalidInputException("reading the schema failed: KeyboardInterrupt: ")],
 )
 def test_ctrl_c_in_a_query_is_no_error(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ctrl-C during an SQL query ends the program with exit code 130 and without a message.
-
-    DuckDB turns a KeyboardInterrupt into errors of its own. In an earlier version, these errors led to a traceback, or
-    to the false message that the store (Parquet folder) is damaged.
-    """
+    """Ctrl-C during an SQL query ends the program with exit code 130 and without a message."""
+    # DuckDB turns a KeyboardInterrupt into errors of its own. In an earlier version, these errors led to a traceback,
+    # or to the false message that the store (Parquet folder) is damaged.
 
     def app(words: Sequence[str]) -> None:
         raise error

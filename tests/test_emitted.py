@@ -1,8 +1,7 @@
-"""Tests of every file that logparse writes for a GPU library or a tool, compared with expected files.
+"""Tests of every file that logparse writes for a GPU library or a tool, compared with expected files."""
 
-The content comes from the samples. Beside each expected file is another one (``NAME.use``), with the lines that make a
-library use the file.
-"""
+# The content comes from the samples. Beside each expected file is another one (NAME.use), with the lines that make a
+# library use the file.
 
 from __future__ import annotations
 
@@ -81,10 +80,11 @@ class Case:
     """A test case: files that logparse writes for one GPU and library build.
 
     * ``make`` returns the files.
-    * ``format`` is the format of the override file (the user's choice of kernels). Other files, such as commands of a
-      tool, have the format None.
+    * ``format`` is their format as override files, or None.
     * ``target`` describes the GPU and the library build.
     """
+
+    # An override file is the user's choice of kernels. Other files, such as commands of a tool, have the format None.
 
     make: Callable[[], Sequence[Emission]]
     format: str | None = None

@@ -78,12 +78,10 @@ def products(name: str) -> str:
 def convolutions(name: str) -> str:
     """Return the sentence about measured convolutions that docs/results.md must contain.
 
-    The sentence sums up the times of one call of each convolution, in ms, three times:
-
-    * with the kernels that the library chooses by default,
-    * with the fastest kernels for the tensors as they are stored,
-    * with the fastest kernels if the tensors may also be stored in another layout.
+    The sentence sums up the times of one call of each convolution in ms, for three choices of kernels.
     """
+    # The choices are the kernels that the library chooses by default, the fastest kernels for the tensors as they are
+    # stored, and the fastest kernels if the tensors may also be stored in another layout.
     rows = timed(name)
     default = sum(times[x["pick"]] for x, times in rows)
     reachable = sum(min(us for solution, us in times.items() if "stored" not in solution) for _, times in rows)
@@ -150,11 +148,9 @@ CONFIRMED_WITH = {
 
 @pytest.mark.parametrize("blocks", CONFIRMED_WITH)
 def test_six_blocks_confirm_as_well_as_twelve(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The figures in docs/measurement.md about six and twelve blocks of measurements agree with recorded data.
-
-    A process compares two kernels in blocks of measurements. The document states how reliable the result is. For six
-    blocks, its figures are computed from the first six of the twelve recorded blocks of each process.
-    """
+    """The figures in docs/measurement.md about six and twelve blocks of measurements agree with recorded data."""
+    # A process compares two kernels in blocks of measurements. The document states how reliable the result is. For six
+    # blocks, its figures are computed from the first six of the twelve recorded blocks of each process.
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     found = record("intervals")["pairs"]
     processes = []

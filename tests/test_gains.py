@@ -12,11 +12,9 @@ from logparse.model.gains import total
 
 
 def test_the_shortest_time_is_the_largest_saving() -> None:
-    """The shortest time after a change gives the largest saving, and the longest time the smallest one.
-
-    Here 50 µs become 40 µs, or between 35 and 48 µs. So the saving is 50 − 40 = 10 µs, at least 50 − 48 = 2 µs and at
-    most 50 − 35 = 15 µs.
-    """
+    """The shortest time after a change gives the largest saving, and the longest time the smallest one."""
+    # Here 50 µs become 40 µs, or between 35 and 48 µs. So the saving is 50 − 40 = 10 µs, at least 50 − 48 = 2 µs and at
+    # most 50 − 35 = 15 µs.
     gain = Gain(50.0, 40.0, low_us=35.0, high_us=48.0)
     assert (gain.saving_low_us, gain.saving_us, gain.saving_high_us) == (2.0, 10.0, 15.0)
     assert gain.ratio == 0.8

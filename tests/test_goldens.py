@@ -97,11 +97,9 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 
 
 def test_exactly_one_format_recognises_a_sample() -> None:
-    """logparse recognises the format of each sample log, without any doubt between two formats.
-
-    Some formats read whole files. Only one of them may recognise a sample. Other formats read single lines, and then at
-    least one must find its marks in the file.
-    """
+    """logparse recognises the format of each sample log, without any doubt between two formats."""
+    # Some formats read whole files. Only one of them may recognise a sample. Other formats read single lines, and then
+    # at least one must find its marks in the file.
     for sample in SAMPLE_FILES:
         file = InputFile(str(sample))
         head, data = file.head(), file.open().read()

@@ -274,11 +274,9 @@ def found(samples: Store) -> Recommendation:
 def test_code_in_stored_records_never_runs(
     group: type[Group], found: Recommendation, samples: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If stored data contain code, the files that logparse writes from them do not run it.
-
-    A user may get a store (Parquet folder) from another person. So code may be in it, although logparse rejects such
-    texts when it reads logs.
-    """
+    """If stored data contain code, the files that logparse writes from them do not run it."""
+    # A user may get a store (Parquet folder) from another person. So code may be in it, although logparse rejects such
+    # texts when it reads logs.
     monkeypatch.setattr(overrides_write, "fault", lambda noun: None)
     application = Application(line="", settings=tf32.SETTINGS, model=(Python("model = pad_output(model, 5, 8)"),))
     program = ActionResult(
@@ -337,11 +335,9 @@ STUB = '#!/bin/sh\nprintf \'%s\\n\' "$@" >> "$SEEN"\n'
 
 
 def run(path: Path) -> None:
-    """Run a written script with each of the shells. The tools that it calls are replaced by fakes.
-
-    A script that asks Python for the GPU and the library versions is run twice: with fakes that report nothing, and
-    with fakes that report what the script expects.
-    """
+    """Run a written script with each of the shells. The tools that it calls are replaced by fakes."""
+    # A script that asks Python for the GPU and the library versions is run twice: with fakes that report nothing, and
+    # with fakes that report what the script expects.
     tools = path.parent.parent / "tools"
     tools.mkdir(exist_ok=True)
     for name in ("MIOpenDriver", "hipblaslt-bench"):
@@ -427,11 +423,9 @@ def test_a_page_of_hostile_files_holds_only_its_own_tags(hostile: Store, tmp_pat
 
 
 def test_logs_that_once_ran_code_are_rejected(tmp_path: Path) -> None:
-    """Logs whose texts were run as code by an earlier version are now rejected.
-
-    The code in these logs creates a file. It ran when a user ran or sourced one of the scripts that logparse had
-    written (``apply.sh``, ``driver.sh`` and ``tune_miopen.sh``).
-    """
+    """Logs whose texts were run as code by an earlier version are now rejected."""
+    # The code in these logs creates a file. It ran when a user ran or sourced one of the scripts that logparse had
+    # written (apply.sh, driver.sh and tune_miopen.sh).
     results = (SAMPLES / "tunableop/tunableop_results0.csv").read_text()
     named = f"Validator,A//;1e touch {CANARY} #,1\n{results}"
     facts = json.dumps({"arch": "gfx942", "cu_count": "304", "pytorch_version": f"2.9.1\ntouch {CANARY}"})

@@ -1,8 +1,7 @@
-"""Tests that every subcommand says how many rows are missing in its answer, and why.
+"""Tests that every subcommand says how many rows are missing in its answer, and why."""
 
-The store (Parquet folder) and the files have rows that are left out for each possible reason. A subcommand is tested
-with each reason that applies to it.
-"""
+# The store (Parquet folder) and the files have rows that are left out for each possible reason. A subcommand is tested
+# with each reason that applies to it.
 
 from __future__ import annotations
 

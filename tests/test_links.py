@@ -1,8 +1,9 @@
 """Tests that logparse recognises when two texts may describe the same matrix product or convolution ("links").
 
-The Python function and the SQL view must find the same links, with the right counts. A link also has a level, which
-says how sure it is: "exact", "layout" or "shape".
+The Python function and the SQL view must find the same links, with the right counts.
 """
+
+# A link also has a level, which says how sure it is: "exact", "layout" or "shape".
 
 from __future__ import annotations
 
@@ -158,12 +159,10 @@ def test_every_field_separates_two_problems_or_is_marked_unknown(name: str, base
 
 
 def test_a_stated_number_of_compute_units_may_mean_all() -> None:
-    """A call that states a number of compute units may be the same as a call that states none (all of them).
-
-    cuBLAS states the number with every call of its older functions: 132 on an H200, which is all of them. But a user
-    may have set a smaller number. So logparse says that the calls may be the same (level "shape"), not that they are
-    (level "exact").
-    """
+    """A call that states a number of compute units may be the same as a call that states none (all of them)."""
+    # cuBLAS states the number with every call of its older functions: 132 on an H200, which is all of them. But a user
+    # may have set a smaller number. So logparse says that the calls may be the same (level "shape"), not that they are
+    # (level "exact").
     all_units, some, more = (replace(FULL, sm_count=x) for x in (0, 48, 132))
     assert [linked(all_units, x) for x in (all_units, some)] == ["exact", "shape"]
     assert view([all_units, some])[some.text, all_units.text][0] == "shape"

@@ -466,11 +466,9 @@ def test_an_earlier_name_of_an_option_works_and_no_help_shows_it(
 
 
 def test_equal_options_mean_the_same_in_every_subcommand() -> None:
-    """An option has the same help text in every subcommand, with a few exceptions.
-
-    The exceptions mean nearly the same, but need another sentence in each subcommand. In an earlier version, ``--as``
-    named a format to read in ``lint``, but a format to write in ``export``.
-    """
+    """An option has the same help text in every subcommand, with a few exceptions."""
+    # The exceptions mean nearly the same, but need another sentence in each subcommand. In an earlier version, --as
+    # named a format to read in lint, but a format to write in export.
     alike = {"-n", "--run", "--budget", "--trace", "--out", "--kind", "--ladder", "--timeout", "--as", "--to",
              "--same-build", "--against", "--verbose"}  # fmt: skip
     known: dict[str, dict[str, str]] = {}
@@ -706,11 +704,9 @@ def test_the_status_of_an_empty_store_states_that(tmp_path: Path) -> None:
 
 
 def test_fractional_counts_are_printed_as_whole_numbers() -> None:
-    """A number of calls with a fraction is printed as a whole number: 1.98 calls are printed as 2.
-
-    Fractions occur because logparse weights the kinds of steps of a job. The SQL views with the counts of a run have
-    whole numbers.
-    """
+    """A number of calls with a fraction is printed as a whole number: 1.98 calls are printed as 2."""
+    # Fractions occur because logparse weights the kinds of steps of a job. The SQL views with the counts of a run have
+    # whole numbers.
     rows = pd.DataFrame({"count": pd.array([1.98, None, 3.0], "Float64")})
     assert typed(rows, "count int")["count"].to_pylist() == [2, None, 3]
 

@@ -181,10 +181,8 @@ def test_the_use_of_a_file_names_its_place() -> None:
 
 @pytest.mark.parametrize("code", [*BLIND, *LINES])
 def test_text_fields_refuse_code(code: str) -> None:
-    """Most text fields of a record refuse a text with code in it, because the field has a strict grammar.
-
-    A few fields, such as messages, allow any printable text of one line. It is quoted when it is written to a file.
-    """
+    """Most text fields of a record refuse a text with code in it, because the field has a strict grammar."""
+    # A few fields, such as messages, allow any printable text of one line. It is quoted when it is written to a file.
     conv = ConvProblem(direction="F", in_type="FP16", in_layout="NHWC")
     good = gemm().text
     assert fault(conv) is None

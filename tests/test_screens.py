@@ -1,9 +1,10 @@
 """Tests of the program's printed output in terminals of 80, 100 and 160 columns.
 
-The store (Parquet folder) is from the example session in README.md, with another run ``after``. A golden file (expected
-output) has the screens of one command. If a wider screen looks the same as the one before it, the file has only its
-width.
+A golden file (expected output) has the screens of one command.
 """
+
+# The store (Parquet folder) is from the example session in README.md, with another run "after". If a wider screen looks
+# the same as the one before it, the file has only its width.
 
 from __future__ import annotations
 

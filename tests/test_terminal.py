@@ -31,10 +31,8 @@ def test_the_number_of_a_solution_is_never_cut() -> None:
 
 
 def test_a_long_text_does_not_pad_other_rows() -> None:
-    """If the output goes to a program, a long text in one row of a table does not make the other rows longer.
-
-    Names of C++ kernels have thousands of characters. In an earlier version, every row was padded to this length.
-    """
+    """If the output goes to a program, a long text in one row of a table does not make the other rows longer."""
+    # Names of C++ kernels have thousands of characters. In an earlier version, every row was padded to this length.
     name, prose = "void k<" + "x" * 2_000 + ">()", "words " * 50
     rows = [{"kernel": name, "message": "m", "n": 1}, {"kernel": "mm", "message": prose, "n": 22}]
     heading, rule, first, second = drawn(rows, None).splitlines()

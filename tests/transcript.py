@@ -1,8 +1,7 @@
-"""Write the session that README.md shows: five commands and their real output, between two marker lines.
+"""Write the session that README.md shows: five commands and their real output, between two marker lines."""
 
-The commands run in a folder that README.md's own commands make from the samples, in a terminal of 120 columns. Of each
-output only the lines that match a pattern are kept. ``…`` replaces the other lines.
-"""
+# The commands run in a folder that README.md's own commands make from the samples, in a terminal of 120 columns. Of
+# each output only the lines that match a pattern are kept. … replaces the other lines.
 
 from __future__ import annotations
 

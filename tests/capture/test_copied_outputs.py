@@ -114,11 +114,9 @@ def test_a_terminal_stays_one_with_its_size_whatever_is_copied(copied: tuple[boo
 
 
 def test_two_outputs_on_one_terminal_keep_their_order(tmp_path: Path) -> None:
-    """On a terminal, words on standard output and on standard error appear in the order in which the job wrote them.
-
-    In an earlier version each of the two had a terminal of its own, copied by a thread, and half of the words came in
-    the wrong order.
-    """
+    """On a terminal, words on standard output and on standard error appear in the order in which the job wrote them."""
+    # In an earlier version each of the two had a terminal of its own, copied by a thread, and half of the words came in
+    # the wrong order.
     prints = "import os\nfor i in range(2000): os.write(1 + i % 2, b'%d ' % i)"
     terminal = Terminal(driven(None, tmp_path / "all", *python(prints)))
     assert terminal.end() == 0

@@ -1,8 +1,7 @@
-"""Tests of ``logparse run --with FOLDER``, which runs a job with the files and settings that logparse recommended.
+"""Tests of ``logparse run --with FOLDER``, which runs a job with the files and settings that logparse recommended."""
 
-Code that runs when the job imports torch is tested, too. Here torch is a small fake package, because importing the real
-one takes seconds.
-"""
+# Code that runs when the job imports torch is tested, too. Here torch is a small fake package, because importing the
+# real one takes seconds.
 
 from __future__ import annotations
 
@@ -158,11 +157,9 @@ def test_a_change_that_was_not_applied_is_an_error(
 
 
 def test_looking_for_torch_first_changes_nothing(tmp_path: Path, with_torch: dict[str, str]) -> None:
-    """If a job looks for torch before it imports torch, the change is still applied, or an error is reported.
-
-    The library transformers does this with ``find_spec``. In an earlier version, this removed logparse's import hook:
-    nothing was applied, although the exit code was 0.
-    """
+    """If a job looks for torch before it imports torch, the change is still applied, or an error is reported."""
+    # The library transformers does this with find_spec. In an earlier version, this removed logparse's import hook:
+    # nothing was applied, although the exit code was 0.
     program = f"import importlib.util; importlib.util.find_spec('torch'); {PRINTS}"
     done = run_with(made(tmp_path / "made"), sys.executable, "-c", program, environ=with_torch)
     assert (done.stdout, done.returncode) in (("True\n", 0), ("False\n", NOT_APPLIED))

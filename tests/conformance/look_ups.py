@@ -48,10 +48,14 @@ class Library:
 class Build:
     """The kernels that the real library was seen to use for one call, with different override files.
 
-    - ``own`` is what the library uses without a file.
-    - ``uses`` tells what it uses if the file names only this kernel: {kernel in the file: what is used}.
-    - ``absent`` are kernels that it ignores if a later line of the file names another one.
+    - ``own``: without a file.
+    - ``uses``: {kernel in the file: what is used}.
+    - ``absent``: kernels that are ignored.
     """
+
+    # In "uses", the file names only this kernel.
+
+    # The kernels in absent are ignored if a later line of the file names another one.
 
     own: Any
     uses: dict[Solution, Any] = field(default_factory=dict)
@@ -92,9 +96,9 @@ def _expected(
 ) -> Any:
     """Return the kernel that the library should use for a call, as logparse predicts from a file of kernel choices.
 
-    The prediction is the kernel in the first line for the call, even if the kernel cannot compute the call. Lines with
-    a kernel in ``passed_over`` are skipped. If no line is left, the library should use its own choice.
+    Lines with a kernel in ``passed_over`` are skipped. If no line is left, the library uses its own choice.
     """
+    # The prediction is the kernel in the first line for the call, even if the kernel cannot compute the call.
     answer = look_up(library.format, reading, call, has=lambda solution: solution not in passed_over)
     return build.own if answer.solution is None else build.uses[answer.solution]
 

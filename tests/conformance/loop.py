@@ -46,10 +46,10 @@ class Loop:
     def plant(self, times: Iterable[tuple[float, str]], faults: Mapping[str, Sequence[str]] | None = None) -> None:
         """Decide how long kernels take on the virtual GPU (µs), and which of them are faulty.
 
-        * An entry of ``times`` has a time and a part of a kernel's name. A kernel gets the time of the first entry that
-          fits its name.
-        * ``faults`` has parts of kernel names for each kind of fault in ``FAULTS``.
+        * ``times``: (time, part of a kernel's name).
+        * ``faults``: parts of kernel names for each kind of fault.
         """
+        # A kernel gets the time of the first entry that fits its name. The kinds of faults are in FAULTS.
         path = self.folder / "times.txt"
         path.write_text("".join(f"{us} {words}\n" for us, words in times), encoding="utf-8")
         self.settings["VGPU_TIMES"] = str(path)

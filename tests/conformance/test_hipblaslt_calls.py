@@ -1,8 +1,7 @@
-"""Tests with random calls of hipBLASLt. logparse reads their log and writes a tuning file, with which they run again.
+"""Tests with random calls of hipBLASLt. They run again with the tuning file that logparse writes."""
 
-The calls have epilogues, auxiliary matrices, scales, paddings, batches and workspaces. For each line of the file, a
-kernel is taken that the library offered for a call of this line. A new process then runs all calls again.
-"""
+# The calls have epilogues, auxiliary matrices, scales, paddings, batches and workspaces. For each line of the file, a
+# kernel is taken that the library offered for a call of this line. A new process then runs all calls again.
 
 from __future__ import annotations
 
@@ -129,11 +128,9 @@ def run(rocm: Rocm, folder: Path, calls: Sequence[object], most: int, settings: 
 
 @pytest.mark.parametrize(("arch", "device"), [("gfx90a", "gfx90a:sramecc+:xnack-"), ("gfx1201", "gfx1201")])
 def test_rows_that_coverage_names_are_used(rocm: Rocm, store: Store, tmp_path: Path, arch: str, device: str) -> None:
-    """hipBLASLt uses a line of its override file for a call exactly if ``logparse coverage`` predicts it.
-
-    The file (the user's choice of kernels) is written by ``logparse``. As a control, the job also runs with the file's
-    path in a variable that hipBLASLt does not read.
-    """
+    """hipBLASLt uses a line of its override file for a call exactly if ``logparse coverage`` predicts it."""
+    # The file (the user's choice of kernels) is written by logparse. As a control, the job also runs with the file's
+    # path in a variable that hipBLASLt does not read.
     calls = [call(random.Random(number), arch) for number in range(sized(300, 6_000))]
     calls += [without_workspace(x) for x in calls[: len(calls) // 3] if x["workspace"]]
     before = run(rocm, tmp_path / "before", calls, 400, {"VGPU_ARCH": device})
@@ -229,11 +226,9 @@ The library's bench lines state f32_r instead, but the library looks for a row w
 
 
 def test_rows_from_trace_lines_are_used(rocm: Rocm, tmp_path: Path) -> None:
-    """A kernel choice in hipBLASLt's tuning file has an effect only if its compute type is the one that is really used.
-
-    hipBLASLt logs each call in two ways, as a "Trace" line and as a "bench" line. Only the Trace line always states the
-    true compute type, for example ``f32_f16_r`` and not ``f32_r``. So choices made from Trace lines have an effect.
-    """
+    """A line of hipBLASLt's tuning file has an effect only if its compute type is the one that is really used."""
+    # hipBLASLt logs each call in two ways, as a "Trace" line and as a "bench" line. Only the Trace line always states
+    # the true compute type, for example f32_f16_r and not f32_r. So choices made from Trace lines have an effect.
     some = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20, "scale": F32}
     calls = [some | {"types": types, "compute": compute} for types, compute in ASKED]
     device = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}

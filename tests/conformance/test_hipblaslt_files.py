@@ -135,9 +135,9 @@ def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]])
 def row_of_object(target: Mapping[str, str], call: GemmProblem) -> GemmProblem:
     """Return the matrix product that hipBLASLt looks for in its override file if a call is made through its C++ class.
 
-    Some versions then look for another compute type than for calls of the C functions. If a version does not look into
-    the file at all, the call's own matrix product is returned.
+    If a version does not look into the file at all, the call's own matrix product is returned.
     """
+    # Some versions look for another compute type than for calls of the C functions.
     compute = (object_key(call, target) or NO_ROW).rpartition(",")[2]
     return call if compute == NO_ROW else replace(call, compute_type=compute)
 

@@ -1,8 +1,10 @@
 """Test of all of logparse with the real hipBLASLt, from a job's log to the proof that the job got faster.
 
-logparse writes a tuning file that makes the job faster. The virtual GPU gives each kernel the time that the test
-chooses, so the right result is known. Each matrix product has about a dozen kernels.
+The virtual GPU gives each kernel the time that the test chooses.
 """
+
+# logparse writes a tuning file that makes the job faster. The times are chosen, so the right result is known. Each
+# matrix product has about a dozen kernels.
 
 from __future__ import annotations
 
@@ -71,11 +73,9 @@ def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
 
 
 def test_a_row_also_serves_a_size_between_two_measured_sizes(loop: Loop) -> None:
-    """``recommend --ladder`` also makes calls faster whose size lies between two measured sizes.
-
-    Products with n = 64 and n = 96 were measured. The line that is written for 96 also applies to a call with n = 80,
-    for which the library's own choice is slow, too.
-    """
+    """``recommend --ladder`` also makes calls faster whose size lies between two measured sizes."""
+    # Products with n = 64 and n = 96 were measured. The line that is written for 96 also applies to a call with n = 80,
+    # for which the library's own choice is slow, too.
     words = solutions(loop)
     own, best = list(words)[:2]
     times = ((OWN_US, words[own]), (BEST_US, words[best]), (OTHER_US, "Cijk_A"), (2, "PostGSU"))

@@ -95,10 +95,10 @@ def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
 def expected(reading: Reading[Any], call: Problem) -> str | None:
     """Return a known reason why MIOpen may not use the solver that logparse predicts, or None.
 
-    For example, the reason may be "negative time". logparse predicts what MIOpen's "Find" mode does, which looks for
-    the fastest solver. But the test can only run MIOpen's "immediate" mode, which treats some faulty lines of a file in
-    another way.
+    For example, the reason may be "negative time".
     """
+    # logparse predicts what MIOpen's "Find" mode does, which looks for the fastest solver. But the test can only run
+    # MIOpen's "immediate" mode, which treats some faulty lines of a file in another way.
     rows = reading.by_key.get(OVERRIDE_FORMAT.key(call, TARGET) or "", ())
     whys = [breach.note.message for row in rows for breach in row.breaches]
     names = {
@@ -210,9 +210,9 @@ def test_the_number_in_the_name_of_an_rdna_device(rocm: Rocm, tmp_path: Path) ->
 def test_databases_of_fusions_and_batch_normalisations(rocm: Rocm, tmp_path: Path) -> None:
     """logparse does not check files that MIOpen writes for fused operations and for batch normalisations.
 
-    One kind of entry is an exception: the parameters of a fusion's solver. MIOpen writes them into the file for
-    convolutions, so they are read like entries of convolutions.
+    One kind of entry is an exception: the parameters of a fusion's solver.
     """
+    # MIOpen writes them into the file for convolutions, so they are read like entries of convolutions.
     device, norms = "gfx906_60.HIP.3_5_1_", "batchnorm_gfx906_60.HIP.3_5_1_.udb.txt"
     settings = SETTINGS | {"VGPU_ARCH": "gfx906:sramecc+:xnack-", "VGPU_CUS": "60"}
     settings |= {"MIOPEN_USER_DB_PATH": str(tmp_path), "MIOPEN_CUSTOM_CACHE_DIR": str(tmp_path / "cache")}
@@ -243,7 +243,6 @@ def test_some_find_modes_ignore_the_file(rocm: Rocm, tmp_path: Path) -> None:
     """In some modes, MIOpen does not use the user's file of measured solvers: it measures again and overwrites it.
 
     MIOpen does so for the line of a convolution in the find mode NORMAL (1), and if MIOPEN_FIND_ENFORCE is 2 or more.
-    In all other cases MIOpen uses the line.
     """
     (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
     for name in ("empty", "db"):

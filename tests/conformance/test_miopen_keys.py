@@ -48,11 +48,9 @@ def form(chance: random.Random) -> list[object]:
 
 
 def test_the_key_of_a_logged_command_is_right(rocm: Rocm, tmp_path: Path) -> None:
-    """From the command that MIOpen logs, logparse computes the key under which MIOpen looks up the convolution.
-
-    This is difficult if a size is 1, because the strides of a tensor then fit several layouts. MIOpen derives the
-    layout in the command from the strides of one tensor, and the layout in the key from all three.
-    """
+    """From the command that MIOpen logs, logparse computes the key under which MIOpen looks up the convolution."""
+    # This is difficult if a size is 1, because the strides of a tensor then fit several layouts. MIOpen derives the
+    # layout in the command from the strides of one tensor, and the layout in the key from all three.
     calls = [form(random.Random(number)) for number in range(sized(400, 4_000))]
     folders = {f"MIOPEN_{x}": str(tmp_path / x) for x in ("USER_DB_PATH", "CUSTOM_CACHE_DIR")}
     command = [str(rocm.launcher), str(HERE / "drivers/miopen_keys.py")]

@@ -122,9 +122,10 @@ def built(
 ) -> dict[Tried, str | None]:
     """Ask MIOpen which kernel it compiles if a file tells it to use certain solver parameters.
 
-    ``tried`` has the texts of parameters to ask about. Each question uses a new file that has only one text for each
-    convolution and solver, so that other lines cannot have an effect.
+    ``tried`` has the texts of parameters to ask about.
     """
+    # Each question uses a new file that has only one text for each convolution and solver, so that other lines cannot
+    # have an effect.
     found: dict[Tried, str | None] = {}
     queues = [sorted(text for number, text in tried if number == at) for at in range(len(pairs))]
     while any(queues):

@@ -1,8 +1,9 @@
 """Tests that logparse accepts the results of real kernels, with epilogues, scales, groups and 3-D convolutions.
 
-The virtual GPU really computes the kernels, so each result is compared with a reference as on a GPU. Some kernels write
-a matrix and a vector besides the result D. These are checked, too.
+The virtual GPU really computes the kernels, so each result is compared with a reference as on a GPU.
 """
+
+# Some kernels write a matrix and a vector besides the result D. These are checked, too.
 
 from __future__ import annotations
 

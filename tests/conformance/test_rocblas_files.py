@@ -1,8 +1,9 @@
 """Tests of rocBLAS's override file (a choice of kernels): logparse predicts which line the real library uses.
 
-The files are generated at random and then edited. All calls have β = 0: the library compares the value of β, but
-logparse only knows whether β is 0.
+The files are generated at random and then edited.
 """
+
+# All calls have β = 0: the library compares the value of β, but logparse only knows whether β is 0.
 
 from __future__ import annotations
 
@@ -108,9 +109,9 @@ def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequenc
 def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]]) -> bytes:
     """Return the content of a file that tells rocBLAS which kernels to use for some calls.
 
-    ``given`` maps the position of a call in ``calls`` to its kernels, with the preferred kernel first. The lines are
-    written in reverse order, because rocBLAS tries the last line first.
+    ``given`` maps the position of a call in ``calls`` to its kernels, with the preferred kernel first.
     """
+    # The lines are written in reverse order, because rocBLAS tries the last line first.
     rows = [row(calls[n], -int(x.id) - RESERVED, False) for n, found in given.items() for x in reversed(found)]
     return "\n".join([HEADING, *rows, ""]).encode()
 

@@ -1,8 +1,9 @@
 """Test of all of logparse with the real rocBLAS, from a job's log to the proof that other kernels run.
 
-The job uses the override file (choice of kernels) that logparse writes. The virtual GPU gives each kernel the time that
-the test chooses. The matrix product has 68 kernels.
+The virtual GPU gives each kernel the time that the test chooses.
 """
+
+# The job uses the override file (choice of kernels) that logparse writes. The matrix product has 68 kernels.
 
 from __future__ import annotations
 
@@ -44,9 +45,10 @@ def solutions(loop: Loop) -> dict[int, str]:
 def with_kernels(loop: Loop, run: str, sourced: str = "true") -> None:
     """Find out which kernels a job's calls used, and store this together with the job's other logs.
 
-    For this, the job is started again with the log of Tensile (the library with rocBLAS's kernels). rocBLAS's own logs
-    do not name the kernels. ``run`` is the name under which the job's logs are stored.
+    ``run`` is the name under which the job's logs are stored.
     """
+    # The job is started again with the log of Tensile (the library with rocBLAS's kernels). rocBLAS's own logs do not
+    # name the kernels.
     loop.settings["TENSILE_DB"] = "0x40"
     (loop.folder / f"kernels of {run}").write_text(loop.run(*loop.job("rocblas_job", CALL, 2), sourced=sourced))
     del loop.settings["TENSILE_DB"]

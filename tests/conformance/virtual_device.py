@@ -1,9 +1,8 @@
-"""Let logparse measure kernels on the virtual GPU (``virtual_gpu/``), which imitates a GPU on the CPU.
+"""Let logparse measure kernels on the virtual GPU (``virtual_gpu/``), which imitates a GPU on the CPU."""
 
-Libraries launch kernels on the virtual GPU through functions of the HIP runtime. Operands are in the host's memory.
-Torch is not built for this GPU. So streams and events use functions of HIP, instead of the parts of ``torch.cuda`` that
-a measurement needs.
-"""
+# Libraries launch kernels on the virtual GPU through functions of the HIP runtime. Operands are in the host's memory.
+# Torch is not built for this GPU. So streams and events use functions of HIP, instead of the parts of torch.cuda that a
+# measurement needs.
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Tests that work is done in the same way by local processes and by a Ray cluster.
 
-* A result is returned as soon as its task ends.
-* A task that fails stops no other task.
-* A task whose process died is tried again.
-* No process or file is left behind.
+A failed task stops no other task, a task whose process died is tried again, and nothing is left behind.
 """
+
+# A result is returned as soon as its task ends. No process or file is left behind.
 
 from __future__ import annotations
 

@@ -96,11 +96,8 @@ def committed(path: Path) -> int:
 def test_a_file_that_no_node_can_read_is_named(
     tmp_path: Path, on_ray: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no node of the cluster has enough cores to read a file, ``ingest`` names the file and ends.
-
-    Ray would keep the task for ever, and an earlier version waited for it. If ``ingest`` is run again, it reads the
-    file.
-    """
+    """If no node of the cluster has enough cores to read a file, ``ingest`` names the file and ends."""
+    # Ray would keep the task for ever, and an earlier version waited for it. If ingest is run again, it reads the file.
     monkeypatch.setattr("logparse.executors.ray._NODE_SECONDS", 0.5)
     for number in range(3):
         (tmp_path / f"log_{number}.log").write_text(bench(number + 1))

@@ -92,11 +92,9 @@ def test_standard_input_may_begin_with_a_mark(store: Store, monkeypatch: pytest.
 
 
 def test_a_short_first_line_is_read_once(store: Store, tmp_path: Path) -> None:
-    """If a file grows, its first line is not read a second time, however short the line is.
-
-    A few bytes of a file are read in advance to recognise the format. If the line was shorter than these bytes, an
-    earlier version read it twice.
-    """
+    """If a file grows, its first line is not read a second time, however short the line is."""
+    # A few bytes of a file are read in advance to recognise the format. If the line was shorter than these bytes, an
+    # earlier version read it twice.
     (tmp_path / "a.log").write_text("ab\n")
     ingest([str(tmp_path / "a.log")], store)
     (tmp_path / "a.log").write_text("ab\n" + bench(64))

@@ -66,12 +66,11 @@ Taken = tuple[list[object], dict[tuple[bytes, bytes, bytes, bytes], int]]
 
 
 def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
-    """Count how often each line occurs in a text, as logparse does with large logs: block by block.
+    """Count how often each line occurs in a text, in blocks of ``size`` bytes, as logparse does with large logs.
 
-    A block has ``size`` bytes. Returns two values: what the counter said about each block, and the lines with their
-    counts. Different counters may number the lines differently. The numbers are left out, so that results can be
-    compared.
+    Returns what the counter said about each block, and the lines with their counts.
     """
+    # Different counters may number the lines differently. The numbers are left out, so that results can be compared.
     counter = new_counter(*MARKERS, native=is_native)
     said: list[object] = [counter.count(block, at) for block, at in blocks(io.BytesIO(data), size=size)]
     entries, places, cells = counter.take()
@@ -162,11 +161,9 @@ def test_a_counter_forgets_what_it_gave(is_native: bool) -> None:
     st.integers(0, 200),
 )
 def test_several_threads_count_a_file_correctly(data: bytes, held: int, size: int, piece: int, known: int) -> None:
-    """If several threads each count the lines in a part of a file, the result is the same as with one thread.
-
-    Random values are tested for the contents, the sizes of parts and pieces, the limit of memory, and the number of
-    bytes that an earlier ``ingest`` has read.
-    """
+    """If several threads each count the lines in a part of a file, the result is the same as with one thread."""
+    # Random values are tested for the contents, the sizes of parts and pieces, the limit of memory, and the number of
+    # bytes that an earlier ingest has read.
     start = data.find(b"\n", known) + 1
     with tempfile.TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
         file.write(data)
@@ -277,11 +274,9 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_rows_of_a_table_are_read_in_order(threads: int) -> None:
-    """If a log contains a table, the lines of the table are read in order, although several threads read the log.
-
-    Each thread reads blocks of the log. A row of a table does not look special by itself, and here the rows lie in
-    different blocks. Other lines follow after each table.
-    """
+    """If a log contains a table, the lines of the table are read in order, although several threads read the log."""
+    # Each thread reads blocks of the log. A row of a table does not look special by itself, and here the rows lie in
+    # different blocks. Other lines follow after each table.
     row = b"N,N,320,588,1,4096,1,0,320,6144,320,f32_r,f32_r,f32_r,3788\n"
     text = b"nobody\n" + (HEADING.encode() + b"\n" + row * 50 + b"\n" + b"nobody\n" * 50) * 20
     reader = LineReader(STREAMS, threads)

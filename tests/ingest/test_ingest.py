@@ -109,11 +109,9 @@ def test_a_grown_log_gives_what_one_reading_of_it_gives(
 def test_a_log_with_a_long_unfinished_line_is_recognised(
     store: Store, tmp_path: Path, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """logparse recognises a log that it has read before, even if the last line is long and has no line end.
-
-    logparse counts whole lines. But the hash by which it recognises the log must also include the bytes of the last
-    line.
-    """
+    """logparse recognises a log that it has read before, even if the last line is long and has no line end."""
+    # logparse counts whole lines. But the hash by which it recognises the log must also include the bytes of the last
+    # line.
     monkeypatch.setattr("logparse.ingest.worker._RANGED_BYTES", 0)
     for module in ("lines", "input_file"):
         monkeypatch.setattr(f"logparse.ingest.{module}.PIECE_BYTES", 1024)

@@ -83,11 +83,9 @@ def test_every_number_may_be_wrong(tmp_path: Path, names: Sequence[str]) -> None
 @pytest.mark.parametrize("name", ["traces/job.trace.json", "graph/decode.trace.json"])
 @pytest.mark.parametrize("member", ["dur", "ts"])
 def test_all_times_of_a_trace_may_be_wrong(tmp_path: Path, name: str, member: str) -> None:
-    """If all kernels in a trace take no time or an impossible time, every subcommand still answers.
-
-    In an earlier version, a division by zero raised an error. To save time, the subcommands run for only two of the
-    impossible times: one with which the kernels are stored, and one with which they are rejected.
-    """
+    """If all kernels in a trace take no time or an impossible time, every subcommand still answers."""
+    # In an earlier version, a division by zero raised an error. To save time, the subcommands run for only two of the
+    # impossible times: one with which the kernels are stored, and one with which they are rejected.
     states: dict[bool, Store] = {}
     for number in NUMBERS[:-1] if NIGHTLY else (b"0", b"-2.5", b"9223372036854775808"):
         trace = json.loads((SAMPLES / name).read_bytes())

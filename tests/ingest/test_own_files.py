@@ -59,10 +59,8 @@ def test_changed_files_of_logparse_are_read(tmp_path: Path, store: Store, change
 
 
 def test_a_saved_answer_is_not_read_as_a_log(tmp_path: Path, store: Store) -> None:
-    """If a user saves an answer of logparse to a file (``-o``), this file is not read as a log later.
-
-    In an earlier version, a saved table of matrix products with their numbers of calls was read as new data of a job.
-    """
+    """If a user saves an answer of logparse to a file (``-o``), this file is not read as a log later."""
+    # In an earlier version, a saved table of matrix products with their numbers of calls was read as new data of a job.
     ingest([str(LOG)], store, run="r")
     table = pa.Table.from_pandas(store.query("select problem, calls from workload"))
     out = tmp_path / "out"

@@ -93,11 +93,9 @@ def test_without_a_count_a_typed_line_is_the_tools(store: Store, tmp_path: Path)
 
 @pytest.mark.parametrize("digits", ["2", "     12", "3554432"])
 def test_digits_of_a_torn_line_are_no_count(store: Store, tmp_path: Path, digits: str) -> None:
-    """If a damaged line begins with digits, they are not taken for the number of times that the call occurs.
-
-    If several threads of hipBLASLt write at once, a line may be torn, for example within ``data=33554432``. The next
-    line then begins with some digits of this number.
-    """
+    """If a damaged line begins with digits, they are not taken for the number of times that the call occurs."""
+    # If several threads of hipBLASLt write at once, a line may be torn, for example within data=33554432. The next line
+    # then begins with some digits of this number.
     text = f"{TYPED}\n{digits} {TYPED}\n{TYPED}\n"
     assert calls(store, tmp_path, text) == [(3, False)]
     (source,) = store.sources().itertuples()

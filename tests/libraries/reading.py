@@ -23,9 +23,9 @@ T = TypeVar("T")
 def places_of(read: Read, entry: Distinct) -> dict[Place, int]:
     """Return how often a repeated log line occurred at each time and in each process or thread: {place: count}.
 
-    A place is the pair of two texts that a log line of hipBLASLt begins with: the clock, and the content of the third
-    bracket.
+    A place is a pair of texts.
     """
+    # The texts are the first ones of a log line of hipBLASLt: the clock, and the content of the third bracket.
     out: dict[Place, int] = {}
     for number, count in zip(entry.numbers.tolist(), entry.counts.tolist(), strict=True):
         out[read.places[number]] = out.get(read.places[number], 0) + count
@@ -97,8 +97,9 @@ def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list
 def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -> tuple[list[Record], Counter[str]]:
     """Read a log with the given formats. Returns everything that was read, and how many lines of each kind there are.
 
-    Results from blocks of several lines come first. If a line occurs three times in the log, so does its result.
+    If a line occurs three times in the log, so does its result.
     """
+    # Results from blocks of several lines come first.
     data = data.encode() if isinstance(data, str) else data
     reader = LineReader(formats, head=data)
     reader.feed(data, 0)

@@ -94,10 +94,8 @@ BF16 = "shape is M:{}, N:2, K:3 dtype='torch.bfloat16'"
 
 
 def test_every_untuned_shape_is_written() -> None:
-    """If aiter's log names shapes without tuned kernels, logparse writes all of them to a file for aiter's tuner.
-
-    If only some log lines state a data type, there are two files, because a tuner reads one set of columns per file.
-    """
+    """If aiter's log names shapes without tuned kernels, logparse writes all of them to a file for aiter's tuner."""
+    # If only some log lines state a data type, there are two files, because a tuner reads one set of columns per file.
     miss = MISS.format("a8w8_tuned_gemm.csv")
     lines = [f"shape is M:1, N:2, K:3{miss}", f"shape is M:1, N:2, K:3, q_dtype_w:torch.int8{miss}", "no lookup"]
     first, second = aiter_log.untuned(lines).files

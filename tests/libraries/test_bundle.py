@@ -76,11 +76,9 @@ def test_what_is_none_is_a_counted_reject(change: dict[str, object]) -> None:
 
 
 def test_a_damaged_product_is_rejected() -> None:
-    """If the text of a matrix product in a bundle is damaged, it is rejected, even if it still looks like a valid text.
-
-    For example, a text that was cut may have a number where a type belongs. In an earlier version this ended the whole
-    ``ingest``.
-    """
+    """If the text of a matrix product in a bundle is damaged, it is rejected, even if it still looks valid."""
+    # For example, a text that was cut may have a number where a type belongs. In an earlier version this ended the
+    # whole ingest.
     text = gemm(64).text
     cut = text[: text.index("compute=") + 8] + "on=?,0" + text[text.index(" aux=") :]
     name, data = bundle.dump({}, [], {text: 3})

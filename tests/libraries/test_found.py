@@ -29,11 +29,9 @@ def test_a_new_room_is_found_by_a_line_of_its_module(tmp_path: Path) -> None:
 
 
 def test_modules_are_found_by_the_last_word_of_their_name(tmp_path: Path) -> None:
-    """logparse finds some modules by their file names alone: ``table_rules.py`` is found, ``rules_old.py`` is not.
-
-    So no file has to be opened, which saves time at each start of ``logparse recommend``. A module whose name ends with
-    "rules" describes a format of files in which users choose kernels.
-    """
+    """logparse finds some modules by their file names alone: ``table_rules.py`` is found, ``rules_old.py`` is not."""
+    # So no file has to be opened, which saves time at each start of logparse recommend. A module whose name ends with
+    # "rules" describes a format of files in which users choose kernels.
     (tmp_path / "new").mkdir()
     for name in ("rules.py", "table_rules.py", "myrules.py", "rules_old.py", "rules.txt"):
         (tmp_path / "new" / name).write_text("")
@@ -54,11 +52,9 @@ def test_each_library_that_replay_measures_states_how_its_builds_are_told_apart(
 
 
 def test_facts_of_builds_are_known_facts() -> None:
-    """Every fact that identifies a library build, such as ``cudnn_version``, is in the list ``FACTS``.
-
-    Facts that are missing in the list are refused by the option ``--target`` and dropped from what is known of a
-    machine. In an earlier version ``cudnn_version`` was missing, so no build of cuDNN could be stated.
-    """
+    """Every fact that identifies a library build, such as ``cudnn_version``, is in the list ``FACTS``."""
+    # Facts that are missing in the list are refused by the option --target and dropped from what is known of a machine.
+    # In an earlier version cudnn_version was missing, so no build of cuDNN could be stated.
     facts = {name: "1" for build in BUILDS.values() for name in build.facts}
     assert facts.keys() <= FACTS.keys()
     assert machine(facts) == facts

@@ -71,11 +71,9 @@ def test_other_json_is_left_alone(data: bytes) -> None:
 
 
 def test_compute_units_of_rdna_are_counted_as_hip_does() -> None:
-    """The stored number of compute units is HIP's number, even if the file has the number that rocminfo prints.
-
-    On RDNA HIP counts pairs of compute units, so its number is half as large. A file has rocminfo's number if it was
-    written by hand, or by an older version on a machine without PyTorch.
-    """
+    """The stored number of compute units is HIP's number, even if the file has the number that rocminfo prints."""
+    # On RDNA HIP counts pairs of compute units, so its number is half as large. A file has rocminfo's number if it was
+    # written by hand, or by an older version on a machine without PyTorch.
     for data, count in (
         (b'{"cu_count": "64", "arch": "gfx1201"}', "32"),
         (b'{"arch": "gfx1201", "cu_count": "32"}', "32"),

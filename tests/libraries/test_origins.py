@@ -1,9 +1,8 @@
-"""Tests of how each log format describes the times in its files.
+"""Tests of how each log format describes the times in its files."""
 
-A format states whether its times may be compared with others, whether they are the fastest ones of a search, and
-whether its files are logs of the job. These statements are stored with the times, so that no analyzer needs a list of
-formats.
-"""
+# A format states whether its times may be compared with others, whether they are the fastest ones of a search, and
+# whether its files are logs of the job. These statements are stored with the times, so that no analyzer needs a list of
+# formats.
 
 from __future__ import annotations
 

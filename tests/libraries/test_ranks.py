@@ -165,11 +165,9 @@ def test_the_process_of_a_record_line_is_its_worker(format: LineFormat, line: st
 
 @pytest.mark.parametrize("mark", MARKS)
 def test_mixed_tables_of_two_ranks_are_read(mark: str) -> None:
-    """If two ranks print a table into one log at the same time, line by line, both tables are read correctly.
-
-    Each table has its own header. A mark before each line names the rank. The position of a damaged row is counted from
-    the end of this mark.
-    """
+    """If two ranks print a table into one log at the same time, line by line, both tables are read correctly."""
+    # Each table has its own header. A mark before each line names the rank. The position of a damaged row is counted
+    # from the end of this mark.
     lines = (SAMPLES / "tables" / "rocblas.log").read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("transA,"))
     table = [line for line in lines[start:] if line[:1] in "NTt"]

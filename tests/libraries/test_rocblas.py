@@ -238,11 +238,9 @@ def test_the_real_library_logs_the_same_calls_in_both() -> None:
 
 @pytest.mark.parametrize("count", ["9" * 5001, "-1", "\N{ARABIC-INDIC DIGIT THREE}", "x"])
 def test_a_wrong_number_of_calls_is_rejected(count: str) -> None:
-    """A line of rocBLAS's profile log is rejected if its number of calls is no valid number.
-
-    The number may have thousands of digits, for which Python's ``int`` raises an error. In an earlier version this
-    ended the reading of the whole file.
-    """
+    """A line of rocBLAS's profile log is rejected if its number of calls is no valid number."""
+    # The number may have thousands of digits, for which Python's int raises an error. In an earlier version this ended
+    # the reading of the whole file.
     line = f'{{ rocblas_function: "rocblas_dgemv", M: 1, N: 1, call_count: {count} }}'
     assert rocblas.read_profile(line).unit == "reject"
     assert rocblas.read_profile(line.replace(count, "3")).unit == "message"

@@ -33,10 +33,10 @@ def test_each_product_is_a_call_with_its_kernel() -> None:
 def test_a_launch_has_the_key_of_its_override_row() -> None:
     """From a kernel launch that Tensile prints, logparse computes which line of an override file is for this call.
 
-    An override file is the user's choice of kernels. A line states all properties of the matrix product, and Tensile
-    prints all of them. This includes the strides of the output if the product is split along K and another kernel adds
-    up the parts.
+    An override file is the user's choice of kernels.
     """
+    # A line states all properties of the matrix product, and Tensile prints all of them. This includes the strides of
+    # the output if the product is split along K and another kernel adds up the parts.
     one, _, split, _ = calls()
     assert rocblas.key(one.problem, TARGET) == "T,T,96,64,1,128,1,0,128,64,96,bf16_r,bf16_r,f32_r"
     assert isinstance(split.problem, GemmProblem)

@@ -83,12 +83,9 @@ def test_what_comes_later_is_merged_with_what_is_there(store: Store, tmp_path: P
 
 
 def test_any_program_can_add_up_compacted_rows(store: Store, wanted: dict[str, list[str]]) -> None:
-    """After logparse has joined small Parquet files into large ones, any program can count the rows of all files.
-
-    * No row occurs twice. Normally the small files stay for an hour, for programs that still read them. Here they are
-      deleted at once.
-    * Rows of logs that the user has deleted with ``logparse forget`` are gone.
-    """
+    """After logparse has joined small Parquet files into large ones, any program can count the rows of all files."""
+    # No row occurs twice. Normally the small files stay for an hour, for programs that still read them. Here they are
+    # deleted at once. Rows of logs that the user has deleted with logparse forget are gone.
     tables = ("calls/*/*", "messages/*/*", "measurements/*", "facts/*", "kernels/*", "rejects/*")
 
     def by_hand() -> dict[str, int]:

@@ -44,11 +44,9 @@ Contents = dict[str, list[str]]
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
-    """Return three stores (Parquet folders) with the same contents: {kind: store}. Tests must not change them.
-
-    In the first store each log has Parquet files of its own. In the second one several logs share Parquet files. In the
-    third one the files were merged.
-    """
+    """Return three stores (Parquet folders) with the same contents: {kind: store}. Tests must not change them."""
+    # In the first store each log has Parquet files of its own. In the second one several logs share Parquet files. In
+    # the third one the files were merged.
     folder, out = tmp_path_factory.mktemp("stores"), {}
     for kind in KINDS:
         out[kind] = store = open_store(folder / kind, create=True)
@@ -361,12 +359,9 @@ def test_a_deleted_list_of_what_was_forgotten_is_found_and_restored(store: Store
 
 
 def test_a_missing_list_of_deleted_files_is_reported_while_it_matters() -> None:
-    """``logparse check`` reports that a list of deleted files is missing, but only as long as the list matters.
-
-    * A recent list matters, because a compaction (merging of files) may be running.
-    * An old list matters if files that it names still exist.
-    * Any other list may have been removed, because it was no longer needed.
-    """
+    """``logparse check`` reports that a list of deleted files is missing, but only as long as the list matters."""
+    # A recent list matters, because a compaction (merging of files) may be running. An old list matters if files that
+    # it names still exist. Any other list may have been removed, because it was no longer needed.
     old, recent = Forgotten("a.json", ("1", "2"), 0.0), Forgotten("b.json", ("3",), time.time())
     known = Inventory(files=frozenset({"i"}), forgotten=frozenset({old, recent}))
     assert known.missing_lists([], Manifest()) == [recent]
@@ -437,10 +432,8 @@ def test_rewrites_by_others_alarm_nobody(stores: dict[str, Store], tmp_path: Pat
 
 
 def test_a_log_read_again_is_not_missing() -> None:
-    """If a log was deleted from a store (Parquet folder) and read again, the store is not reported as damaged.
-
-    The store has a small file for each log. When the log is read again, a new file gets the name of the deleted one.
-    """
+    """If a log was deleted from a store (Parquet folder) and read again, the store is not reported as damaged."""
+    # The store has a small file for each log. When the log is read again, a new file gets the name of the deleted one.
     first, second = (ListedRow("sources/a/b.parquet", attempt, "r", "/log") for attempt in ("1", "2"))
     known, manifest = Inventory(rows=frozenset({first, second})), Manifest(told=(Forgotten("f.json", ("1",), 0.0),))
     assert known.missing_rows(["sources/a/b.parquet"], manifest) == []

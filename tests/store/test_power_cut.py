@@ -98,9 +98,10 @@ class Disk:
 class Cut:
     """A simulated power cut. It decides which data survive that were written, but not yet flushed to the disk.
 
-    ``names`` says which new file names survive: "all", "some" (chosen at random) or "none". Unflushed contents of files
-    survive only with "some", in part or as a whole, also chosen at random.
+    ``names`` says which new file names survive: "all", "some" (at random) or "none".
     """
+
+    # Unflushed contents of files survive only with "some", in part or as a whole, also chosen at random.
 
     names: str
     rng: random.Random

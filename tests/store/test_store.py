@@ -205,11 +205,9 @@ ATTACKS = [
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_sql_cannot_write_read_files_or_change_settings(filled: Store, tmp_path: Path, attack: str) -> None:
-    """A user's SQL cannot write files, read other files or change settings.
-
-    Normally a child process runs the SQL. This test runs the child's code in its own process, to save time. The next
-    test tries two attacks in a real child process.
-    """
+    """A user's SQL cannot write files, read other files or change settings."""
+    # Normally a child process runs the SQL. This test runs the child's code in its own process, to save time. The next
+    # test tries two attacks in a real child process.
     frame = attack  # noqa: F841 - a Python name that a replacement scan would find
     sent: list[tuple[str, object]] = []
     sender = SimpleNamespace(send=sent.append, close=lambda: None)
@@ -297,11 +295,9 @@ def test_a_commit_reports_what_was_swept_away(store: Store) -> None:
 
 
 def test_an_open_store_notices_changes_by_others(store: Store) -> None:
-    """A process that has a store (Parquet folder) open notices if another process deletes a log and reads it again.
-
-    To notice it is difficult, because the store has a small file for each log, which is read only once. The new file
-    has the same name as the deleted one.
-    """
+    """A process that has a store (Parquet folder) open notices if another process deletes a log and reads it again."""
+    # To notice it is difficult, because the store has a small file for each log, which is read only once. The new file
+    # has the same name as the deleted one.
     log, other = SAMPLES / "hipblaslt" / "trace_4242.log", open_store(store.url)
     seen = []
     for _ in range(2):
@@ -324,11 +320,9 @@ def test_findings_of_an_earlier_version_are_read(store: Store) -> None:
 
 
 def test_missing_columns_of_older_files_are_unknown(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a Parquet file of an earlier version lacks a column, all values of the column are unknown.
-
-    A new version may add a column without changing the version of the schema. It did so when the texts of matrix
-    products got new fields.
-    """
+    """If a Parquet file of an earlier version lacks a column, all values of the column are unknown."""
+    # A new version may add a column without changing the version of the schema. It did so when the texts of matrix
+    # products got new fields.
     ingest([str(SAMPLES / "hipblaslt" / "bench_output.txt")], store, run="before")
     monkeypatch.setitem(SCHEMAS, "gemms", SCHEMAS["gemms"].append(pa.field("later", pa.string())))
     with store.connect() as con:

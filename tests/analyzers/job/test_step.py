@@ -843,8 +843,8 @@ def test_a_step_of_an_older_store_is_read_from_the_trace_file(two_ranks: Tables,
 
     If no usable file is left, there is no prediction.
     """
-    # If a file is gone or has changed, a note names it and says what to do.
-    # The simulation of a step needs the timeline.
+    # The simulation of a step needs the timeline. If a file is gone or has changed, a note names it and says what to
+    # do.
     kept, held = step_of(two_ranks, HALF), of_an_older_store(two_ranks)
     found = step_of(held, HALF)
     assert isinstance(kept, StepAnswer)

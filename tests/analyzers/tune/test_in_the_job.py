@@ -103,8 +103,8 @@ def tried(
 ) -> tuple[Answer, list[list[str]]]:
     """Try changes of settings or of the model in the fake job.
 
-    Returns the answer, and the list of changes that each start of the job tried. ``ratios`` states how long a step
-    takes with a change, divided by its time without it.
+    Returns the answer, and the changes that each start tried. ``ratios`` is the time of a step with a change / without
+    it.
     """
     program, log = folder / "job.py", folder / "log"
     program.write_text(FAKE)

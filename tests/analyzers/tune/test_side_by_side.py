@@ -1,7 +1,9 @@
 """Tests of comparing two versions of a job that run at the same time and take turns.
 
-Both then see the same state of the machine. The tests use real jobs on the CPU, and jobs that cannot run twice at once.
+Both then see the same state of the machine.
 """
+
+# The tests use real jobs on the CPU, and jobs that cannot run twice at once.
 
 from __future__ import annotations
 
@@ -96,10 +98,8 @@ def sides(folder: Path, units: int, *launch: str, code: int | None = None) -> tu
 
 
 def worked(log: Path) -> list[str]:
-    """Return for each step whether the job before or after the change did it, in the order in which the steps began.
-
-    Both jobs run at the same time and take turns. The names are read from a log that they write.
-    """
+    """Return for each step whether the job before or after the change did it, in the order in which the steps began."""
+    # Both jobs run at the same time and take turns. The names are read from a log that they write.
     lines = (x.split() for x in log.read_text().splitlines())
     return [name for name, *_ in sorted(lines, key=lambda x: float(x[1]))]
 
@@ -215,10 +215,8 @@ def test_all_ranks_of_a_job_take_the_same_turns(tmp_path: Path) -> None:
 
 
 def test_both_kinds_of_alternating_steps_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If two kinds of steps alternate in a job, both kinds are timed in each turn of the job.
-
-    The first step of a turn is not timed. So with two steps per turn, only one of the kinds would be timed.
-    """
+    """If two kinds of steps alternate in a job, both kinds are timed in each turn of the job."""
+    # The first step of a turn is not timed. So with two steps per turn, only one of the kinds would be timed.
     monkeypatch.setattr(side_by_side, "_TURN_S", 1e-6)
     monkeypatch.setattr(side_by_side, "_MEMORY", 1.0)
     both = [([*words[:3], "1", *words[4:]], environ) for words, environ in sides(tmp_path, 60, code=0)]
@@ -235,11 +233,9 @@ def test_both_kinds_of_alternating_steps_are_timed(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_a_job_that_cannot_run_twice_runs_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:
-    """If a job cannot run twice at the same time, its two versions are run alternately, three times each.
-
-    The versions are the job without and with a change. ``tune`` starts one process of the job before it finds this out.
-    So there are 1 + 2 · 3 = 7 starts.
-    """
+    """If a job cannot run twice at the same time, its two versions are run alternately, three times each."""
+    # The versions are the job without and with a change. tune starts one process of the job before it finds this out.
+    # So there are 1 + 2 · 3 = 7 starts.
     ready = json.dumps({"kinds": {"a": [1e4]}, "ranks": 1, **(said or {})})
     units = json.dumps({"logparse_units": "call", "kinds": {"a": {"count": 8, "traced": 0, "us": [2e4] * 8}}})
     script = tmp_path / "job.sh"

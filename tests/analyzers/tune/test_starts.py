@@ -1,8 +1,9 @@
 """Tests of how ``logparse tune`` starts a user's job several times.
 
-* Each start gets the same standard input. The user's command ``--before-each`` runs before each start.
-* ``tune`` reports runs with fewer steps, and runs that did not make the change.
+Runs with fewer steps, and runs that did not make the change, must be reported.
 """
+
+# Each start gets the same standard input. The user's command --before-each runs before each start.
 
 from __future__ import annotations
 
@@ -215,9 +216,9 @@ def test_tune_gives_no_verdict_on_an_unchanged_job(
 def short(count: int, resumes: bool) -> list[str]:
     """Return the command of a fake job of ``count`` steps that is so short that logparse traces it a second time.
 
-    The trace of the first run is provisional, because this run also counts the steps. If ``resumes`` is true, the
-    second run continues the first one and makes only one step.
+    If ``resumes`` is true, the second run continues the first one and makes only one step.
     """
+    # The trace of the first run is provisional, because this run also counts the steps.
 
     def units(tracing: str, count: int) -> str:
         kinds = {"a": {"count": count, "traced": 1, "us": []}}

@@ -184,8 +184,7 @@ def planted(
 def with_trials(tables: Tables, **ratios: float | str) -> Tables:
     """Add records to made-up data, as if two processes of the running job had tried changes.
 
-    ``ratios`` has for each change the time of a step with it, divided by the time without it. A word in place of a
-    number says how the trial ended.
+    ``ratios`` has for each change (time with it) / (time without it), or a word that says how it ended.
     """
     rows = []
     for name, ratio in ratios.items():
@@ -355,11 +354,9 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 def test_more_changes_must_speed_up_the_changed_job(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """After ``tune`` made one change, it proposes another one only if it makes the changed job still faster.
-
-    Convolutions take 60 % of their time with the first change, and 69 % with both. So the second change would make them
-    slower again (69 / 60 = 115 %), and it is not proposed.
-    """
+    """After ``tune`` made one change, it proposes another one only if it makes the changed job still faster."""
+    # Convolutions take 60 % of their time with the first change, and 69 % with both. So the second change would make
+    # them slower again (69 / 60 = 115 %), and it is not proposed.
     planted(monkeypatch, images("before", 1000, 1200, both=0.69), images("after", 600, 800, both=0.69))
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0

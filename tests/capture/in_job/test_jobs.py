@@ -43,11 +43,11 @@ for number in range({{steps}}):
 
 
 def traced(folder: Path, steps: int) -> tuple[str, str]:
-    """Run a job that logparse traces while it runs, and return what the job printed to stdout and stderr.
+    """Run a job of ``steps`` steps that logparse traces, and return what the job printed to stdout and stderr.
 
-    The job does ``steps`` steps in a new process. Every fourth step has another size. Environment variables alone start
-    the tracing, and the job imports torch itself.
+    Every fourth step has another size.
     """
+    # The job runs in a new process. Environment variables alone start the tracing, and the job imports torch itself.
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(folder), "LOGPARSE_TRACE_UNITS": "2"}
     words = [sys.executable, "-c", STEPS.format(steps=steps)]
@@ -131,11 +131,9 @@ while time.monotonic() < end and not glob.glob(os.environ["LOGPARSE_TRACE_DIR"] 
 
 
 def test_a_timed_trace_begins_when_the_profiler_is_ready(job_server: Server, tmp_path: Path) -> None:
-    """If a trace shall last a given time, the time is counted from when the profiler is ready.
-
-    On a GPU, the first start of the profiler takes seconds. In an earlier version, the time was over before the
-    profiler was ready, so that the trace had no kernel.
-    """
+    """If a trace shall last a given time, the time is counted from when the profiler is ready."""
+    # On a GPU, the first start of the profiler takes seconds. In an earlier version, the time was over before the
+    # profiler was ready, so that the trace had no kernel.
     environ = with_overrides.with_torch({}, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.5"}
     job_server.output_of(FUNCTIONS, tmp_path, environ)

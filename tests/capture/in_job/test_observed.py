@@ -693,11 +693,9 @@ def test_a_job_under_a_python_profiler_sees_one_function_of_ours(job_server: Ser
 
 
 def test_late_steps_are_timed_and_traced(job_server: Server, tmp_path: Path) -> None:
-    """If the steps of a job begin late, logparse still times and traces them.
-
-    If no step comes for some time, logparse traces the job for a given number of seconds instead. On a GPU the first
-    call may take longer than that. In an earlier version, no step was timed any more afterwards.
-    """
+    """If the steps of a job begin late, logparse still times and traces them."""
+    # If no step comes for some time, logparse traces the job for a given number of seconds instead. On a GPU the first
+    # call may take longer than that. In an earlier version, no step was timed any more afterwards.
     program = tmp_path / "p.py"
     program.write_text(
         NET + TRAIN + "import sys\ninstall = sys.modules.get('logparse_in_job.install')\n"

@@ -1,7 +1,6 @@
-"""Tests of how a change is timed in a running job: some steps with it and some without it, in turns.
+"""Tests of how a change is timed in a running job: some steps with it and some without it, in turns."""
 
-The tests check the order of the turns, the interval of the gain, and when the timing ends. The tests need no PyTorch.
-"""
+# The tests check the order of the turns, the interval of the gain, and when the timing ends. The tests need no PyTorch.
 
 from __future__ import annotations
 
@@ -23,9 +22,10 @@ UNIT_US = 50_000.0
 def brute_confidence(count: int, rank: int) -> float:
     """Compute the confidence (0 to 1) of an interval of ``count`` measured values by trying all combinations of signs.
 
-    The averages of all pairs of values are sorted (Walsh averages). The interval reaches from the ``rank``-th smallest
-    to the ``rank``-th largest average. Each value is equally likely to be too large or too small.
+    The interval reaches from the ``rank``-th smallest to the ``rank``-th largest Walsh average.
     """
+    # Walsh averages are the averages of all pairs of values, sorted. Each value is equally likely to be too large or
+    # too small.
     below = 0
     for signs in itertools.product((0, 1), repeat=count):
         below += sum(place for place, sign in enumerate(signs, 1) if sign) < rank
@@ -59,10 +59,9 @@ def test_a_long_block_moves_the_interval_little() -> None:
 def states(comparison: Comparison, blocks: int, times: Callable[[Block], pairs.Times]) -> str:
     """Return the order of blocks of steps in which a change is timed, one letter per block.
 
-    * A is a block without the change.
-    * B is a block with the change.
-    * c is a control block, which is treated like B, but in which the change stays off.
+    A is a block without the change, B one with the change, and c a control block.
     """
+    # A control block is treated like B, but the change stays off.
     out = ""
     for _ in range(blocks):
         block = comparison.next
@@ -74,9 +73,9 @@ def states(comparison: Comparison, blocks: int, times: Callable[[Block], pairs.T
 def steady(ratio: float = 1.0, noise: Callable[[], float] = lambda: 0.0) -> Callable[[Block], pairs.Times]:
     """Return a function that simulates the step times (µs) of a job in one turn with or without a change.
 
-    * With the change, a step takes ``ratio`` times as long.
-    * ``noise`` returns a random number for each step. The step takes exp(noise) times as long.
+    With the change, a step takes ``ratio`` times as long. ``noise`` returns the logarithm of another factor.
     """
+    # noise returns a random number for each step. The step takes exp(noise) times as long.
 
     def times(block: Block) -> pairs.Times:
         acts = block.on and not block.control
@@ -153,9 +152,10 @@ def test_units_that_are_never_alike_end_it() -> None:
 def run(ratio: float, noise: float, seed: int) -> tuple[Comparison, Interval]:
     """Simulate timing a job with and without a change in turns, until it is clear how much the change gains.
 
-    Returns the measurements, and the interval of the ratio of both times. There are two random errors of equal size:
-    one differs from step to step, the other is the same for all steps of a turn.
+    Returns the measurements, and the interval of the ratio of both times.
     """
+    # There are two random errors of equal size: one differs from step to step, the other is the same for all steps of a
+    # turn.
     draw = random.Random(seed)
     comparison = Comparison(UNIT_US)
     while not comparison.done:

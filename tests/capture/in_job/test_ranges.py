@@ -47,9 +47,7 @@ PROGRAM = """
 
 
 def test_no_unfinished_tuple_is_referred_to(job_server: Server, tmp_path: Path) -> None:
-    """logparse does not disturb a thread of the job that is building a tuple.
-
-    logparse searches the job's memory for ranges that the program has marked. If it held a reference to a tuple that is
-    still being built, ``tuple(generator)`` in the other thread would raise SystemError.
-    """
+    """logparse does not disturb a thread of the job that is building a tuple."""
+    # logparse searches the job's memory for ranges that the program has marked. If it held a reference to a tuple that
+    # is still being built, tuple(generator) in the other thread would raise SystemError.
     assert job_server.output_of(textwrap.dedent(PROGRAM), tmp_path, {}) == ("", "")

@@ -61,11 +61,9 @@ def test_every_rank_hears_all() -> None:
 
 
 def test_a_missing_rank_ends_the_trial_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If one rank of a job is late, all ranks stop trying the change.
-
-    The ranks must agree on a common step. As soon as one rank has waited too long, all get the same error, even ranks
-    that would wait longer and the late rank itself.
-    """
+    """If one rank of a job is late, all ranks stop trying the change."""
+    # The ranks must agree on a common step. As soon as one rank has waited too long, all get the same error, even ranks
+    # that would wait longer and the late rank itself.
     monkeypatch.setattr(ranks, "_LATE_S", 0.0)
     store = Store()
     with pytest.raises(LateError, match="rank 1 did not reach"):
@@ -282,11 +280,9 @@ _FAILURES = [
 
 @pytest.mark.parametrize(("kind", "why"), _FAILURES)
 def test_a_failed_comparison_is_refused_in_all_ranks(job_server: Server, tmp_path: Path, kind: str, why: str) -> None:
-    """If one rank cannot compare the results with and without a change, all ranks refuse the change.
-
-    To compare, a call is repeated with the change. In one case the repeated call fails, in the other case it returns
-    NaN in rank 1 only. Then no rank repeats another call, because it would wait in vain for the other rank.
-    """
+    """If one rank cannot compare the results with and without a change, all ranks refuse the change."""
+    # To compare, a call is repeated with the change. In one case the repeated call fails, in the other case it returns
+    # NaN in rank 1 only. Then no rank repeats another call, because it would wait in vain for the other rank.
     for record in tried(job_server, kind, tmp_path):
         (attention,) = record.seen
         assert (attention.ended, attention.why) == ("refused", f"the action's result could not be compared: {why}")

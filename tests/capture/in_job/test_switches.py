@@ -351,10 +351,8 @@ def test_padding_leaves_other_optimizers_alone() -> None:
 
 
 def test_gradients_have_the_new_size_and_hooks_stay() -> None:
-    """If a change alters the size of a parameter, its gradient gets the new size, and its hooks are still called.
-
-    Here the job also keeps a loss, which refers to the autograd node that added up gradients of the former size.
-    """
+    """If a change alters the size of a parameter, its gradient gets the new size, and its hooks are still called."""
+    # Here the job also keeps a loss, which refers to the autograd node that added up gradients of the former size.
     net, seen = torch.nn.Linear(4, 300), []
     net.weight.register_hook(lambda gradient: seen.append("before"))
     net.weight.register_post_accumulate_grad_hook(lambda x: seen.append("after"))
@@ -443,11 +441,9 @@ def test_a_setting_is_what_apply_sets(
 
 
 def test_cudnn_benchmark_is_not_tried_alone() -> None:
-    """logparse does not try ``cudnn.benchmark`` alone in a running job, because it would change nothing.
-
-    With this setting PyTorch looks for the fastest plan (kernel with settings) of a convolution. But for a convolution
-    that has already run, PyTorch keeps the plan that it used.
-    """
+    """logparse does not try ``cudnn.benchmark`` alone in a running job, because it would change nothing."""
+    # With this setting PyTorch looks for the fastest plan (kernel with settings) of a convolution. But for a
+    # convolution that has already run, PyTorch keeps the plan that it used.
     assert "cudnn_benchmark" not in NAMES
     assert not fits("channels_last_benchmark", ["tf32", "channels_last"])
     assert not fits("channels_last", ["channels_last_benchmark"])
@@ -456,11 +452,9 @@ def test_cudnn_benchmark_is_not_tried_alone() -> None:
 
 
 def test_cudnn_benchmark_is_not_tried_on_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On ROCm, logparse never tries the setting ``cudnn.benchmark`` in a running job, not even with channels_last.
-
-    PyTorch remembers which MIOpen solver to use for a convolution that has run (``Conv_miopen.cpp``). The solver may be
-    remembered for both memory layouts together, so it would also be used when the setting is switched on.
-    """
+    """On ROCm, logparse never tries the setting ``cudnn.benchmark`` in a running job, not even with channels_last."""
+    # PyTorch remembers which MIOpen solver to use for a convolution that has run (Conv_miopen.cpp). The solver may be
+    # remembered for both memory layouts together, so it would also be used when the setting is switched on.
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.version, "hip", "7.2")
     model = torch.nn.Conv2d(3, 4, 3)

@@ -243,11 +243,9 @@ def test_an_exception_while_it_is_on_reaches_the_job_with_nothing_switched(
 
 
 def test_a_change_that_breaks_the_job_is_recorded(tmp_path: Path) -> None:
-    """If a change makes the job fail, logparse records it as "broken", with the job's own exception as the reason.
-
-    Here the change alters the strides of the parameters, and the job raises an exception because of that. The program
-    runs in a process of its own, because Python prints the exception only at the end of the process.
-    """
+    """If a change makes the job fail, logparse records it as "broken", with the job's own exception as the reason."""
+    # Here the change alters the strides of the parameters, and the job raises an exception because of that. The program
+    # runs in a process of its own, because Python prints the exception only at the end of the process.
     program, plan = tmp_path / "job.py", tmp_path / "asked.json"
     check = "    assert model[0].weight.is_contiguous(), 'the layout'"
     program.write_text(f"{PROGRAM}\nfor _ in range(100):\n    step()\n{check}\n")
@@ -414,11 +412,9 @@ def test_a_trial_works_if_the_job_keeps_a_loss(run: Any) -> None:
 
 
 def test_reading_the_state_before_backward_ends_the_trial(run: Any) -> None:
-    """If the job reads its parameters between forward and backward pass, logparse stops trying a change in it.
-
-    The change adds rows to a weight matrix. The rows cannot be removed at this moment, because the backward pass would
-    fail. The recorded result states this reason.
-    """
+    """If the job reads its parameters between forward and backward pass, logparse stops trying a change in it."""
+    # The change adds rows to a weight matrix. The rows cannot be removed at this moment, because the backward pass
+    # would fail. The recorded result states this reason.
     ran = run(
         f"{ODD}for number in range(150):\n    loss = model(images).square().mean()\n"
         "    if len(model[4].weight) == 320 and optimizer.state and number > 25: model.state_dict()\n"
@@ -445,11 +441,9 @@ def test_a_state_read_in_another_thread(run: Any) -> None:
 
 
 def test_no_switch_during_a_call_while_another_thread_saves(run: Any) -> None:
-    """While a module computes, a change such as ``channels_last`` is never switched off, even if another thread saves.
-
-    logparse switches the change on and off to measure its effect. If the main thread saves the model, the change is
-    switched off first, so that the saved model does not contain it.
-    """
+    """While a module computes, a change such as ``channels_last`` stays on, even if another thread saves."""
+    # logparse switches the change on and off to measure its effect. If the main thread saves the model, the change is
+    # switched off first, so that the saved model does not contain it.
     ran = run(
         "import io\ndef in_forward():\n    before = is_on()\n"
         "    thread = threading.Thread(target=torch.save, args=({'a': 1}, io.BytesIO()))\n"

@@ -20,9 +20,10 @@ def series_of(count: int, us: float = 1.0, name: str = "a") -> Series:
 def test_each_kind_of_step_settles_by_itself() -> None:
     """logparse decides for each kind of step separately if its times have become steady.
 
-    A kind of step is, for example, a batch size. In an earlier version, a server with several batch sizes got no trace
-    in 84 requests, because the times of different sizes differ.
+    A kind of step is, for example, a batch size.
     """
+    # In an earlier version, a server with several batch sizes got no trace in 84 requests, because the times of
+    # different sizes differ.
     series = series_of(35, 1.0, "1")
     for _ in range(25):
         series.add_time(series.add("16"), 16.0)
@@ -81,9 +82,9 @@ def test_what_is_gone_leads_no_more() -> None:
 def windows_of(units: int, plan: Windows) -> list[tuple[int, int]]:
     """Return at which steps of a job of ``units`` steps logparse would trace.
 
-    The result has a pair for each trace: (number of the trace, number of the step after which the trace begins). The
-    next trace begins after the end of the last one.
+    The result has a pair for each trace: (number of the trace, number of the step before its beginning).
     """
+    # The next trace begins after the end of the last one.
     series, out, ends = Series(), [], 0
     for number in range(1, units + 1):
         series.add_time(series.add("a"), 5e4)
@@ -146,11 +147,9 @@ class Store(dict[str, bytes]):
 
 
 def test_all_ranks_trace_the_same_steps() -> None:
-    """All ranks of a job trace the same steps, even if the host of one rank is some steps ahead.
-
-    In an earlier version, a rank that was four steps ahead traced later steps than its neighbour, and then waited for
-    the neighbour's profiler.
-    """
+    """All ranks of a job trace the same steps, even if the host of one rank is some steps ahead."""
+    # In an earlier version, a rank that was four steps ahead traced later steps than its neighbour, and then waited for
+    # the neighbour's profiler.
     store = Store()
 
     def begins(rank: int, count: int) -> list[tuple[int, int]]:

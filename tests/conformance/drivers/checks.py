@@ -1,9 +1,10 @@
 """Run kernels of a real GPU library, and check their results as ``logparse replay`` does.
 
-``checks.py BACKEND PROBLEMS MOST`` checks the first MOST kernels of each matrix product or convolution (PROBLEMS: a
-JSON list of their texts). It prints a JSON value for each product, with the relative error of each kernel and a text
-that says what is wrong with its results (empty: nothing).
+``checks.py BACKEND PROBLEMS MOST`` checks the first MOST kernels of each product in PROBLEMS (a JSON list of texts).
 """
+
+# A problem is a matrix product or convolution. A JSON value is printed for each, with the relative error of each kernel
+# and a text that says what is wrong with its results (empty: nothing).
 
 import json
 import sys

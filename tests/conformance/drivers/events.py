@@ -1,8 +1,9 @@
 """Measure a short kernel on the virtual GPU in two ways: behind another kernel that keeps the GPU busy, and without it.
 
-The other kernel runs until all launches are queued, as in ``logparse replay``. ``events.py KERNEL COUNT`` prints the
-mean time of COUNT launches in µs behind such a kernel. Then it prints the result of the same launches without it.
+``events.py KERNEL COUNT`` prints the mean time of COUNT launches in µs, first behind the kernel, then without it.
 """
+
+# The other kernel runs until all launches are queued, as in logparse replay.
 
 import ctypes
 import json

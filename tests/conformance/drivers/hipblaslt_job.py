@@ -1,9 +1,10 @@
 """A small job that computes one matrix product with the real hipBLASLt, again and again.
 
-``hipblaslt_job.py CALL TIMES [MOST]`` computes the call (JSON, as ``hipblaslt_lookup.py`` describes it) TIMES times
-with each of the first MOST kernels that hipBLASLt offers (default 1: the library's own choice). It prints a JSON value
-per kernel: its index, and what was launched for one product.
+``hipblaslt_job.py CALL TIMES [MOST]`` computes the call (JSON) TIMES times with each of the first MOST kernels.
 """
+
+# hipblaslt_lookup.py describes the JSON of a call. MOST is 1 by default: the library's own choice. The job prints a
+# JSON value per kernel: its index, and what was launched for one product.
 
 import json
 import sys

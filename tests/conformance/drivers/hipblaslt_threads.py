@@ -1,8 +1,10 @@
 """A small job that calls the real hipBLASLt in several threads at once.
 
-``hipblaslt_threads.py CALLS TIMES END`` starts a thread for each call (JSON, as ``hipblaslt_lookup.py`` describes it),
-which computes it TIMES times. END says how the process then ends: ``"exit"`` or ``"kill"``.
+In ``hipblaslt_threads.py CALLS TIMES END``, each call has its own thread. END is ``"exit"`` or ``"kill"``.
 """
+
+# A call is JSON, as hipblaslt_lookup.py describes it. Each thread computes its call TIMES times. END says how the
+# process then ends.
 
 import json
 import os

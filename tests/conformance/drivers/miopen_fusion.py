@@ -1,8 +1,10 @@
-"""Run a fusion or a batch normalisation with the real MIOpen, so that it writes its database files for them.
+"""Run the real MIOpen, so that it writes its database files.
 
-* ``miopen_fusion.py plan`` compiles a convolution and a batch normalisation for inference as one fusion plan.
-* ``miopen_fusion.py norm`` runs the forward batch normalisation of a training step.
+* ``plan`` compiles a convolution and a batch normalisation for inference as one fusion.
+* ``norm`` runs the forward batch normalisation of a training step.
 """
+
+# The program is called as "miopen_fusion.py plan" or "miopen_fusion.py norm".
 
 import ctypes
 import sys

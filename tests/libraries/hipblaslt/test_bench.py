@@ -304,11 +304,9 @@ def test_options_of_adaptive_timing_cost_no_call(more: str) -> None:
 
 @pytest.mark.parametrize("kind", ["f4_r", "f6_r", "bf6_r"])
 def test_missing_scales_of_block_types_are_unknown(kind: str) -> None:
-    """If a data type needs scales per block but the log line states none, the scales are stored as unknown.
-
-    A remark says so. hipBLASLt builds of 2026 do not log these scales. The hipblaslt-bench command that logparse writes
-    for the product still has a scale, because the types need one.
-    """
+    """If a data type needs scales per block but the log line states none, the scales are stored as unknown."""
+    # A remark says so. hipBLASLt builds of 2026 do not log these scales. The hipblaslt-bench command that logparse
+    # writes for the product still has a scale, because the types need one.
     line = texts.bench(Launch()).replace("--a_type bf16_r --b_type bf16_r", f"--a_type {kind} --b_type {kind}")
     read, message = bench.read(line).records
     assert isinstance(read, Call)
@@ -329,11 +327,9 @@ def test_missing_scales_of_block_types_are_unknown(kind: str) -> None:
 
 
 def test_8_bit_products_logged_without_scale_have_unknown_scales() -> None:
-    """If hipBLASLt logs an 8-bit matrix product without scales, the product may still have had scales.
-
-    hipBLASLt builds of 2026 do not log scales per block (MX), see rocm-libraries 12024. So logparse stores "unknown"
-    and not "none". FNUZ types, the 8-bit types of gfx942, cannot have such scales. So for them "none" is stored.
-    """
+    """If hipBLASLt logs an 8-bit matrix product without scales, the product may still have had scales."""
+    # hipBLASLt builds of 2026 do not log scales per block (MX), see rocm-libraries 12024. So logparse stores "unknown"
+    # and not "none". FNUZ types, the 8-bit types of gfx942, cannot have such scales. So for them "none" is stored.
 
     def of(kind: str, scales: str = "--scaleA 0 --scaleB 0") -> str:
         given = f"--a_type {kind} --b_type {kind}"

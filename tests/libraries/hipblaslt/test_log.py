@@ -45,11 +45,9 @@ UNSTATED += ("compute_input_a_type", "compute_input_b_type", "sm_count")
 
 
 def check_trace(launch: Launch) -> None:
-    """Check that logparse reads the same matrix product from hipBLASLt's Trace line and from the bench line of a call.
-
-    A Trace line does not print all properties. The others are unknown, and logparse must still see that both lines may
-    be for the same product.
-    """
+    """Check that logparse reads the same matrix product from the Trace line and the bench line of a call."""
+    # A Trace line does not print all properties. The others are unknown, and logparse must still see that both lines
+    # may be for the same product.
     trace, whole = problem(log.read, texts.trace(launch)), problem(bench.read, texts.bench(launch))
     assert {getattr(trace, x) for x in UNSTATED} == {None}
     assert replace(trace, **{x: getattr(whole, x) for x in UNSTATED}).text == whole.text

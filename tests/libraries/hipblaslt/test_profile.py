@@ -1,8 +1,7 @@
-"""Tests of reading the lines that hipBLASLt writes to its log as a profile of its calls.
+"""Tests of reading the lines that hipBLASLt writes to its log as a profile of its calls."""
 
-The same calls are also known as ``hipblaslt-bench`` commands, which the tests make without code of logparse. Both must
-give the same matrix products. Grouped products, lines with more details and damaged lines are tested, too.
-"""
+# The same calls are also known as hipblaslt-bench commands, which the tests make without code of logparse. Both must
+# give the same matrix products. Grouped products, lines with more details and damaged lines are tested, too.
 
 from __future__ import annotations
 
@@ -79,9 +78,10 @@ def test_pytorch_signatures_are_not_ours() -> None:
 def stated(text: str) -> str:
     """Make two descriptions of the same matrix product comparable, if one log did not state everything.
 
-    If a log line does not state scales and swizzles, the description has ``?`` (unknown). If a line states that the
-    product has no scales, it has ``-``. Here ``?`` is replaced by ``-``.
+    ``?`` (unknown) is replaced by ``-`` (none).
     """
+    # If a log line does not state scales and swizzles, the description has ? (unknown). If a line states that the
+    # product has no scales, it has -.
     return text.replace("scale=-,-,-,?", "scale=-,-,-,-").replace("swizzle=?,?", "swizzle=-,-")
 
 

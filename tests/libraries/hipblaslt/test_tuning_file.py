@@ -137,11 +137,9 @@ def test_what_6_4_would_drop() -> None:
 
 
 def test_calls_in_16_bit_need_rows_in_32_bit() -> None:
-    """If a program asks for 16-bit computation, new hipBLASLt builds look for a kernel that the user chose for f32_r.
-
-    f32_r means that 32 bits are used for computing, which hipBLASLt then does. Old builds look for a kernel that the
-    user chose for 16 bits (f16_r). The choices are lines of a tuning file.
-    """
+    """If a program asks for 16-bit computation, new hipBLASLt builds look for a kernel chosen for 32 bits (f32_r)."""
+    # f32_r means that 32 bits are used for computing, which hipBLASLt then does. Old builds look for a kernel that the
+    # user chose for 16 bits (f16_r). The choices are lines of a tuning file.
     asked = replace(gemm(), compute_type="f16_r")
     assert tuning_file.key(asked, NEW) == tuning_file.key(gemm(), NEW) == tuning_file.key(asked, {})
     assert str(tuning_file.key(asked, OLD)).endswith(",f16_r")

@@ -97,11 +97,9 @@ VOLUME = (
 
 
 def test_a_command_without_the_drivers_name_runs_forward() -> None:
-    """If a MIOpenDriver command lacks the program's name, it is read as a forward convolution only.
-
-    Such commands come from iree-turbine. Their memory layouts tell if they are 2-D or 3-D. In a full command, MIOpen's
-    own driver refuses such layouts and runs all directions.
-    """
+    """If a MIOpenDriver command lacks the program's name, it is read as a forward convolution only."""
+    # Such commands come from iree-turbine. Their memory layouts tell if they are 2-D or 3-D. In a full command,
+    # MIOpen's own driver refuses such layouts and runs all directions.
     (call,) = driver.read(f"convbfp16 {VOLUME}").records
     assert isinstance(call, Call)
     assert [call] == list(driver.read(f"MIOpenDriver convbfp16 {VOLUME} --spatial_dim 3 -F 1").records)
@@ -279,9 +277,10 @@ SIZES = "MIOpenDriver convfp16 -n 2 -c 16 -H 12 -W 12 -k 8"
 def test_the_key_of_a_command_equals_miopens_key(command: str, key: str) -> None:
     """logparse converts a MIOpenDriver command to the key with which MIOpen looks up the convolution in its find-db.
 
-    The find-db is MIOpen's file of solver times. The expected keys were logged by MIOpenDriver of ROCm 7.2.4 (MIOpen
-    3.5.1) on a virtual GPU, log level 6, 2026-11-22.
+    The find-db is MIOpen's file of solver times.
     """
+    # The expected keys were logged by MIOpenDriver of ROCm 7.2.4 (MIOpen 3.5.1) on a virtual GPU, log level 6,
+    # 2026-11-22.
     assert key_of(only(f"{SIZES} {command}")) == key
 
 
@@ -338,11 +337,9 @@ def test_the_key_of_a_command_equals_miopens_key(command: str, key: str) -> None
     ],
 )
 def test_other_tensors_decide_an_ambiguous_layout(command: str, key: str) -> None:
-    """If a tensor fits several memory layouts because some of its sizes are 1, the other tensors decide.
-
-    The commands and keys come from MIOpen 3.5.1 (``tests/conformance/test_miopen_keys.py``). In the first four commands
-    all tensors are NHWC. In the last one they have no layout in common.
-    """
+    """If a tensor fits several memory layouts because some of its sizes are 1, the other tensors decide."""
+    # The commands and keys come from MIOpen 3.5.1 (tests/conformance/test_miopen_keys.py). In the first four commands
+    # all tensors are NHWC. In the last one they have no layout in common.
     assert key_of(only(f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {command}")) == key
 
 

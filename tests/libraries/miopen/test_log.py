@@ -142,11 +142,9 @@ def test_times_of_ranks_are_not_confused(order: list[int], mark: str) -> None:
 
 
 def test_times_of_simultaneous_searches_are_left_out() -> None:
-    """If two searches for solvers run at once in a log, their times are left out, and a remark says so.
-
-    It would be unclear to which search a time belongs. Times after the end of the first search are not given to the
-    second one either.
-    """
+    """If two searches for solvers run at once in a log, their times are left out, and a remark says so."""
+    # It would be unclear to which search a time belongs. Times after the end of the first search are not given to the
+    # second one either.
     one, other = thread(8, 0.25), thread(40, 64)
     records, units = read("\n".join([*one[:2], *other[:2], *one[2:7], *other[2:7]]))
     assert [r.problem.n for r in records if isinstance(r, Measurement)] == [2, 2]

@@ -99,10 +99,8 @@ def test_what_is_left_out_of_an_export_is_counted_with_its_reason(text: str, why
 
 
 def test_unusual_output_sizes_are_not_exported() -> None:
-    """No MIOpenDriver command is written for a convolution with an output size that no command can state.
-
-    "SAME" padding may pad one side more than the other, but a command has one number for both sides. It would run a
-    convolution with another output size.
-    """
+    """No MIOpenDriver command is written for a convolution with an output size that no command can state."""
+    # "SAME" padding may pad one side more than the other, but a command has one number for both sides. It would run a
+    # convolution with another output size.
     with pytest.raises(EmissionError, match="flags of MIOpenDriver cannot state out_h, out_w"):
         driver.command(replace(F, out_h=29, out_w=29))

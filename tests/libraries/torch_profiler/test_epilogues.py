@@ -144,9 +144,10 @@ def test_the_gradient_of_a_gelu_that_is_written_out_is_a_run_of_its_steps() -> N
     def gradients(kinds: str, devices: str = "") -> list[tuple[int, int, list[str], float]]:
         """Make logparse look for the backward passes of a GELU in a series of kernels, and return what it finds.
 
-        ``kinds`` has one character for each kernel, which takes 1 µs. A letter starts a new operator and tells its
-        kind: m is a multiplication. ``+`` is another kernel of the same operator.
+        ``kinds`` has one character for each kernel of 1 µs.
         """
+        # A letter starts a new operator and tells its kind: m is a multiplication. + is another kernel of the same
+        # operator.
         count = len(kinds)
         operators = np.cumsum([x != "+" for x in kinds])
         known = [kinds[: i + 1].replace("+", "")[-1] for i in range(count)]

@@ -165,11 +165,9 @@ def test_files_beside(tmp_path: Path) -> None:
 
 
 def test_graphs_launched_in_a_marked_range_have_no_operator() -> None:
-    """If a program launches a CUDA graph within a range that it marked, the graph's kernels belong to no operator.
-
-    In the trace these kernels have the id of the marked range, not the id of an operator. Their time is reported as
-    unexplained.
-    """
+    """If a program launches a CUDA graph within a range that it marked, the graph's kernels belong to no operator."""
+    # In the trace these kernels have the id of the marked range, not the id of an operator. Their time is reported as
+    # unexplained.
     content = json.loads((FOLDER / "decode.trace.json").read_text())
     changed = json.loads(json.dumps(content))
     for event in changed["traceEvents"]:
@@ -353,11 +351,9 @@ def test_kernels_during_a_capture_belong_to_no_step(tmp_path: Path) -> None:
 
 
 def test_graph_kernels_belong_to_the_launching_step(tmp_path: Path) -> None:
-    """The kernels of a CUDA graph belong to the step that launched the graph, even if they run later.
-
-    By then the step is over on the host. The profiler also marks each step on the GPU's timeline, but these marks must
-    not decide.
-    """
+    """The kernels of a CUDA graph belong to the step that launched the graph, even if they run later."""
+    # By then the step is over on the host. The profiler also marks each step on the GPU's timeline, but these marks
+    # must not decide.
     replay = as_cuda("decode.trace.json")
     replay["logparse_unit_kinds"] = {"1": "graph 1", "2": "graph 2"}
     step = {"ph": "X", "name": "ProfilerStep#1", "pid": 4242, "tid": 4242, "ts": 900.0, "dur": 50.0, "args": {}}

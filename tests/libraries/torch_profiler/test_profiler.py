@@ -42,10 +42,9 @@ def calls(found: list[Any]) -> dict[str, int | None]:
 
 
 def test_kernels_and_copies_launched_before_the_trace_are_not_counted(tmp_path: Path) -> None:
-    """Kernels and copies that were launched before the trace began are not counted as busy time of the GPU.
-
-    When a trace begins, the GPU may still run the previous step. The kernels of that step have no launch in the trace.
-    """
+    """Kernels and copies that were launched before the trace began are not counted as busy time of the GPU."""
+    # When a trace begins, the GPU may still run the previous step. The kernels of that step have no launch in the
+    # trace.
     on_gpu = {"ph": "X", "pid": 0, "tid": 7}
     launched = {"device": 0, "stream": 7, "correlation": 9}
     early = {"device": 0, "stream": 7, "correlation": 5}

@@ -109,12 +109,10 @@ def test_inputs_that_are_missing_are_no_product(name: str) -> None:
 @needs_corpus
 @pytest.mark.parametrize("name", ["mi300_resnet_train", "mi300_vit"])
 def test_counts_and_times_equal_the_reference_report(name: str) -> None:
-    """logparse finds the same numbers of calls and the same times as the tool TraceLens in the same trace.
-
-    TraceLens includes every kernel that ``aten::convolution`` launches, even the addition of its bias. It counts a
-    backward operator once, although the operator may compute two gradients. Here each computed the gradient of the
-    weights, so the other gradient is not counted.
-    """
+    """logparse finds the same numbers of calls and the same times as the tool TraceLens in the same trace."""
+    # TraceLens includes every kernel that aten::convolution launches, even the addition of its bias. It counts a
+    # backward operator once, although the operator may compute two gradients. Here each computed the gradient of the
+    # weights, so the other gradient is not counted.
     folder = CORPUS / "tracelens"
     counts, times = Counter[str](), Counter[str]()
     with (folder / f"{name}.report.csv").open() as file:

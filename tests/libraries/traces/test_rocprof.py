@@ -54,11 +54,9 @@ def test_statistics_are_the_same_totals() -> None:
 
 
 def test_summaries_give_the_same_sums_as_traces(store: Store, tmp_path: Path) -> None:
-    """A summary from ``rocpd summary --format csv`` gives the same total times as the trace that it was made from.
-
-    The summary may also be divided by rank. If the summary and the trace of one process are in a folder, each kernel is
-    counted once.
-    """
+    """A summary from ``rocpd summary --format csv`` gives the same total times as the trace that it was made from."""
+    # The summary may also be divided by rank. If the summary and the trace of one process are in a folder, each kernel
+    # is counted once.
     old = '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"'
     new = '"Name","Calls","DURATION (nsec)","AVERAGE (nsec)","PERCENT (INC)","MIN (nsec)","MAX (nsec)","STD_DEV"'
     text = (FOLDER / "4242_kernel_stats.csv").read_text(encoding="utf-8")

@@ -79,12 +79,10 @@ def test_scaled_types_contain_underscores() -> None:
 
 
 def test_one_scale_per_operand_of_fnuz_types() -> None:
-    """A TunableOp key of an 8-bit matrix product with FNUZ types means that each matrix has a single scale.
-
-    The key itself says only that there is no scale for each row (``rw_0``). The scales could also be per block. But
-    only gfx950 has scales per block, and it has no FNUZ types, which belong to gfx942. Writing the key again gives the
-    same text.
-    """
+    """A TunableOp key of an 8-bit matrix product with FNUZ types means that each matrix has a single scale."""
+    # The key itself says only that there is no scale for each row (rw_0). The scales could also be per block. But only
+    # gfx950 has scales per block, and it has no FNUZ types, which belong to gfx942. Writing the key again gives the
+    # same text.
     key = "ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e5m2fnuz_BFloat16_TN,tn_1_2_3_ld_3_3_1_rw_0_bias_None"
     assert (gemm(key).scale_a, gemm(key).scale_b) == ("scalar", "scalar")
     assert signature.key(gemm(key), TF32 | {"arch": "gfx942"}) == key
